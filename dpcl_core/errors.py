@@ -1,0 +1,72 @@
+"""The ways a run can go wrong, each told in one sentence that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import ValidationError
+
+FailureKind = Literal[
+    "wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"
+]
+
+
+class BadInput(ValueError):
+    """Something a person wrote cannot be used. Reads `field = value: what is allowed`."""
+
+    kind: FailureKind = "wrong-input"
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field, self.value, self.allowed = field, value, allowed
+        super().__init__(f"{field} = {_shown(value)}: {allowed}")
+
+
+class DataMissing(BadInput):
+    """A dataset or a weights file is not on this computer and cannot be fetched."""
+
+    kind: FailureKind = "data-missing"
+
+
+class Diverged(RuntimeError):
+    """Training produced a number that is not finite; says where and at which learning rate."""
+
+    kind: FailureKind = "diverged"
+
+
+class StoreTrouble(RuntimeError):
+    """The store cannot be read or written (read-only, full, locked, damaged)."""
+
+    kind: FailureKind = "store"
+
+
+def failure_kind(error: BaseException) -> FailureKind:
+    """The kind of a failure, for the page to choose its words and its fix."""
+    kind: FailureKind | None = getattr(error, "kind", None)
+    if kind is not None:
+        return kind
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out-of-memory"
+    if isinstance(error, OSError) and error.errno == 28:  # ENOSPC: wherever the disk filled up, the store is next
+        return "store"
+    return "internal"
+
+
+def first_of(error: ValidationError, prefix: str = "") -> BadInput:
+    """The first complaint of a pydantic model, as one sentence naming the field by its dotted key."""
+    found = error.errors(include_url=False)[0]
+    # Tuple positions and union branches are noise to a reader; the key he typed is not.
+    keys: Iterable[str] = (part for part in found["loc"] if isinstance(part, str) and part.isidentifier())
+    field = ".".join(filter(None, [prefix, *keys])) or "spec"
+    message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if found["type"] == "extra_forbidden":
+        return BadInput(field, found["input"], "no such setting")
+    if found["type"] == "missing":
+        return BadInput(field, None, "must be given")
+    must = message if message.startswith(("must", "allowed", "each")) else f"must be {message}"
+    return BadInput(field, found["input"], must)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

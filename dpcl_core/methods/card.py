@@ -1,0 +1,37 @@
+"""The record a method is known by: everything the app, the command line and the docs say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.methods.base import Learner
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCard:
+    """What a visitor reads of a method and what it can be combined with. `module` holds `make_learner`.
+
+    `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
+    """
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    params: type[Params]
+    module: str
+    inputs: Literal["features", "images", "text"]
+    shares: Literal["all", "epsilons", "cell"]
+    labels: tuple[LabelSetting, ...]
+    scenarios: tuple[str, ...]
+
+
+class MakeLearner(Protocol):
+    """How the engine makes a learner for a group of cells. `n_classes` is public: the size of the dataset's class list."""
+
+    def __call__(self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int) -> Learner: ...

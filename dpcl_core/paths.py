@@ -1,0 +1,45 @@
+"""Where things live on this computer: one home for what the project writes, one optional folder of datasets."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from dpcl_core.errors import BadInput
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def home() -> Path:
+    """Everything the project writes: `DPCL_HOME`, else `~/.local/share/dpcl`."""
+    return Path(os.environ.get("DPCL_HOME") or Path.home() / ".local" / "share" / "dpcl")
+
+
+def features_dir() -> Path:
+    """Cached backbone features, addressed by content."""
+    return home() / "features"
+
+
+def data_dir() -> Path | None:
+    """The local folder of datasets named by `DPCL_DATA`, if there is one."""
+    named = os.environ.get("DPCL_DATA")
+    return Path(named) if named else None
+
+
+def assets_dir() -> Path:
+    """What is bundled with the project: backbones, presets, texts, published numbers."""
+    return Path(__file__).resolve().parent.parent / "assets"
+
+
+def inside(folder: Path, name: str, field: str) -> Path:
+    """`folder / name`, refusing any name that could reach outside the folder.
+
+    Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out.
+    """
+    if not _SAFE_NAME.fullmatch(name) or ".." in name:
+        raise BadInput(field, name, "allowed are letters, digits, '_', '-' and '.', starting with a letter or digit")
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BadInput(field, name, "must stay inside its folder")
+    return path

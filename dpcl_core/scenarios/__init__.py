@@ -1,0 +1,1 @@
+"""How data arrives: one dataset becomes a stream of tasks."""

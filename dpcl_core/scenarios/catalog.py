@@ -1,0 +1,76 @@
+"""The scenarios by name: what each does, its settings, and what it needs of a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import ScenarioSpec
+
+
+class ClassIncremental(ScenarioSpec):
+    """Each task brings classes that no other task has; the order of classes is drawn anew for every seed."""
+
+    kind: Literal["class-incremental"] = "class-incremental"
+    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
+    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Classes in each task; empty: all classes, split evenly."
+    )
+
+
+class SourceIncremental(ScenarioSpec):
+    """Each task is one member set of a combined dataset (for 5-Datasets: one dataset a task)."""
+
+    kind: Literal["source-incremental"] = "source-incremental"
+    order: tuple[str, ...] | None = Field(
+        None, description="Order of the member sets by name; empty: drawn anew for every seed."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioCard:
+    """What a visitor reads of a scenario, and what it can be combined with. `module` holds `open_stream`."""
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    settings: type[ScenarioSpec]
+    module: str
+    needs_sources: bool
+
+
+CARDS: dict[str, ScenarioCard] = {
+    card.name: card
+    for card in (
+        ScenarioCard(
+            name="class-incremental",
+            title="New classes in every task",
+            summary="The classes are split over the tasks; one classifier must tell apart all classes seen so far, "
+            "without being told which task a test example comes from.",
+            source="Tobaben et al. 2025, section 6 (Split-CIFAR-100)",
+            settings=ClassIncremental,
+            module="dpcl_core.scenarios.class_incremental",
+            needs_sources=False,
+        ),
+        ScenarioCard(
+            name="source-incremental",
+            title="A new dataset in every task",
+            summary="Each task is one member set of a combined dataset, with labels of its own.",
+            source="Tobaben et al. 2025, section 6 (5-Datasets)",
+            settings=SourceIncremental,
+            module="dpcl_core.scenarios.source_incremental",
+            needs_sources=True,
+        ),
+    )
+}
+
+
+def card(name: str) -> ScenarioCard:
+    """The card of a scenario. Raises BadInput naming the known ones."""
+    if name not in CARDS:
+        raise BadInput("scenario.kind", name, f"must be one of {', '.join(CARDS)}")
+    return CARDS[name]

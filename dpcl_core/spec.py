@@ -1,0 +1,126 @@
+"""What to run: immutable settings with bounds, a TOML/JSON round trip and a stable digest. Nothing about where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
+
+LabelSetting = Literal["data", "prior", "prior-const"]
+Adjacency = Literal["add-remove", "replace"]
+NoiseSource = Literal["release", "seeded"]
+
+
+class Spec(BaseModel):
+    """Base of all settings: immutable, no unknown fields, infinity survives the trip through JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", validate_default=True)
+
+
+class Params(Spec):
+    """Base of every method's own settings; the method's card names the subclass."""
+
+
+class ScenarioSpec(Spec):
+    """Base of every scenario's own settings; the scenario's card names the subclass."""
+
+    kind: str
+
+
+class DataSpec(Spec):
+    """Which data, how much of it, and which public network turns it into features."""
+
+    dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
+    train_per_class: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Keep at most this many training examples of each class; empty: all."
+    )
+    test_per_class: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Keep at most this many test examples of each class; empty: all."
+    )
+    backbone: str = Field("pixels", description="Frozen public network that turns an example into features.")
+
+
+def _number(value: object) -> object:
+    """Accepts the ways people write infinity, and says what is allowed for anything that is no number."""
+    if isinstance(value, str):
+        if value.strip().lower() in {"inf", "infinity", "∞"}:
+            return math.inf
+        try:
+            return float(value)
+        except ValueError:
+            raise ValueError("must be a number above 0, or inf for no noise") from None
+    if isinstance(value, bool):
+        raise ValueError("must be a number above 0, or inf for no noise")
+    return value
+
+
+def _positive(value: float) -> float:
+    if not value > 0:  # also refuses NaN
+        raise ValueError("must be a number above 0, or inf for no noise")
+    return value
+
+
+Epsilon = Annotated[float, BeforeValidator(_number), AfterValidator(_positive)]
+
+
+def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError("must not name the same value twice")
+    return values
+
+
+class PrivacySpec(Spec):
+    """What may leak, and by which definition."""
+
+    epsilons: Annotated[tuple[Epsilon, ...], AfterValidator(_distinct)] = Field(
+        (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
+    )
+    delta: float = Field(
+        1e-5, gt=0, lt=1, allow_inf_nan=False, description="Chance that the epsilon bound fails; keep below 1/people."
+    )
+    adjacency: Adjacency = Field(
+        "add-remove", description="Neighbouring datasets differ by one example added or removed, or replaced."
+    )
+    noise: NoiseSource = Field(
+        "release", description="release: fresh from the operating system, never recorded. seeded: repeatable, for teaching."
+    )
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """One model of a run's grid: a privacy budget and a seed."""
+
+    epsilon: float
+    seed: int
+
+
+class RunSpec(Spec):
+    """What to run; nothing about where, when or on what device."""
+
+    method: str
+    params: SerializeAsAny[Params] = Params()
+    data: DataSpec = DataSpec()
+    scenario: SerializeAsAny[ScenarioSpec]
+    labels: LabelSetting = Field("prior-const", description="Where the classifier's list of labels comes from.")
+    public_labels: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_distinct)] | None = Field(
+        None, description="Class names assumed public; examples of other classes are dropped. Empty: all classes."
+    )
+    privacy: PrivacySpec = PrivacySpec()
+    seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
+        (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: class order, subset, batches."
+    )
+
+    def cells(self) -> Iterator[Cell]:
+        """Every model of the run, budgets outermost."""
+        return (Cell(epsilon, seed) for epsilon in self.privacy.epsilons for seed in self.seeds)
+
+    def digest(self) -> str:
+        """Same experiment, same digest, on any machine (16 hexadecimal digits)."""
+        return sha256(self.model_dump_json().encode()).hexdigest()[:16]
