@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, cast
 
-from dpcl_core.spec import Cell
+from dpcl_core.spec import Cell, NoiseSource
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -17,7 +17,7 @@ class Guarantee:
     """What one cell's release protects, and what it does not. `epsilon` is what its ledger adds up to (inf: no bound).
 
     `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form or the
-    paper says, where that is a different number.
+    paper says, where that is a different number. `noise` "seeded" voids the bound for whoever knows the seed.
     """
 
     epsilon: float
@@ -27,6 +27,7 @@ class Guarantee:
     composition: str
     scope: str
     claimed_epsilon: float | None
+    noise: NoiseSource
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
     caveats: tuple[str, ...]
@@ -63,7 +64,8 @@ class Progress:
 class TaskLearned:
     """Test accuracy after a task (entry i: on task i <= task), and the epsilon the ledger adds up to by then.
 
-    `pooled` is accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks differ in size.
+    `pooled` is accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks
+    differ in size.
     """
 
     cell: Cell
@@ -104,7 +106,7 @@ def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event that `to_json` wrote. Raises KeyError for an unknown kind."""
     fields = dict(document)
     kind = _KINDS[str(fields.pop("event"))]
-    return cast(Event, kind(**{key: _revived(key, value) for key, value in fields.items()}))  # type: ignore[arg-type]
+    return kind(**{key: _revived(key, value) for key, value in fields.items()})  # type: ignore[arg-type]
 
 
 def plain_number(value: float) -> float | str:
@@ -130,7 +132,7 @@ def _revived(key: str, value: JsonValue) -> object:
         fields = {name: _revived(name, inner) for name, inner in cast(dict[str, JsonValue], value).items()}
         return Guarantee(**fields)  # type: ignore[arg-type]
     if value in ("inf", "-inf"):
-        return float(cast(str, value))
+        return float(str(value))
     if isinstance(value, list):
         return tuple(_revived("", inner) for inner in value)
     if isinstance(value, dict):

@@ -32,6 +32,12 @@ class MethodCard:
 
 
 class MakeLearner(Protocol):
-    """How the engine makes a learner for a group of cells. `n_classes` is public: the size of the dataset's class list."""
+    """How the engine makes a learner for a group of cells.
 
-    def __call__(self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int) -> Learner: ...
+    `n_inputs` is the feature size, `n_classes` the size of the dataset's class list, `public` the class indices that are
+    assumed public: all facts known before any private example is read.
+    """
+
+    def __call__(
+        self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]
+    ) -> Learner: ...

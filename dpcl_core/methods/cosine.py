@@ -1,0 +1,71 @@
+"""The DP cosine classifier (Tobaben et al., Algorithm 1): noisy sums of unit-length features, one per class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.privacy import labels as label_spaces
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class CosineClassifier:
+    """All budgets and seeds of a run in one array of sums [seeds, epsilons, classes, K]. Keeps nothing but noisy sums.
+
+    The clean sums of a task are shared by the budgets of one seed and live only inside the mechanism; noise never is.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]) -> None:
+        self._setting, self._public = spec.labels, tuple(public)
+        self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
+        self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
+        self._stds = [class_sums_std(e, spec.privacy.delta, spec.privacy.adjacency) for e in self._epsilons]
+        self._noises: dict[Cell, Noise] = {
+            cell: ReleaseNoise() if spec.privacy.noise == "release" else SeededNoise(cell, "class sums") for cell in cells
+        }
+        self._sums = np.zeros((len(self._seeds), len(self._epsilons), n_classes, n_inputs))
+        self._released = np.zeros((len(self._seeds), n_classes), dtype=np.bool_)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
+            task = tasks[seed]
+            cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
+            books = [ledgers[cell] for cell in cells]
+            labels = task.train.labels
+            space = label_spaces.label_space(self._setting, task.prior, self._public, labels, books, task=task.index)
+            train = task.train.take(np.flatnonzero(label_spaces.kept(labels, space)))
+            self._sums[row] += noisy_class_sums(
+                train.inputs,
+                train.labels,
+                space,
+                self._sums.shape[2],
+                self._stds,
+                [self._noises[cell] for cell in cells],
+                books,
+                task=task.index,
+            )
+            self._released[row, list(space)] = True
+            yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
+
+    def scores(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Cosines [epsilons, n, classes]; -inf for labels not released yet and for sums of length zero."""
+        row = self._seeds.index(seed)
+        directions = np.stack([unit_rows(sums) for sums in self._sums[row]])
+        scores: NDArray[np.float64] = unit_rows(inputs) @ directions.transpose(0, 2, 1)
+        # A class without data has a zero sum when there is no noise: it must lose, not win as NaN or at 0.
+        usable = self._released[row] & directions.any(axis=2)
+        return np.where(usable[:, None, :], scores, -np.inf)
+
+
+def make_learner(
+    spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]
+) -> CosineClassifier:
+    """The learner of a run's whole grid. Args: n_inputs: feature size K; public: class indices assumed public."""
+    return CosineClassifier(spec, cells, n_inputs, n_classes, public)

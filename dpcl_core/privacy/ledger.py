@@ -1,0 +1,69 @@
+"""The ledger: everything one cell did to private data, in order, and what it adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import dp_accounting as dp
+
+from dpcl_core.privacy.accounting import Accountant, Pld
+from dpcl_core.spec import Adjacency
+
+Recurrence = Literal["once", "every"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One touch of private data: the mechanism as a DpEvent, on whose data, in which task, for what."""
+
+    event: dp.DpEvent
+    task: int
+    people: str
+    what: str
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything one cell did to private data; the only source of an epsilon on screen.
+
+    Lives as long as the people it protects. `recurrence` is public: "once" where no privacy unit is in two tasks, so that
+    tasks compose in parallel (the worst one counts); "every" where it may be in all of them, so that they add up.
+    """
+
+    delta: float
+    adjacency: Adjacency
+    recurrence: Recurrence
+    accountant: Accountant = field(default_factory=Pld)
+    entries: list[Entry] = field(default_factory=list)
+
+    def spend(self, event: dp.DpEvent, *, task: int, what: str) -> None:
+        """Writes a mechanism down. To be called before its output leaves the mechanism."""
+        people = "everyone" if self.recurrence == "every" else f"people of task {task + 1}"
+        self.entries.append(Entry(event, task, people, what))
+
+    def epsilon(self) -> float:
+        """What the entries add up to for any one person (inf: no bound)."""
+        return max(self.by_people().values(), default=0.0)
+
+    def by_people(self) -> dict[str, float]:
+        """Epsilon of every group of people; one group's entries compose in sequence."""
+        groups: dict[str, list[dp.DpEvent]] = {}
+        for entry in self.entries:
+            groups.setdefault(entry.people, []).append(entry.event)
+        return {people: self._composed(events) for people, events in groups.items()}
+
+    def by_task(self) -> dict[int, float]:
+        """Epsilon of each task's own entries."""
+        groups: dict[int, list[dp.DpEvent]] = {}
+        for entry in self.entries:
+            groups.setdefault(entry.task, []).append(entry.event)
+        return {task: self._composed(events) for task, events in groups.items()}
+
+    def if_in_every_task(self) -> float:
+        """Epsilon of a person whose data are in every task, whatever the recurrence assumed."""
+        return self._composed([entry.event for entry in self.entries])
+
+    def _composed(self, events: Sequence[dp.DpEvent]) -> float:
+        return self.accountant.epsilon(events, self.delta, self.adjacency)

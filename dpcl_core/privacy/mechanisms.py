@@ -1,0 +1,72 @@
+"""Mechanisms: the only functions that turn private examples into something that may be released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.privacy.gaussian import sigma
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Noise
+from dpcl_core.spec import Adjacency
+
+# L2 sensitivity of all class sums of a task, stacked into one vector, in units of one unit-length feature vector.
+SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
+
+
+def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Rows scaled to length 1 in float64 (float32 rows can exceed 1 by 1e-7); rows of zeros or non-finite rows give zero.
+
+    Args: features [n, K].
+    """
+    rows = np.asarray(features, dtype=np.float64)
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # squares of large values stay finite
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    units: NDArray[np.float64] = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return units
+
+
+def class_sums_std(epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """Standard deviation of the noise on each coordinate of every class sum; 0 for epsilon = inf."""
+    return sigma(epsilon, delta, SENSITIVITY[adjacency])
+
+
+def noisy_class_sums(
+    features: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    space: Sequence[int],
+    n_classes: int,
+    stds: Sequence[float],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+) -> NDArray[np.float64]:
+    """Sum of unit-length features of each class of `space`, with independent Gaussian noise on every one of them.
+
+    Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
+    deviation `stds[e]` from `noises[e]` and is written into `ledgers[e]`. Classes of the space without data get noise
+    too, and an empty task runs the same procedure (Tobaben et al., Algorithm 1, and the repair of appendix F.1).
+
+    Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
+    no other sum: 1 for the stacked sums, whatever the number of classes. Replacing a row is a removal and an addition: at
+    most 2, reached by opposite features of one class.
+
+    Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
+    Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
+    """
+    rows = unit_rows(features)
+    chosen = np.asarray(space, dtype=np.int64)
+    clean = (labels[None, :] == chosen[:, None]).astype(np.float64) @ rows
+    released = np.zeros((len(stds), n_classes, rows.shape[1]))
+    for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
+        # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
+        event = dp.GaussianDpEvent(std / SENSITIVITY["add-remove"]) if std > 0 else dp.NonPrivateDpEvent()
+        ledger.spend(event, task=task, what=f"sums of unit features of {len(space)} classes")
+        released[release, chosen] = clean + std * noise.normal(clean.shape) if std > 0 else clean
+    return released

@@ -1,0 +1,153 @@
+"""The one place that says what a release protects and what it does not; every surface prints these words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpcl_core.events import Guarantee
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.spec import Cell, RunSpec
+
+_ADJACENCY = {
+    "add-remove": "one example added or removed",
+    "replace": "one example replaced by another",
+}
+_COMPOSITION = {
+    "once": "parallel: every example is in one task only, so the task that spends most counts",
+    "every": "sequential: an example may be in every task, so the tasks add up",
+}
+_LABELS = {
+    "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
+    "prior-const": "one list of all labels was public beforehand",
+}
+FEW_PEOPLE = 500
+WEAK_EPSILON = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A guarantee in plain words. `banner` is set where there is no bound, or where a recorded seed voids it."""
+
+    headline: str
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    caveats: tuple[str, ...]
+    odds: str
+    banner: str | None
+    is_private: bool
+
+
+def guarantee(ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people: int, n_tasks: int) -> Guarantee:
+    """What one cell protects, computed from its ledger.
+
+    Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data.
+    """
+    epsilon = ledger.epsilon()
+    by_task = ledger.by_task()
+    parts = {f"task {task + 1}": value for task, value in by_task.items()}
+    if n_tasks > 1:
+        parts["the same person in every task"] = ledger.if_in_every_task()
+    n_models = len(spec.privacy.epsilons) * len(spec.seeds)
+    assumptions = [
+        *([_LABELS[spec.labels]] if spec.labels != "data" else []),
+        f"which task an {unit} belongs to depends on that {unit} alone, through a public rule",
+        "the number of training examples is public, and so is the network that computes the features",
+    ]
+    not_covered = ["settings chosen by looking at results on the same data (tuning)", "the test examples, taken as public"]
+    if ledger.recurrence == "once" and n_tasks > 1:
+        not_covered.append(f"a person with {unit}s in several tasks: see the sum for one in every task")
+    if n_models > 1:
+        not_covered.append(f"the {n_models} models of this run taken together: each bound holds for one model alone")
+    return Guarantee(
+        epsilon=epsilon,
+        delta=spec.privacy.delta,
+        unit=f"one training {unit}",
+        adjacency=f"{spec.privacy.adjacency}: {_ADJACENCY[spec.privacy.adjacency]}",
+        composition=_COMPOSITION[ledger.recurrence],
+        scope="every classifier released along the stream, one after each task",
+        claimed_epsilon=cell.epsilon,
+        noise=spec.privacy.noise,
+        assumptions=tuple(assumptions),
+        not_covered=tuple(not_covered),
+        caveats=_caveats(spec, cell, epsilon, n_people),
+        parts=parts,
+    )
+
+
+def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int) -> tuple[str, ...]:
+    said: list[str] = []
+    if spec.labels == "data":
+        said.append("The list of labels is read from the data: it can show with certainty that someone took part.")
+    if math.isinf(cell.epsilon):
+        said.append("No noise was added: this is the accuracy without differential privacy.")
+    elif spec.privacy.noise == "seeded":
+        said.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
+    if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
+        said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
+    if n_people < FEW_PEOPLE:
+        said.append(f"Only {n_people} training examples: accuracy is poor and the assumptions are fragile.")
+    if math.isfinite(epsilon):
+        said.append("Noise is drawn in floating point and is not hardened against attacks on its last digits.")
+    said.append("The datasets here are public: this is a simulation of what such a release would protect.")
+    return tuple(said)
+
+
+def words(given: Guarantee) -> Words:
+    """The guarantee in the words that every surface prints."""
+    covered = (given.scope, f"any {given.unit} ({given.adjacency})")
+    if not given.is_private:
+        reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
+        return Words(
+            headline="Not differentially private: there is no bound on what a release tells about one person.",
+            covered=(),
+            not_covered=("everything: no bound holds", *given.not_covered),
+            assumptions=given.assumptions,
+            caveats=given.caveats,
+            odds="No bound: an attacker may be right every time.",
+            banner=f"Not DP. {reason}",
+            is_private=False,
+        )
+    factor = shown(math.exp(given.epsilon)) if given.epsilon < 20 else f"e^{shown(given.epsilon)}"
+    return Words(
+        headline=f"For any {given.unit}, taking part makes any outcome at most {factor} times as likely "
+        f"(epsilon {shown(given.epsilon)}), plus {given.delta:g} (delta).",
+        covered=covered,
+        not_covered=given.not_covered,
+        assumptions=given.assumptions,
+        caveats=given.caveats,
+        odds=odds(given.epsilon, given.delta),
+        banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
+        is_private=True,
+    )
+
+
+def odds_bound(epsilon: float, delta: float) -> float:
+    """Largest chance of guessing rightly whether someone took part, from even odds: (e^eps + delta) / (1 + e^eps)."""
+    if epsilon > 700:
+        return 1.0
+    return min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+
+
+def odds(epsilon: float, delta: float) -> str:
+    """The odds line beside every epsilon."""
+    if math.isinf(epsilon):
+        return "No bound: an attacker may be right every time."
+    percent = math.floor(odds_bound(epsilon, delta) * 1e4) / 100
+    return (
+        f"Worst case, from even odds: guessing whether someone took part is right at most {percent:g} % of the time "
+        "(50 % is a coin)."
+    )
+
+
+def shown(value: float) -> str:
+    """A number about privacy as it is printed: three digits, rounded up, infinity as ∞."""
+    if math.isinf(value):
+        return "∞"
+    if value == 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
+    return f"{math.ceil(value / step - 1e-6) * step:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}".rstrip("0").rstrip(
+        "."
+    ) if abs(value) < 100 else f"{math.ceil(value - 1e-6):,d}"
