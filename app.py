@@ -1,0 +1,34 @@
+"""Entry of the app: navigation, look, and the queue that keeps running when no page is open. No numerics."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import style
+
+PAGES = {
+    "Learn": [("start", "Start")],
+    "Explore": [("playground", "Playground"), ("privacy", "Privacy")],
+    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare")],
+    "About": [("about", "Methods, words and limits")],
+}
+
+
+def main() -> None:
+    """One visit of one page."""
+    st.set_page_config(page_title="Private continual learning", layout="wide", menu_items={"About": None})
+    page = st.navigation(
+        {
+            section: [
+                st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in pages
+            ]
+            for section, pages in PAGES.items()
+        },
+        position="top",
+    )
+    style.apply()
+    page.run()
+
+
+if __name__ == "__main__":
+    main()

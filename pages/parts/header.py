@@ -1,0 +1,37 @@
+"""The head of every page: its name, the question it answers, and the link to exactly this view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from pages.parts import link
+
+
+def header(
+    title: str,
+    question: str,
+    *,
+    share: Mapping[str, str] | None = None,
+    help_text: str = "",
+    notices: Sequence[str] = (),
+) -> None:
+    """Title, question, Share and Help; below them one line for each thing a link asked for and did not get.
+
+    `share`: the view's query parameters as a codec wrote them (None: the page has no view of its own to share).
+    """
+    with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
+        with st.container(key="page-title", gap=None):
+            st.title(title, anchor=False)
+            st.markdown(question)
+        with st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small"):
+            if share is not None:
+                with st.popover("Share", help="A link to exactly this view"):
+                    st.markdown("This link opens exactly this view:")
+                    st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
+            if help_text:
+                with st.popover("Help"):
+                    st.markdown(help_text)
+    for notice in notices:
+        st.warning(notice)

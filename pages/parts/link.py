@@ -1,0 +1,220 @@
+"""The link is the view: settings and view state to and from query parameters, without losing or inventing anything.
+
+A page names what its link carries as `Field`s; `Codec` writes them with short keys in a fixed order, leaves defaults out,
+keeps keys it does not know, and answers every broken value with one sentence saying what is used instead.
+Pure: no streamlit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+from dpcl_core.errors import BadInput
+
+VERSION = "1"
+MAX_LENGTH = 2000
+T = TypeVar("T")
+
+
+class Kind(Protocol[T]):
+    """How one sort of value is written into a link and read back; `read` raises ValueError for what it cannot take."""
+
+    def read(self, text: str) -> T: ...
+
+    def write(self, value: T) -> str: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A short text."""
+
+    max_length: int = 100
+
+    def read(self, text: str) -> str:
+        if len(text) > self.max_length:
+            raise ValueError(text)
+        return text
+
+    def write(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a list of names."""
+
+    options: tuple[str, ...]
+
+    def read(self, text: str) -> str:
+        if text not in self.options:
+            raise ValueError(text)
+        return text
+
+    def write(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no, as 1 or 0."""
+
+    def read(self, text: str) -> bool:
+        if text not in ("0", "1"):
+            raise ValueError(text)
+        return text == "1"
+
+    def write(self, value: bool) -> str:
+        return "1" if value else "0"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number between two bounds, both allowed."""
+
+    low: int
+    high: int
+
+    def read(self, text: str) -> int:
+        if not text.lstrip("-").isdecimal() or not text.isascii() or not self.low <= int(text) <= self.high:
+            raise ValueError(text)
+        return int(text)
+
+    def write(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number between two bounds, both allowed; "inf" where the upper bound is infinite."""
+
+    low: float
+    high: float
+
+    def read(self, text: str) -> float:
+        value = math.inf if text in ("inf", "∞") else float(text)
+        if not self.low <= value <= self.high:  # also refuses NaN
+            raise ValueError(text)
+        return value
+
+    def write(self, value: float) -> str:
+        return "inf" if math.isinf(value) else f"{value!r}".removesuffix(".0")
+
+
+BUDGET = Number(low=5e-324, high=math.inf)  # any epsilon above 0, infinity included
+
+
+@dataclass(frozen=True)
+class Many(Generic[T]):
+    """Several values of one kind, none of them an empty text, in order, separated by commas."""
+
+    kind: Kind[T]
+    max_items: int = 32
+
+    def read(self, text: str) -> tuple[T, ...]:
+        parts = text.split(",") if text else []
+        if len(parts) > self.max_items or not all(parts):
+            raise ValueError(text)
+        return tuple(self.kind.read(part.replace("%2C", ",").replace("%25", "%")) for part in parts)
+
+    def write(self, value: Sequence[T]) -> str:
+        return ",".join(self.kind.write(item).replace("%", "%25").replace(",", "%2C") for item in value)
+
+
+@dataclass(frozen=True)
+class Maybe(Generic[T]):
+    """A value or nothing; nothing is written as "-"."""
+
+    kind: Kind[T]
+
+    def read(self, text: str) -> T | None:
+        return None if text == "-" else self.kind.read(text)
+
+    def write(self, value: T | None) -> str:
+        return "-" if value is None else self.kind.write(value)
+
+
+@dataclass(frozen=True)
+class Field(Generic[T]):
+    """One thing a link carries: its name in code, its short key, its title to a reader, and what holds when left out."""
+
+    name: str
+    key: str
+    title: str
+    kind: Kind[T]
+    default: T
+
+    def shown(self, value: T) -> str:
+        """The value as a notice prints it."""
+        return self.kind.write(value).replace("inf", "∞") or "nothing"
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a link said: a value for every field, the keys nobody knows (kept), and a sentence for each thing not taken."""
+
+    values: Mapping[str, object]
+    unknown: Mapping[str, str]
+    notices: tuple[str, ...]
+
+
+class Codec:
+    """Writes and reads the links of one page."""
+
+    def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
+        self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
+        keys = [field.key for field in self.fields]
+        if len({*keys, "v"}) != len(keys) + 1:
+            raise ValueError(f"two fields share a link key: {keys}")
+
+    def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Query parameters of a view: the version, what differs from its default in field order, then unknown keys by name.
+
+        Unknown keys are dropped where the link would exceed 2,000 characters with them; BadInput where it does without.
+        """
+        known = {"v": VERSION} | {
+            field.key: field.kind.write(values[field.name])
+            for field in self.fields
+            if field.name in values and values[field.name] != field.default
+        }
+        own = {field.key for field in self.fields} | {"v"}
+        kept = {key: text for key, text in sorted((unknown or {}).items()) if key not in own}
+        if len(urlencode(known | kept)) <= MAX_LENGTH:
+            return known | kept
+        if len(urlencode(known)) <= MAX_LENGTH:
+            return known
+        raise BadInput("link", f"{len(urlencode(known))} characters", f"must have at most {MAX_LENGTH}")
+
+    def read(self, parameters: Mapping[str, str]) -> Read:
+        """The view a link asks for; what is broken takes its default and gives a notice."""
+        values: dict[str, object] = {}
+        notices: list[str] = []
+        version = parameters.get("v", VERSION)
+        if version != VERSION:
+            notices.append(f"The link has version {_short(version)}; this app reads {VERSION} and took what it could.")
+        for field in self.fields:
+            values[field.name] = field.default
+            if field.key in parameters:
+                try:
+                    values[field.name] = field.kind.read(parameters[field.key])
+                except (ValueError, OverflowError):
+                    asked = _short(parameters[field.key])
+                    notices.append(f"The link asks for {field.title} = {asked}; using {field.shown(field.default)} instead.")
+        own = {field.key for field in self.fields} | {"v"}
+        unknown = {key: text for key, text in parameters.items() if key not in own}
+        if unknown:
+            names = ", ".join(_short(key) for key in sorted(unknown))
+            notices.append(f"The link also names {names}, which this page does not know; kept, not used.")
+        return Read(values, unknown, tuple(notices))
+
+
+def address(base: str, parameters: Mapping[str, str]) -> str:
+    """The full link: `base` without its own query, and the parameters in their order."""
+    return f"{base.partition('?')[0]}?{urlencode(parameters)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

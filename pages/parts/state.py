@@ -1,0 +1,76 @@
+"""The one store and the one executor of this app process, and the thread that keeps the queue moving."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.errors import StoreTrouble
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.executor import LocalExecutor
+    from dpcl_core.runs.store import Store
+
+PUMP_SECONDS = 0.5
+
+
+def store() -> Store:
+    """The store; where it cannot be opened, its one sentence is shown and the page ends here."""
+    try:
+        return _store(_where())
+    except StoreTrouble as trouble:
+        st.error(str(trouble))
+        st.stop()
+
+
+def executor() -> LocalExecutor:
+    """The executor that runs what the store has queued."""
+    return _executor(_where())
+
+
+def keep_queue_moving() -> None:
+    """Starts, once per app process, the thread that starts queued runs and marks lost ones, page open or not."""
+    try:
+        _pump(_where())
+    except StoreTrouble:
+        return  # each page that needs the store says so itself
+
+
+def _where() -> tuple[str, str]:
+    """What decides which store is meant; part of the cache key, so that another home never meets a cached store."""
+    return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
+
+
+@st.cache_resource(show_spinner=False)
+def _store(where: tuple[str, str]) -> Store:
+    from dpcl_core.runs.store import Store
+
+    return Store()
+
+
+@st.cache_resource(show_spinner=False)
+def _executor(where: tuple[str, str]) -> LocalExecutor:
+    from dpcl_core.runs.executor import LocalExecutor
+
+    return LocalExecutor(_store(where))
+
+
+@st.cache_resource(show_spinner=False)
+def _pump(where: tuple[str, str]) -> threading.Thread:
+    runner = _executor(where)
+
+    def forever() -> None:
+        while True:
+            try:
+                runner.pump()
+            except StoreTrouble:
+                time.sleep(5)  # a full or locked disk may recover; the pages show the trouble meanwhile
+            time.sleep(PUMP_SECONDS)
+
+    thread = threading.Thread(target=forever, name="queue", daemon=True)
+    thread.start()
+    return thread

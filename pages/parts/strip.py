@@ -1,0 +1,82 @@
+"""A figure with what belongs below it: the finding, where the numbers come from, and the ways to take them along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures.picture import Picture, Provenance
+from pages.parts import link as links
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
+
+
+def figure(
+    picture: Picture,
+    provenance: Provenance | None,
+    *,
+    key: str,
+    title: str = "",
+    note: str = "",
+    table: pd.DataFrame | None = None,
+    share: Mapping[str, str] | None = None,
+    live: bool = False,
+) -> None:
+    """A card with title, figure, finding and strip. `key` must be stable: zoom and live updates hang on it.
+
+    `table`: what is drawn, offered as CSV. `share`: query parameters of this view. `live`: the run goes on, so the
+    downloads are left out until it has ended (they would be rebuilt with each update).
+    """
+    with st.container(key=f"card-{key}", gap="small"):
+        if title:
+            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""))
+        st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=_CONFIG, alt=picture.alt)
+        strip(picture, provenance, key=key, table=table, share=share, live=live)
+
+
+def strip(
+    picture: Picture,
+    provenance: Provenance | None,
+    *,
+    key: str,
+    table: pd.DataFrame | None = None,
+    share: Mapping[str, str] | None = None,
+    live: bool = False,
+) -> None:
+    """The lines below a figure alone, for what is not drawn by plotly."""
+    st.markdown(f"**{picture.finding}**")
+    with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(provenance.line() if provenance is not None else "", width="stretch")
+        if live:
+            return
+        if table is not None:
+            st.download_button(
+                "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
+                key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
+            )  # fmt: skip
+        st.download_button(
+            "HTML", lambda: as_html(picture, provenance), f"{key}.html", "text/html",
+            key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
+        )  # fmt: skip
+        if share is not None:
+            with st.popover("link", type="tertiary"):
+                st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)
+
+
+def as_html(picture: Picture, provenance: Provenance | None) -> str:
+    """A page of its own with figure, finding and provenance; needs no network."""
+    from html import escape
+
+    body = picture.figure.to_html(full_html=False, include_plotlyjs=True)
+    source = escape(provenance.line()) if provenance is not None else ""
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(picture.finding)}</title>'
+        f'<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
+        f'<div role="img" aria-label="{escape(picture.alt, quote=True)}">{body}</div>'
+        f"<p><b>{escape(picture.finding)}</b></p><p>{source}</p></body></html>"
+    )
