@@ -55,16 +55,25 @@ def _merged(events: Sequence[dp.DpEvent]) -> tuple[dp.DpEvent, ...]:
 def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> float:
     if not events:
         return 0.0
+    epsilon = float(_composed(events, adjacency).get_epsilon(delta))
+    if math.isnan(epsilon) or epsilon < 0:
+        raise Unaccountable(f"the accountant returned {epsilon}")
+    return epsilon
+
+
+def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
+    """Smallest delta of the event at this epsilon, rounded up. Raises Unaccountable."""
+    return float(_composed((event,), adjacency).get_delta(epsilon))
+
+
+def _composed(events: Sequence[dp.DpEvent], adjacency: Adjacency) -> PLDAccountant:
     accountant = PLDAccountant(RELATIONS[adjacency], _INTERVAL)
     try:
         for event in events:
             accountant.compose(event)
-        epsilon = float(accountant.get_epsilon(delta))
     except (dp.UnsupportedEventError, ValueError) as error:
         raise Unaccountable(f"no epsilon under {adjacency} adjacency: {error}") from error
-    if math.isnan(epsilon) or epsilon < 0:
-        raise Unaccountable(f"the accountant returned {epsilon}")
-    return epsilon
+    return accountant
 
 
 def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp.DpEvent:

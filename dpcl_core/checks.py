@@ -1,0 +1,181 @@
+"""From what a person wrote to a RunSpec, or to one sentence saying what to change. Needs the cards, never the data."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from pydantic import ValidationError
+
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput, DataMissing, first_of
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+
+DEFAULT_METHOD = "cosine"
+DEFAULT_SCENARIO = "class-incremental"
+
+Raw = Mapping[str, object]
+
+
+def parse(raw: Raw) -> RunSpec:
+    """The RunSpec of a nested mapping as TOML or JSON gives it; settings left out take the cards' defaults.
+
+    Raises BadInput naming the first wrong setting by its dotted key.
+    """
+    fields = dict(raw)
+    method = methods.card(_text(fields.setdefault("method", DEFAULT_METHOD), "method"))
+    scenario = _table(fields.get("scenario", {}), "scenario")
+    kind = scenarios.card(_text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
+    try:
+        fields["scenario"] = kind.settings.model_validate({**scenario, "kind": kind.name})
+    except ValidationError as error:
+        raise first_of(error, "scenario") from error
+    try:
+        fields["params"] = method.params.model_validate(_table(fields.get("params", {}), "params"))
+    except ValidationError as error:
+        raise first_of(error, "params") from error
+    try:
+        return RunSpec.model_validate(fields)
+    except ValidationError as error:
+        raise first_of(error) from error
+
+
+def check(spec: RunSpec) -> None:
+    """Whether the run can be carried out on this computer, as far as cards and file headers tell.
+
+    Raises BadInput for an impossible combination, DataMissing for data or weights that are not here.
+    """
+    dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
+    method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    if scenario.name not in method.scenarios:
+        raise BadInput("scenario.kind", scenario.name, f"{method.title} takes {', '.join(method.scenarios)}")
+    if spec.labels not in method.labels:
+        raise BadInput("labels", spec.labels, f"{method.title} takes {', '.join(method.labels)}")
+    if spec.labels == "data" and spec.public_labels is not None:
+        raise BadInput("public_labels", ", ".join(spec.public_labels), "needs labels = prior or prior-const")
+    if refusal := backbones.refuses(backbone, dataset.name):
+        raise BadInput("data.backbone", backbone.name, refusal)
+    if missing := datasets.available(dataset):
+        raise DataMissing("data.dataset", spec.data.dataset, missing)
+    if missing := backbones.available(backbone):
+        raise DataMissing("data.backbone", spec.data.backbone, missing)
+    facts = datasets.facts(spec.data.dataset)
+    scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+    n_people = facts.n_train
+    if spec.data.train_per_class is not None:
+        n_people = min(n_people, spec.data.train_per_class * facts.n_classes)
+    if spec.privacy.delta >= 1 / n_people:
+        raise BadInput(
+            "privacy.delta",
+            spec.privacy.delta,
+            f"must be below 1/{n_people} = {1 / n_people:.2g}, one over the number of training examples: "
+            "a larger one would allow publishing one of them outright",
+        )
+    if facts.classes is not None:
+        public_classes(spec, facts.classes)
+
+
+def public_classes(spec: RunSpec, classes: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the classes assumed public, ascending. Raises BadInput for a name that the dataset does not have."""
+    if spec.public_labels is None:
+        return tuple(range(len(classes)))
+    for name in spec.public_labels:
+        if name not in classes:
+            raise BadInput("public_labels", name, f"must be classes of {spec.data.dataset}: {_listed(classes)}")
+    return tuple(index for index, name in enumerate(classes) if name in spec.public_labels)
+
+
+def default_delta(n_people: int) -> float:
+    """Largest power of ten below 1/(10 n)."""
+    return 10.0 ** -math.ceil(math.log10(10 * n_people) + 1e-12)
+
+
+def read_toml(text: str) -> dict[str, object]:
+    """The nested mapping of a TOML text. Raises BadInput with the line where it breaks."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("spec", text.strip().splitlines()[0] if text.strip() else "", f"must be TOML: {error}") from error
+
+
+def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
+    """`raw` with every `dotted.key=value` put in; values are read as TOML, bare words as text. Raises BadInput."""
+    result = cast(dict[str, object], json.loads(json.dumps(raw)))
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise BadInput("--set", assignment, "must be written dotted.key=value")
+        *tables, last = key.split(".")
+        place = result
+        for name in tables:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise BadInput("--set", assignment, f"{name} holds a value and has no settings inside")
+            place = inner
+        place[last] = _value(text.strip())
+    return result
+
+
+def to_toml(spec: RunSpec) -> str:
+    """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are empty (None) are left out."""
+    document = spec.model_dump()
+    top = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
+    for name, table in document.items():
+        if isinstance(table, dict) and table:
+            lines += ["", f"[{name}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def command_line(spec: RunSpec) -> str:
+    """The exact command that carries out this spec from a terminal, whatever the defaults."""
+    document = spec.model_dump()
+    sets: list[str] = []
+    for key, value in document.items():
+        pairs = {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
+        sets += [f"--set {shlex.quote(f'{name}={_toml(v)}')}" for name, v in pairs.items() if v is not None]
+    return " ".join(["python -m dpcl_core run", *sets])
+
+
+def _value(text: str) -> object:
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word: --set method=cosine
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else repr(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return json.dumps(str(value), ensure_ascii=False)  # a JSON string is a TOML basic string
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(field, value, "must be a name")
+    return value
+
+
+def _table(value: object, field: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise BadInput(field, value, f"must be a table of settings, such as [{field}]")
+    return value
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")

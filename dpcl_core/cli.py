@@ -1,0 +1,277 @@
+"""The same engine from a terminal: python -m dpcl_core …
+
+Exit status: 0 done, 1 the run failed, 2 the input was wrong (one line on standard error, no traceback).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from dpcl_core import checks
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.events import Event, JsonValue, Progress, TaskLearned, plain_number
+from dpcl_core.spec import RunSpec
+
+Command = Callable[[argparse.Namespace], int]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadInput("command line", " ".join(sys.argv[1:]), f"{message} (see --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit status."""
+    try:
+        options = _parser().parse_args(arguments)
+        command: Command = options.command
+        return command(options)
+    except (BadInput, StoreTrouble) as error:
+        print(_one_line(error), file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader left (… | head); nothing is wrong
+        return 0
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m dpcl_core", description="Differentially private continual learning, from a terminal.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=command)
+        sub.add_argument("--json", action="store_true", help="print one JSON document")
+        return sub
+
+    listing = add("list", _list, "what can be chosen by name")
+    listing.add_argument("what", choices=("methods", "datasets", "backbones", "scenarios", "presets"))
+    for name, command, text in (
+        ("run", _run, "carry out a run and store it"),
+        ("audit", _audit, "attack a method's mechanism and report a lower bound on its epsilon"),
+    ):
+        sub = add(name, command, text)
+        sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
+        sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
+        sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+        sub.add_argument("--device", default=None if name == "run" else argparse.SUPPRESS, help=argparse.SUPPRESS)
+        if name == "run":
+            sub.add_argument("--store", metavar="URL", help="where the run is kept (default: DPCL_STORE, else the home folder)")
+        else:
+            sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
+    for name, command, text in (("show", _show, "a stored run"), ("export", _export, "a run's tables, figures and settings")):
+        sub = add(name, command, text)
+        sub.add_argument("run_id", metavar="RUN_ID")
+        sub.add_argument("--store", metavar="URL")
+        if name == "export":
+            sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+    add("runs", _runs, "all stored runs").add_argument("--store", metavar="URL")
+    account = add("account", _account, "noise for a budget, budget for a noise; give two of epsilon, sigma, delta")
+    for option in ("epsilon", "sigma", "delta"):
+        account.add_argument(f"--{option}", type=float)
+    account.add_argument("--sample-rate", type=float, default=1.0, help="Poisson sampling rate of a step (default 1)")
+    account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases of the same people (default 1)")
+    account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
+    return parser
+
+
+def _list(options: argparse.Namespace) -> int:
+    from dpcl_core import listing
+
+    rows = listing.rows(options.what)
+    if options.json:
+        _print_json(rows)
+    else:
+        width = max((len(str(row["name"])) for row in rows), default=0)
+        for row in rows:
+            print(f"{row['name']:<{width}}  {row['title']}" + (f"  (not here: {row['missing']})" if row.get("missing") else ""))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs import worker
+    from dpcl_core.runs.store import Store
+
+    spec = _spec(options)
+    checks.check(spec)
+    store = Store(options.store)
+    device = options.device or worker.default_device()
+    run_id = store.create(spec, name=options.preset, device=device)
+    print(f"run {run_id}", file=sys.stderr)
+    reporter = _Reporter()
+    worker.wait_for_device(store, run_id, reporter.queued)
+    status = worker.carry_out(store, run_id, on_event=reporter)
+    run = store.get(run_id)
+    if status == "finished" or options.json:
+        events = [event for _, event in store.events_after(run_id)]
+        if options.json:
+            _print_json(export.document(run_id, status, spec, events))
+        else:
+            print(_table_of(events))
+            print(export.privacy_text(events), end="")
+    if status != "finished":
+        print(run.error or f"the run was {status}", file=sys.stderr)
+        return 2 if run.error_kind in ("wrong-input", "data-missing") else 1
+    return 0
+
+
+class _Reporter:
+    """Says on standard error how far a run is: a line for each task and phase, not one for each step."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
+            if line != self._last:
+                print(line, file=sys.stderr, flush=True)
+            self._last = line
+
+    def queued(self, place: int) -> None:
+        line = f"waiting for the device: place {place} in the queue"
+        if line != self._last:
+            print(line, file=sys.stderr, flush=True)
+        self._last = line
+
+
+def _show(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs.store import Store
+
+    store = Store(options.store)
+    run = store.get(options.run_id)
+    events = [event for _, event in store.events_after(run.id)]
+    if options.json:
+        _print_json({**export.document(run.id, run.status, run.spec, events), "error": run.error})
+        return 0
+    print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
+    print(checks.command_line(run.spec))
+    print(_table_of(events))
+    print(export.privacy_text(events), end="")
+    return 0
+
+
+def _runs(options: argparse.Namespace) -> int:
+    from dpcl_core.runs.store import Store
+
+    runs = Store(options.store).list_runs()
+    if options.json:
+        _print_json(
+            [
+                {"run_id": run.id, "name": run.name, "status": run.status, "created": run.created, "error": run.error}
+                for run in runs
+            ]
+        )
+        return 0
+    for run in runs:
+        print(f"{run.id}  {run.status:<9}  {run.name}")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs.store import Store
+
+    folder = Path(options.to)
+    files = export.bundle(Store(options.store), options.run_id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
+    if options.json:
+        _print_json({"run_id": options.run_id, "files": sorted(files)})
+    else:
+        print("\n".join(str(folder / name) for name in sorted(files)))
+    return 0
+
+
+def _account(options: argparse.Namespace) -> int:
+    from dpcl_core.privacy import calculator
+
+    answer = calculator.solve(
+        epsilon=options.epsilon,
+        sigma=options.sigma,
+        delta=options.delta,
+        sample_rate=options.sample_rate,
+        n_steps=options.steps,
+        adjacency=options.adjacency,
+    )
+    document: dict[str, JsonValue] = {
+        "epsilon": plain_number(answer.epsilon),
+        "sigma": answer.sigma,
+        "delta": answer.delta,
+        "sample_rate": options.sample_rate,
+        "steps": options.steps,
+        "adjacency": options.adjacency,
+    }
+    if options.json:
+        _print_json(document)
+    else:
+        print("  ".join(f"{name} = {value}" for name, value in document.items()))
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from dpcl_core.methods import catalog as methods
+
+    spec = _spec(options)
+    if options.trials < 100:
+        raise BadInput("--trials", options.trials, "must be at least 100")
+    results = methods.auditor(spec.method)(spec, options.trials)
+    if options.json:
+        _print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
+        return 0
+    for result in results:
+        print(result.sentence())
+    return 0
+
+
+def _spec(options: argparse.Namespace) -> RunSpec:
+    from dpcl_core import presets
+
+    if (options.spec is None) == (options.preset is None):
+        raise BadInput("command line", options.spec or "", "give either a SPEC.toml or --preset NAME")
+    raw: Mapping[str, object]
+    if options.preset is not None:
+        raw = presets.raw(options.preset)
+    else:
+        try:
+            raw = checks.read_toml(Path(options.spec).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
+    return checks.parse(checks.apply_sets(raw, options.set))
+
+
+def _table_of(events: Sequence[Event]) -> str:
+    """Mean accuracy on the tasks seen so far, one line a budget, one column a task."""
+    sums: dict[float, dict[int, list[float]]] = {}
+    for event in events:
+        if isinstance(event, TaskLearned):
+            mean = sum(event.accuracy) / len(event.accuracy)
+            sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).append(mean)
+    lines = ["accuracy on the tasks seen so far, mean over seeds"]
+    for epsilon, by_task in sums.items():
+        cells = "  ".join(f"{100 * sum(values) / len(values):5.1f}" for _, values in sorted(by_task.items()))
+        lines.append(f"epsilon {epsilon:<6g} {cells}")
+    return "\n".join(lines)
+
+
+def _print_json(document: object) -> None:
+    json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
