@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
 
 from pages.parts import link
 
@@ -21,6 +22,7 @@ def header(
 
     `share`: the view's query parameters as a codec wrote them (None: the page has no view of its own to share).
     """
+    _inside_the_app()
     with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
         with st.container(key="page-title", gap=None):
             st.title(title, anchor=False)
@@ -35,3 +37,14 @@ def header(
                     st.markdown(help_text)
     for notice in notices:
         st.warning(notice)
+
+
+def _inside_the_app() -> None:
+    """Starts over through app.py where the page file was run on its own.
+
+    A folder named `pages` makes streamlit run the page's file alone when a link to a page is the very first thing that a
+    fresh server is asked for; after app.py has called `st.navigation` once it never does again.
+    """
+    if PagesManager.uses_pages_directory:
+        PagesManager.uses_pages_directory = False
+        st.rerun()
