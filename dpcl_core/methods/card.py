@@ -10,12 +10,14 @@ from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.base import Learner
+    from dpcl_core.privacy.audit import Audited
 
 
 @dataclass(frozen=True, slots=True)
 class MethodCard:
-    """What a visitor reads of a method and what it can be combined with. `module` holds `make_learner`.
+    """What a visitor reads of a method and what it can be combined with.
 
+    `module` holds `make_learner`; `audit_module`, where the method can be attacked, holds `audit`.
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
     """
 
@@ -29,6 +31,7 @@ class MethodCard:
     shares: Literal["all", "epsilons", "cell"]
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
+    audit_module: str | None = None
 
 
 class MakeLearner(Protocol):
@@ -41,3 +44,9 @@ class MakeLearner(Protocol):
     def __call__(
         self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]
     ) -> Learner: ...
+
+
+class Audit(Protocol):
+    """How a method is attacked: one result for each budget of the spec; `trials` releases on each side."""
+
+    def __call__(self, spec: RunSpec, trials: int) -> Sequence[Audited]: ...

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import MakeLearner, MethodCard
+from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
 from dpcl_core.methods.cards import cosine
 
 if TYPE_CHECKING:
@@ -25,3 +25,11 @@ def card(name: str) -> MethodCard:
 def maker(name: str) -> MakeLearner:
     """The function that makes a method's learner; imports its module, torch included where it needs it."""
     return cast(MakeLearner, import_module(card(name).module).make_learner)
+
+
+def auditor(name: str) -> Audit:
+    """The function that attacks a method's mechanism. Raises BadInput for a method without an audit."""
+    module = card(name).audit_module
+    if module is None:
+        raise BadInput("method", name, "has no audit; audited are " + ", ".join(c.name for c in CARDS.values() if c.audit_module))
+    return cast(Audit, import_module(module).audit)

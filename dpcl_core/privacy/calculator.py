@@ -34,9 +34,9 @@ def solve(
     Without sampling the answer is the closed form (n releases of noise sigma are one of sigma / sqrt(n)); with sampling it
     is the accountant's upper bound. Raises BadInput naming the setting that is missing or impossible.
     """
-    given = [epsilon is not None, sigma is not None, delta is not None]
-    if sum(given) != 2:
-        raise BadInput("account", f"{sum(given)} of epsilon, sigma, delta", "give exactly two of epsilon, sigma, delta")
+    n_given = sum(value is not None for value in (epsilon, sigma, delta))
+    if n_given != 2:
+        raise BadInput("account", f"{n_given} of epsilon, sigma, delta", "give exactly two of epsilon, sigma, delta")
     if n_steps < 1:
         raise BadInput("steps", n_steps, "must be at least 1")
     if not 0 < sample_rate <= 1:
@@ -47,21 +47,26 @@ def solve(
         raise BadInput("epsilon", epsilon, "must be a finite number above 0")
     if delta is not None and not 0 < delta < 1:
         raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
-    scale = SENSITIVITY[adjacency] * math.sqrt(n_steps)
     if sample_rate == 1:
-        if sigma is None:
-            assert epsilon is not None and delta is not None
-            return Answer(epsilon, gaussian.sigma(epsilon, delta, scale), delta)
-        if epsilon is None:
-            assert delta is not None
-            return Answer(gaussian.epsilon(sigma, delta, scale), sigma, delta)
-        return Answer(epsilon, sigma, gaussian.delta(epsilon, sigma, scale))
-    if delta is None:
-        assert epsilon is not None and sigma is not None
-        event = accounting.subsampled_gaussian(sigma, sample_rate, n_steps)
-        return Answer(epsilon, sigma, accounting.delta(event, epsilon, adjacency))
-    if sigma is None:
-        assert epsilon is not None
-        return Answer(epsilon, accounting.noise_multiplier(epsilon, delta, sample_rate, n_steps, adjacency), delta)
-    event = accounting.subsampled_gaussian(sigma, sample_rate, n_steps)
-    return Answer(accounting.Pld().epsilon([event], delta, adjacency), sigma, delta)
+        return _unsampled(epsilon, sigma, delta, SENSITIVITY[adjacency] * math.sqrt(n_steps))
+    match epsilon, sigma, delta:
+        case None, float(), float():
+            event = accounting.subsampled_gaussian(sigma, sample_rate, n_steps)
+            return Answer(accounting.Pld().epsilon([event], delta, adjacency), sigma, delta)
+        case float(), None, float():
+            return Answer(epsilon, accounting.noise_multiplier(epsilon, delta, sample_rate, n_steps, adjacency), delta)
+        case float(), float(), None:
+            event = accounting.subsampled_gaussian(sigma, sample_rate, n_steps)
+            return Answer(epsilon, sigma, accounting.delta(event, epsilon, adjacency))
+    raise AssertionError("exactly two are given")
+
+
+def _unsampled(epsilon: float | None, sigma: float | None, delta: float | None, sensitivity: float) -> Answer:
+    match epsilon, sigma, delta:
+        case None, float(), float():
+            return Answer(gaussian.epsilon(sigma, delta, sensitivity), sigma, delta)
+        case float(), None, float():
+            return Answer(epsilon, gaussian.sigma(epsilon, delta, sensitivity), delta)
+        case float(), float(), None:
+            return Answer(epsilon, sigma, gaussian.delta(epsilon, sigma, sensitivity))
+    raise AssertionError("exactly two are given")

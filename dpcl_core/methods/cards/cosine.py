@@ -22,4 +22,5 @@ CARD = MethodCard(
     shares="all",
     labels=("data", "prior", "prior-const"),
     scenarios=("class-incremental", "source-incremental"),
+    audit_module="dpcl_core.methods.cosine_audit",
 )

@@ -1,0 +1,37 @@
+# make app: everything from nothing to the open app. make test: everything the tests need, and the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: install install-dev app test lint bench clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	touch $@
+
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	scripts/ensure_chromium.sh
+	touch $@
+
+app: install
+	$(BIN)/streamlit run app.py
+
+lint: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest --benchmark-skip -m "not slow"
+
+bench: install-dev
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .benchmarks

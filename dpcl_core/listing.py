@@ -1,0 +1,55 @@
+"""What can be chosen by name, made from the cards: one row a choice, for the command line and the pages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dpcl_core import presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.events import JsonValue
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+
+What = Literal["methods", "datasets", "backbones", "scenarios", "presets"]
+Row = dict[str, JsonValue]
+
+
+def rows(what: What) -> list[Row]:
+    """One JSON row a choice: name, title, summary and what else its card says; `missing` says why it is not usable here."""
+    if what == "methods":
+        return [
+            {
+                **_common(card),
+                "labels": list(card.labels),
+                "scenarios": list(card.scenarios),
+                "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},
+            }
+            for card in methods.CARDS.values()
+        ]
+    if what == "datasets":
+        return [{**_common(card), "missing": datasets.available(card)} for card in datasets.CARDS.values()]
+    if what == "backbones":
+        return [
+            {**_common(card), "saw": list(card.saw), "missing": backbones.available(card)}
+            for card in backbones.CARDS.values()
+        ]
+    if what == "scenarios":
+        return [
+            {**_common(card), "settings": card.settings.model_json_schema()["properties"]}
+            for card in scenarios.CARDS.values()
+        ]
+    return [
+        {
+            "name": preset.name,
+            "title": preset.title,
+            "summary": preset.question,
+            "seconds": preset.seconds,
+            "live_demo": preset.live_demo,
+        }
+        for preset in map(presets.about, presets.names())
+    ]
+
+
+def _common(card: methods.MethodCard | datasets.DatasetCard | backbones.BackboneCard | scenarios.ScenarioCard) -> Row:
+    return {"name": card.name, "title": card.title, "summary": card.summary, "source": card.source}
