@@ -68,6 +68,11 @@ def epsilon_label(epsilon: float) -> str:
     return "no noise" if math.isinf(epsilon) else f"ε = {epsilon_text(epsilon)}"
 
 
+def given(epsilon: float) -> str:
+    """The budget as part of a sentence: "at ε = 1", or "without noise"."""
+    return "without noise" if math.isinf(epsilon) else f"at ε = {epsilon_text(epsilon)}"
+
+
 def epsilons(values: Sequence[float]) -> str:
     """Several budgets, smallest first."""
     return ", ".join(epsilon_text(value) for value in sorted(values))

@@ -1,0 +1,136 @@
+"""Where a budget goes over the tasks, and how noise grows under the label settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.subplots import make_subplots
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import LABELS, Picture
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import LabelSetting
+
+
+def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """ε spent so far, as steps over the tasks, one row a kind of person; the plain sum of the steps as a faint line.
+
+    Columns: people (kind of person), after_task (from 0), epsilon (accounted so far), and step (ε of the task alone, for the
+    plain sum). Kinds are drawn in their order of appearance; infinite values are not drawn but named in the finding.
+    """
+    kinds = list(dict.fromkeys(spent["people"]))
+    if not kinds:
+        sentence = "The ledger is empty: nothing has touched private data yet."
+        return Picture(theme.empty(sentence, dark, 200), sentence, sentence)
+    inks = theme.ink(dark)
+    figure = make_subplots(
+        rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.16 / len(kinds), subplot_titles=kinds
+    )
+    said = []
+    finite = spent[np.isfinite(spent["epsilon"])]
+    naive_top = max((float(rows["step"].sum()) for _, rows in finite.groupby("people")), default=1.0)
+    for row, kind in enumerate(kinds, start=1):
+        rows = spent[spent["people"] == kind].sort_values("after_task")
+        tasks, epsilon = rows["after_task"].to_numpy() + 1, rows["epsilon"].to_numpy(dtype=np.float64)
+        colour = theme.colour_of_series(row - 1, dark)
+        drawn = np.isfinite(epsilon)
+        ends = np.append(tasks[drawn], tasks[drawn][-1:] + 1)  # the last step has a width too
+        figure.add_trace(
+            go.Scatter(
+                x=ends,
+                y=_held(epsilon[drawn]),
+                mode="lines",
+                line={"color": colour, "width": 2.2, "shape": "hv"},
+                fill="tozeroy",
+                fillcolor=theme.translucent(colour, 0.15),
+                name=f"{kind}: accounted",
+                hovertemplate="after task %{x}: ε = %{y:.3g}<extra></extra>",
+            ),
+            row=row,
+            col=1,
+        )
+        figure.add_trace(
+            go.Scatter(
+                x=ends,
+                y=_held(np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn])),
+                mode="lines",
+                line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hv"},
+                name=f"{kind}: plain sum",
+                hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>",
+            ),
+            row=row,
+            col=1,
+        )
+        last = float(epsilon[-1])
+        said.append(f"{kind}: " + ("no bound" if math.isinf(last) else f"ε = {shown(last)} after {int(tasks[-1])} tasks"))
+    figure.update_layout(theme.layout(dark, height=70 + 120 * len(kinds), margin={"l": 48, "r": 16, "t": 28, "b": 40}))
+    figure.update_annotations(font={"size": 12, "color": inks.soft}, x=0, xanchor="left")
+    figure.update_yaxes(title="ε", range=[0, 1.08 * naive_top])
+    figure.update_xaxes(showgrid=False, tick0=1, dtick=max(1, int(spent["after_task"].max()) // 10))
+    figure.update_xaxes(title="tasks learned", row=len(kinds), col=1)
+    finding = "; ".join(said) + "."
+    return Picture(figure, finding[0].upper() + finding[1:], finding[0].upper() + finding[1:])
+
+
+def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
+    """Standard deviation of the noise in one class sum, one line a label setting; entry k: after task k + 1."""
+    n_tasks = max((len(values) for values in noise.values()), default=0)
+    if not n_tasks:
+        sentence = "Noise appears with the first task."
+        return Picture(theme.empty(sentence, dark, 280), sentence, sentence)
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=280,
+            xaxis={
+                "title": "tasks learned",
+                "showgrid": False,
+                "dtick": max(1, n_tasks // 10),
+                "range": [1 - 0.04 * n_tasks, n_tasks * 1.04],
+            },
+            yaxis={"title": "noise in one class sum (std)", "rangemode": "tozero"},
+            margin={"l": 52, "r": 150, "t": 12, "b": 40},
+        )
+    )
+    top = max(max(values) for values in noise.values())
+    heights = theme.spread_labels([values[-1] for values in noise.values()], 0.085 * top, 0, top * 1.02)
+    said = []
+    for index, ((setting, values), height) in enumerate(zip(noise.items(), heights, strict=True)):
+        colour, name = theme.colour_of_series(index, dark), LABELS[setting]
+        x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines+markers" if len(values) <= 30 else "lines",
+                line={"color": colour, "width": 2.2, "dash": theme.DASHES[setting]},
+                marker={"symbol": theme.MARKERS[setting], "size": 6},
+                name=name,
+                hovertemplate=f"{name}, after task %{{x}}: %{{y:.3g}}<extra></extra>",
+            )
+        )
+        figure.add_annotation(
+            x=len(values), y=height, text=name, font={"color": colour, "size": 12}, showarrow=False, xanchor="left", xshift=8
+        )
+        said.append(_growth(name, values))
+    finding = "; ".join(said) + "."
+    finding = finding[0].upper() + finding[1:]
+    return Picture(figure, finding, finding)
+
+
+def _held(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.append(values, values[-1:])
+
+
+def _growth(name: str, values: Sequence[float]) -> str:
+    factor = values[-1] / values[0] if values[0] > 0 else 1.0
+    after = f"after {len(values)} tasks" if len(values) > 1 else "after the first task"
+    if abs(factor - 1) < 0.005:
+        return f"{name}: the noise stays the same {after}"
+    return f"{name}: the noise is {factor:.2g} times the first task's {after}"
+

@@ -1,0 +1,96 @@
+"""Is one run better than another, and is it real? Differences paired by seed, with their interval and a zero line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture, epsilon_label, given
+from dpcl_core.figures.statistics import Verdict, verdict
+
+
+def paired(first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str]) -> dict[float, Verdict]:
+    """The verdict at every budget that both have, over the seeds that both have.
+
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
+    """
+    both = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    return {
+        float(epsilon): verdict([100 * float(d) for d in rows["value_first"] - rows["value_second"]], *names)
+        for epsilon, rows in both.groupby("epsilon")
+    }
+
+
+def paired_difference(
+    first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], dark: bool = False
+) -> Picture:
+    """Difference first - second in points at every shared budget: single seeds as faint dots, mean with 95 % interval.
+
+    Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
+    """
+    verdicts = paired(first, second, names)
+    if not verdicts:
+        sentence = f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed."
+        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
+    both = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    budgets = sorted(verdicts)
+    rows = {epsilon: epsilon_label(epsilon) for epsilon in budgets}
+    inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
+    intervals = [verdicts[epsilon].interval for epsilon in budgets]
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=90 + 38 * len(budgets),
+            xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
+            yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
+        )
+    )
+    figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
+    figure.add_trace(
+        go.Scatter(
+            x=100 * (both["value_first"] - both["value_second"]),
+            y=[rows[float(epsilon)] for epsilon in both["epsilon"]],
+            mode="markers",
+            marker={"color": inks.soft, "size": 5, "symbol": "line-ns-open"},
+            customdata=both["seed"],
+            name="single seeds",
+            hovertemplate="seed %{customdata}: %{x:.1f} points<extra></extra>",
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[found.mean for found in intervals],
+            y=[rows[epsilon] for epsilon in budgets],
+            mode="markers",
+            marker={"color": colour, "size": 10},
+            error_x={
+                "type": "data",
+                "array": [found.high - found.mean if found.high is not None else 0 for found in intervals],
+                "color": colour,
+                "thickness": 2,
+            },
+            name="mean and 95 % interval",
+            hovertemplate="mean %{x:.1f} points<extra></extra>",
+        )
+    )
+    finding = _summary(verdicts, names)
+    return Picture(figure, finding, finding)
+
+
+def _summary(verdicts: Mapping[float, Verdict], names: tuple[str, str]) -> str:
+    """One budget: its sentence. Several: at which of them the sign is clear, and nothing about the others but that."""
+    if len(verdicts) == 1:
+        ((epsilon, only),) = verdicts.items()
+        lead = given(epsilon)
+        return f"{lead[0].upper()}{lead[1:]}: {only.sentence}"
+    groups = (
+        (f"{names[0]} is better", [e for e, v in verdicts.items() if v.is_clear and v.interval.mean > 0]),
+        (f"{names[1]} is better", [e for e, v in verdicts.items() if v.is_clear and v.interval.mean < 0]),
+        ("cannot tell", [e for e, v in verdicts.items() if not v.is_clear]),
+    )
+    parts = [f"{what} {', '.join(given(e) for e in sorted(budgets))}" for what, budgets in groups if budgets]
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]} (95 % intervals, each budget on its own)."

@@ -1,0 +1,157 @@
+"""Tasks against time: the accuracy matrix and what each old task has lost, numbers in the cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from dpcl_core import metrics
+from dpcl_core.figures import theme
+from dpcl_core.figures.curves import matrix_of
+from dpcl_core.figures.picture import Picture, given
+
+_MAX_NUMBERS = 14  # tasks; with more the numbers would not fit into the cells and are shown on hover only
+_BLUES = ((0.0, "#eef5fa"), (0.35, "#a9cfe8"), (0.7, "#4a98cc"), (1.0, "#0b66a0"))
+_BLUES_DARK = ((0.0, "#16242e"), (0.35, "#1f4a66"), (0.7, "#2f7fb0"), (1.0, "#7cc3ee"))
+_LOSS = ((0.0, "#3a87b8"), (0.5, "#fbf6f1"), (0.75, "#f0b78a"), (1.0, "#d9650b"))
+_LOSS_DARK = ((0.0, "#5aafe6"), (0.5, "#232a2e"), (0.75, "#8a5228"), (1.0, "#f08a3c"))
+
+
+def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
+    """Accuracy on every task (column) after every task learned (row), mean over seeds; empty above the diagonal.
+
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]).
+    """
+    values = _mean_matrix(accuracy, epsilon, n_tasks)
+    known = np.flatnonzero(~np.isnan(values).all(axis=1))
+    if not len(known):
+        return _nothing("The first row appears when a task has been learned.", dark, n_tasks)
+    figure = _grid(
+        100 * values,
+        rows=[f"after {k + 1}" for k in range(n_tasks)],
+        columns=[f"{i + 1}" for i in range(n_tasks)],
+        scale=_BLUES_DARK if dark else _BLUES,
+        bounds=(0.0, 100.0),
+        hover="after task %{y}, on task %{x}: %{z:.1f} %",
+        x_title="accuracy on task (%)",
+        dark=dark,
+    )
+    last = int(known[-1])
+    newest, oldest = 100 * values[last, last], 100 * values[last, 0]
+    where = f"{_capital(given(epsilon))}, after {last + 1} task{'s' if last else ''}"
+    if last == 0:
+        finding = f"{where}, it stands at {newest:.1f} %."
+    else:
+        row = 100 * values[last, : last + 1]
+        weakest = int(np.nanargmin(row))
+        finding = f"{where}, task 1 stands at {oldest:.1f} % and the newest at {newest:.1f} %; task {weakest + 1} is weakest"
+        finding += f" ({row[weakest]:.1f} %)." if weakest not in (0, last) else "."
+    return Picture(figure, finding, finding)
+
+
+def forgetting_grid(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
+    """Points each old task (row) has lost since its best, after each later task (column), mean over seeds.
+
+    Undefined until the second task, and there nothing is drawn. Columns as `accuracy_matrix`.
+    """
+    values = _mean_forgetting(accuracy, epsilon, n_tasks)
+    known = np.flatnonzero(~np.isnan(values).all(axis=1))
+    if not len(known):
+        return _nothing("Forgetting is defined from the second task on.", dark, n_tasks)
+    lost = 100 * values[1:, : n_tasks - 1].T  # rows: old tasks; columns: after task 2, 3, ...
+    bound = max(10.0, float(np.nanmax(np.abs(lost))))
+    figure = _grid(
+        lost,
+        rows=[f"task {i + 1}" for i in range(n_tasks - 1)],
+        columns=[f"{k + 1}" for k in range(1, n_tasks)],
+        scale=_LOSS_DARK if dark else _LOSS,
+        bounds=(-bound, bound),
+        hover="%{y} after task %{x}: %{z:.1f} points lost",
+        x_title="after task",
+        dark=dark,
+    )
+    last = int(known[-1])
+    row = 100 * values[last, :last]
+    worst = int(np.nanargmax(row))
+    where = f"{_capital(given(epsilon))}, after {last + 1} tasks"
+    if row[worst] < 0.5:
+        finding = f"{where}, no old task is more than 0.5 points below its best."
+    elif last == 1:
+        finding = f"{where}, task 1 is {row[worst]:.1f} points below its best."
+    else:
+        finding = f"{where}, task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {row.mean():.1f}."
+    return Picture(figure, finding, finding)
+
+
+def _mean_matrix(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
+    """Mean over seeds [n_tasks, n_tasks], NaN where not evaluated by every seed that the run has shown so far."""
+    rows = accuracy[accuracy["epsilon"] == epsilon]
+    values = np.full((n_tasks, n_tasks), np.nan)
+    for (k, i), found in rows.groupby(["after_task", "on_task"]):
+        values[int(k), int(i)] = float(found["accuracy"].mean())
+    return values
+
+
+def _mean_forgetting(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
+    """Mean over seeds of each seed's own forgetting [after, on], NaN where undefined."""
+    sums, counts = np.zeros((n_tasks, n_tasks)), np.zeros((n_tasks, n_tasks))
+    for _, cell in accuracy[accuracy["epsilon"] == epsilon].groupby("seed"):
+        for k, row in enumerate(metrics.forgetting(matrix_of(cell))):
+            sums[k, : len(row)] += row
+            counts[k, : len(row)] += 1
+    return np.divide(sums, counts, out=np.full_like(sums, math.nan), where=counts > 0)
+
+
+def _grid(
+    values: NDArray[np.float64],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    scale: Sequence[tuple[float, str]],
+    bounds: tuple[float, float],
+    hover: str,
+    x_title: str,
+    dark: bool,
+) -> go.Figure:
+    figure = go.Figure(
+        go.Heatmap(
+            z=values,
+            x=columns,
+            y=rows,
+            zmin=bounds[0],
+            zmax=bounds[1],
+            colorscale=[list(stop) for stop in scale],
+            showscale=False,
+            xgap=3,
+            ygap=3,
+            texttemplate="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
+            hovertemplate=hover + "<extra></extra>",
+            hoverongaps=False,
+        ),
+        layout=theme.layout(
+            dark,
+            height=_height(len(rows)),
+            xaxis={"type": "category", "title": x_title, "showgrid": False, "nticks": 12},
+            yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "nticks": 14},
+            margin={"l": 60, "r": 8, "t": 8, "b": 40},
+        ),
+    )
+    figure.update_layout(plot_bgcolor=theme.ink(dark).empty)
+    return figure
+
+
+def _height(n_rows: int) -> int:
+    return min(420, 62 + max(3, n_rows) * 27)
+
+
+def _nothing(sentence: str, dark: bool, n_tasks: int) -> Picture:
+    return Picture(theme.empty(sentence, dark, _height(n_tasks)), sentence, sentence)
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,146 @@
+"""What privacy costs: final accuracy, and forgetting in a panel of its own, against the budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
+from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.statistics import Interval, interval
+from dpcl_core.spec import LabelSetting
+
+HEIGHT = 440
+_GAP = 0.45  # decades between the largest budget and the column without noise
+
+
+def trade_off(
+    series: Mapping[str, pd.DataFrame], *, colours: Sequence[str], labels: Sequence[LabelSetting], dark: bool = False
+) -> Picture:
+    """Final accuracy and average forgetting against ε, one colour a run; a dot is a trained model, bars are 95 % over seeds.
+
+    Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
+    "no noise" is a column of its own, not a point on the axis.
+    """
+    shown = [name for name, frame in series.items() if not frame.empty]
+    finals = {name: _final(series[name]) for name in shown}
+    colours = [colour for name, colour in zip(series, colours, strict=True) if name in finals]
+    labels = [setting for name, setting in zip(series, labels, strict=True) if name in finals]
+    if not finals:
+        sentence = "The trade-off appears when a model has learned its tasks."
+        return Picture(theme.empty(sentence, dark, HEIGHT), sentence, sentence)
+    budgets = sorted({epsilon for final in finals.values() for epsilon in final})
+    finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
+    column = (math.log10(finite[-1]) + _GAP) if finite else 0.0
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
+    for name, colour, setting in zip(shown, colours, labels, strict=True):
+        _points(figure, 1, name, finals[name], column, colour, setting)
+        _points(figure, 2, name, _last_forgetting(series[name]), column, colour, setting)
+    right = 16 if len(finals) == 1 else 110
+    figure.update_layout(theme.layout(dark, height=HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
+    low = math.log10(finite[0]) - 0.25 if finite else -0.5
+    figure.update_xaxes(
+        range=[low, max(column, math.log10(finite[-1]) if finite else 0.0) + 0.25],
+        tickvals=[column if math.isinf(e) else math.log10(e) for e in budgets],
+        ticktext=["no noise" if math.isinf(e) else epsilon_text(e) for e in budgets],
+        showgrid=False,
+        zeroline=False,
+    )
+    figure.update_xaxes(title="privacy budget ε (smaller: stronger privacy)", row=2, col=1)
+    figure.update_yaxes(theme.percent_axis(title="final accuracy"), row=1, col=1)
+    figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
+    if len(finals) > 1:
+        _names(figure, finals, colours, column)
+    if finite and math.inf in budgets:
+        figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
+    finding = " ".join(_finding(name if len(finals) > 1 else "", final) for name, final in finals.items())
+    return Picture(figure, finding, finding)
+
+
+def _names(
+    figure: go.Figure, finals: Mapping[str, Mapping[float, Interval]], colours: Sequence[str], column: float
+) -> None:
+    """Names to the right of the upper panel, at the heights where the runs end."""
+    ends = [max(final) for final in finals.values()]
+    wanted = [100 * final[end].mean for final, end in zip(finals.values(), ends, strict=True)]
+    heights = theme.spread_labels(wanted, 9, 4, 100)
+    for name, colour, end, height in zip(finals, colours, ends, heights, strict=True):
+        x = column if math.isinf(end) else math.log10(end)
+        figure.add_annotation(
+            x=x, y=height, text=name, font={"color": colour}, showarrow=False, xanchor="left", xshift=10, row=1, col=1
+        )
+
+
+def _final(accuracy: pd.DataFrame) -> dict[float, Interval]:
+    """Mean accuracy on all tasks after the last one that a budget has reached."""
+    return _at_the_end(mean_so_far(accuracy))
+
+
+def _last_forgetting(accuracy: pd.DataFrame) -> dict[float, Interval]:
+    return _at_the_end(forgetting_so_far(accuracy))
+
+
+def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
+    last = per_seed["after_task"].max()
+    ended = per_seed[per_seed["after_task"] == last]
+    return {float(e): interval([float(v) for v in rows["value"]]) for e, rows in ended.groupby("epsilon")}
+
+
+def _points(
+    figure: go.Figure,
+    row: int,
+    name: str,
+    found: Mapping[float, Interval],
+    column: float,
+    colour: str,
+    setting: LabelSetting,
+) -> None:
+    finite = sorted(epsilon for epsilon in found if math.isfinite(epsilon))
+    groups = [([math.log10(e) for e in finite], [found[e] for e in finite], "lines+markers")] if finite else []
+    if math.inf in found:
+        groups.append(([column], [found[math.inf]], "markers"))
+    for x, stats, mode in groups:
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=[100 * s.mean for s in stats],
+                error_y={
+                    "type": "data",
+                    "array": [100 * (s.high - s.mean) if s.high is not None else 0 for s in stats],
+                    "color": colour,
+                    "thickness": 1.2,
+                    "width": 3,
+                },
+                mode=mode,
+                line={"color": colour, "width": 2, "dash": theme.DASHES[setting]},
+                marker={"color": colour, "symbol": theme.MARKERS[setting], "size": 8},
+                name=name,
+                hovertemplate=f"{name}: %{{y:.1f}}<extra></extra>",
+            ),
+            row=row,
+            col=1,
+        )
+
+
+def _finding(name: str, final: Mapping[float, Interval]) -> str:
+    finite = sorted(epsilon for epsilon in final if math.isfinite(epsilon))
+    lead = f"{name}: " if name else ""
+    parts = []
+    if len(finite) > 1:
+        first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
+        verb = "rises" if last > first + 0.05 else "falls" if last < first - 0.05 else "stays"
+        change = f"at {first:.1f} %" if verb == "stays" else f"from {first:.1f} to {last:.1f} %"
+        parts.append(
+            f"from ε = {epsilon_text(finite[0])} to {epsilon_text(finite[-1])} final accuracy {verb} {change}"
+        )
+    elif finite:
+        parts.append(f"at ε = {epsilon_text(finite[0])} final accuracy is {100 * final[finite[0]].mean:.1f} %")
+    if math.inf in final:
+        parts.append(f"without noise it is {100 * final[math.inf].mean:.1f} %")
+    text = "; ".join(parts)
+    return f"{lead}{text if lead else text[0].upper() + text[1:]}."
