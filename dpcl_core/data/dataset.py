@@ -1,4 +1,4 @@
-"""A dataset in memory: images or vectors, integer labels, and a title that never claims more than what was read."""
+"""A dataset in memory: images, integer labels, and a title that never claims more than what was read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from numpy.typing import NDArray
 from dpcl_core.data.images import Images
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A part that examples come from: a member set of a combined dataset, or a style. `classes` it can hold are public."""
+
+    name: str
+    classes: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
     """Examples of one split, row by row: images, labels int64 [n], and where each came from.
 
-    `sources` (int64 [n], or None) indexes `Dataset.sources`: the member set of a combined dataset, or a style.
+    `sources` (int64 [n], or None) indexes `Dataset.sources`.
     """
 
     images: Images
@@ -24,12 +32,16 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def take(self, rows: NDArray[np.int64]) -> Split:
+        """The examples of these rows, in this order."""
+        return Split(self.images.take(rows), self.labels[rows], None if self.sources is None else self.sources[rows])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """A loaded dataset. `title` names it truthfully: a subset or a stand-in says so.
 
-    `n_people` is the public nominal number of training examples that delta is compared with.
+    Every class occurs in both splits; labels index `classes`. `sources` is empty where examples have no source.
     """
 
     name: str
@@ -37,8 +49,9 @@ class Dataset:
     classes: tuple[str, ...]
     train: Split
     test: Split
-    sources: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def n_people(self) -> int:
+        """Number of training examples: the public nominal number that delta is compared with."""
         return len(self.train)

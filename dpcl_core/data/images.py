@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,41 +15,53 @@ from PIL import Image
 
 from dpcl_core.errors import BadInput
 
-MAX_PIXELS = 4096 * 4096
+MAX_SIDE = 4096
+# No format whose decoder runs another program or a script (EPS does); Pillow would try every one it knows.
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Interpolation = Literal["bilinear", "bicubic"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Images:
-    """Either encoded files (one `bytes` per row) or one raw uint8 array [n, H, W, C].
+    """Either encoded files (one `bytes` per row) or one raw uint8 array [n, H, W, C] with C in {1, 3}.
 
-    `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size.
+    `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size. `origins`
+    says where each row was read, for the sentence about a damaged one.
     """
 
     content: Sequence[bytes] | NDArray[np.uint8]
     shape: tuple[int, int, int] | None
+    origins: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.content)
 
     def take(self, rows: NDArray[np.int64]) -> Images:
         """The images of these rows, in this order."""
+        origins = None if self.origins is None else [self.origins[row] for row in rows]
         if isinstance(self.content, np.ndarray):
-            return Images(self.content[rows], self.shape)
-        return Images([self.content[row] for row in rows], self.shape)
+            return Images(self.content[rows], self.shape, origins)
+        return Images([self.content[row] for row in rows], self.shape, origins)
 
     def batches(
         self, size: int | None, n_channels: Literal[1, 3], batch_size: int, interpolation: Interpolation = "bilinear"
     ) -> Iterator[NDArray[np.uint8]]:
         """Decoded batches, uint8 [b, H, W, n_channels]; `size`: side of the square to resize to, None keeps `shape`.
 
-        Raises BadInput naming the row for an image that cannot be decoded, is larger than 4096 x 4096, or (with `size` None)
-        has another shape than the card's.
+        Raises BadInput naming the image for one that cannot be decoded, is larger than 4096 x 4096, or (with `size` None)
+        has another size than the card's or, without a card, than the first image.
         """
+        side = self.shape[:2] if self.shape is not None else None
         for start in range(0, len(self), batch_size):
             rows = range(start, min(start + batch_size, len(self)))
-            yield np.stack([self._decoded(row, size, n_channels, interpolation) for row in rows])
+            pixels = [self._decoded(row, size, n_channels, interpolation) for row in rows]
+            if size is None:
+                side = side or (pixels[0].shape[0], pixels[0].shape[1])
+                for row, found in enumerate(pixels, start):
+                    if found.shape[:2] != side:
+                        self._refuse_size(row, found, side)
+            yield np.stack(pixels)
 
     def digest(self) -> str:
         """SHA-256 over the content of every row, in order: the address of whatever is computed from these images."""
@@ -62,34 +75,67 @@ class Images:
                 content.update(row)
         return content.hexdigest()
 
+    def encoded(self) -> Sequence[bytes]:
+        """One image file per row; raw pixels become PNG, which loses nothing."""
+        return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
+
     def _decoded(self, row: int, size: int | None, n_channels: int, interpolation: Interpolation) -> NDArray[np.uint8]:
         if isinstance(self.content, np.ndarray):
-            pixels = self.content[row]
-            if size is None and pixels.shape[2] == n_channels:
+            pixels: NDArray[np.uint8] = self.content[row]
+            if pixels.shape[2] == n_channels and (size is None or pixels.shape[:2] == (size, size)):
                 return pixels
-            image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+            image = _picture(pixels)
         else:
-            image = open_image(self.content[row], f"image {row}")
+            image = open_image(self.content[row], self._origin(row))
         mode = "L" if n_channels == 1 else "RGB"
         if image.mode != mode:
             image = image.convert(mode)
         if size is not None and image.size != (size, size):
             image = image.resize((size, size), _FILTERS[interpolation])
-        pixels = np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)
-        if size is None and self.shape is not None and pixels.shape[:2] != self.shape[:2]:
-            raise BadInput(f"image {row}", f"{image.width}x{image.height}", f"must be {self.shape[1]}x{self.shape[0]}")
-        return pixels
+        return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, n_channels)
+
+    def _origin(self, row: int) -> str:
+        return f"image {row}" if self.origins is None else self.origins[row]
+
+    def _refuse_size(self, row: int, pixels: NDArray[np.uint8], side: tuple[int, int]) -> None:
+        raise BadInput(
+            self._origin(row),
+            f"{pixels.shape[1]}x{pixels.shape[0]} pixels",
+            f"must be {side[1]}x{side[0]} like the others; pictures of several sizes need a backbone that resizes them",
+        )
 
 
 def open_image(encoded: bytes, field: str) -> Image.Image:
-    """The decoded image. Raises BadInput naming `field` for damaged files and for more than 4096 x 4096 pixels."""
+    """The decoded image, 8 bits a channel. Raises BadInput naming `field` for a damaged file or one above 4096 x 4096."""
     try:
-        image = Image.open(io.BytesIO(encoded))
-        if image.width * image.height > MAX_PIXELS:
-            raise BadInput(field, f"{image.width}x{image.height}", "must have at most 4096x4096 pixels")
-        image.load()
-    except BadInput:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Pillow warns of (huge sizes, odd metadata) is refused or harmless here
+            image = Image.open(io.BytesIO(encoded), formats=FORMATS)
+            if max(image.size) > MAX_SIDE:
+                raise BadInput(field, f"{image.width}x{image.height} pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}")
+            image.load()
+    except (BadInput, MemoryError):
         raise
+    except Image.DecompressionBombError as error:
+        raise BadInput(field, "millions of pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}") from error
     except Exception as error:  # Pillow's decoders raise many kinds; to the reader all mean one thing
-        raise BadInput(field, f"{len(encoded)} bytes", "must be an image file that can be decoded") from error
+        allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
+        raise BadInput(field, f"{len(encoded)} bytes", allowed) from error
+    if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white instead of scaling them
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise BadInput(field, f"mode {image.mode}", "must have 8 or 16 bits a channel")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        white = Image.new("RGBA", image.size, "white")  # what lies under a transparent pixel is arbitrary
+        return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image
+
+
+def _picture(pixels: NDArray[np.uint8]) -> Image.Image:
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    _picture(pixels).save(file, format="PNG")
+    return file.getvalue()

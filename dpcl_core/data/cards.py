@@ -1,0 +1,270 @@
+"""The datasets by name: what each is, where it comes from, and the numbers of its full published form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the Hugging Face hub keeps a dataset: its repository, and the files of each split as shell patterns."""
+
+    repository: str
+    train: str
+    test: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCard:
+    """What a visitor reads of a dataset, and what its loader must know. All of it is public.
+
+    `n_train` and `n_test` count the full published set. Where that is undivided, `held_out` is the share of each class that
+    our own division holds out for testing, and the two counts are nominal. `is_balanced`: every class has equally many.
+    For a person's own data, which only reading tells, `n_classes`, `n_train` and `n_test` are 0.
+    `classes`: names in label order, empty where only the file tells. `shape`: height, width, channels, None where images
+    differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
+    class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
+    """
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    licence: str
+    n_classes: int
+    n_train: int
+    n_test: int
+    classes: tuple[str, ...] = ()
+    shape: Shape | None = None
+    held_out: float | None = None
+    is_balanced: bool = False
+    hub: Hub | None = None
+    label_column: str = "label"
+    name_column: str = "label_name"
+    stands_in_for: str | None = None
+    members: tuple[str, ...] = ()
+    kind: Literal["image"] = "image"
+
+    @property
+    def is_own(self) -> bool:
+        return self.name.startswith("own:")
+
+    @property
+    def folder(self) -> str:
+        """The folder it is looked for in, under `DPCL_DATA` or the download cache."""
+        return self.name.removeprefix("own:") if self.is_own else self.name.replace("-", "_")
+
+
+_DIGITS = tuple("0123456789")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# fmt: off
+_CIFAR100 = (
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle", "bowl", "boy",
+    "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle", "chair", "chimpanzee", "clock",
+    "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest",
+    "fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion", "lizard",
+    "lobster", "man", "maple_tree", "motorcycle", "mountain", "mouse", "mushroom", "oak_tree", "orange", "orchid",
+    "otter", "palm_tree", "pear", "pickup_truck", "pine_tree", "plain", "plate", "poppy", "porcupine", "possum", "rabbit",
+    "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake",
+    "spider", "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank", "telephone", "television", "tiger",
+    "tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
+)
+# fmt: on
+
+_SINGLE = (
+    DatasetCard(
+        name="digits",
+        title="Handwritten digits",
+        summary="1,797 tiny grey pictures of handwritten digits, 8 by 8 pixels. Bundled: nothing to download.",
+        source="Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits, test part, as in scikit-learn",
+        licence="CC BY 4.0",
+        n_classes=10,
+        n_train=1347,
+        n_test=450,
+        classes=_DIGITS,
+        shape=(8, 8, 1),
+        held_out=0.25,
+    ),
+    DatasetCard(
+        name="mnist",
+        title="MNIST",
+        summary="Grey pictures of handwritten digits, 28 by 28 pixels.",
+        source="LeCun, Cortes and Burges 1998, The MNIST database of handwritten digits",
+        licence="none stated; customary in research",
+        n_classes=10,
+        n_train=60_000,
+        n_test=10_000,
+        classes=_DIGITS,
+        shape=(28, 28, 1),
+        hub=Hub("ylecun/mnist", "*train-*.parquet", "*test-*.parquet"),
+    ),
+    DatasetCard(
+        name="fashion-mnist",
+        title="Fashion-MNIST",
+        summary="Grey pictures of ten kinds of clothes and shoes, 28 by 28 pixels.",
+        source="Xiao, Rasul and Vollgraf 2017, arXiv:1708.07747",
+        licence="MIT",
+        n_classes=10,
+        n_train=60_000,
+        n_test=10_000,
+        classes=(
+            "t-shirt/top",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        ),
+        shape=(28, 28, 1),
+        is_balanced=True,
+        hub=Hub("zalando-datasets/fashion_mnist", "*train-*.parquet", "*test-*.parquet"),
+    ),
+    DatasetCard(
+        name="notmnist",
+        title="notMNIST",
+        summary="Grey pictures of the letters A to J in many fonts, 28 by 28 pixels. Some labels are wrong, as published.",
+        source="Bulatov 2011, notMNIST, the small hand-cleaned set of 18,724 pictures",
+        licence="none stated",
+        n_classes=10,
+        n_train=14_979,
+        n_test=3_745,
+        classes=tuple("ABCDEFGHIJ"),
+        shape=(28, 28, 1),
+        held_out=0.2,
+        hub=Hub("anubhavmaity/notMNIST", "*train-*.parquet", "*test-*.parquet"),
+    ),
+    DatasetCard(
+        name="svhn",
+        title="SVHN",
+        summary="Digits cut out of photographs of house numbers, 32 by 32 pixels, in colour.",
+        source="Netzer et al. 2011, Reading Digits in Natural Images with Unsupervised Feature Learning (cropped digits)",
+        licence="non-commercial use",
+        n_classes=10,
+        n_train=73_257,
+        n_test=26_032,
+        classes=_DIGITS,
+        shape=(32, 32, 3),
+        hub=Hub("ufldl-stanford/svhn", "cropped_digits/train-*.parquet", "cropped_digits/test-*.parquet"),
+    ),
+    DatasetCard(
+        name="mnist-m",
+        title="MNIST-M",
+        summary="MNIST digits blended over patches of photographs, 32 by 32 pixels, in colour. Used where SVHN is not at "
+        "hand; its digits are MNIST's, so it lies nearer to MNIST than real house numbers do.",
+        source="Ganin et al. 2016, Domain-Adversarial Training of Neural Networks",
+        licence="none stated for the pictures",
+        n_classes=10,
+        n_train=59_001,
+        n_test=9_001,
+        classes=_DIGITS,
+        shape=(32, 32, 3),
+        hub=Hub("Mike0307/MNIST-M", "*train-*.parquet", "*test-*.parquet"),
+        stands_in_for="SVHN",
+    ),
+    DatasetCard(
+        name="cifar10",
+        title="CIFAR-10",
+        summary="Colour photographs of ten kinds of animals and vehicles, 32 by 32 pixels.",
+        source="Krizhevsky 2009, Learning Multiple Layers of Features from Tiny Images",
+        licence="none stated; customary in research",
+        n_classes=10,
+        n_train=50_000,
+        n_test=10_000,
+        classes=_CIFAR10,
+        shape=(32, 32, 3),
+        is_balanced=True,
+        hub=Hub("uoft-cs/cifar10", "*train-*.parquet", "*test-*.parquet"),
+    ),
+    DatasetCard(
+        name="cifar100",
+        title="CIFAR-100",
+        summary="Colour photographs of a hundred kinds of things, 32 by 32 pixels.",
+        source="Krizhevsky 2009, Learning Multiple Layers of Features from Tiny Images",
+        licence="none stated; customary in research",
+        n_classes=100,
+        n_train=50_000,
+        n_test=10_000,
+        classes=_CIFAR100,
+        shape=(32, 32, 3),
+        is_balanced=True,
+        hub=Hub("uoft-cs/cifar100", "*train-*.parquet", "*test-*.parquet"),
+    ),
+    DatasetCard(
+        name="imagenet-r",
+        title="ImageNet-R",
+        summary="Paintings, cartoons, toys and other renditions of 200 ImageNet classes, in many sizes: far from photos. "
+        "Published undivided: one fifth of each class is held out for testing.",
+        source="Hendrycks et al. 2021, The Many Faces of Robustness",
+        licence="MIT for the collection; the pictures keep their own rights",
+        n_classes=200,
+        n_train=24_000,
+        n_test=6_000,
+        held_out=0.2,
+        hub=Hub("axiong/imagenet-r", "test/test-*.parquet", None),
+        label_column="wnid",
+        name_column="class_name",
+    ),
+    DatasetCard(
+        name="pacs",
+        title="PACS",
+        summary="Seven kinds of things as paintings, cartoons and sketches. Used where ImageNet-R is not at hand: also "
+        "renditions, but 7 classes instead of 200.",
+        source="Li et al. 2017, Deeper, Broader and Artier Domain Generalization",
+        licence="none stated; pictures may carry their own rights, do not redistribute",
+        n_classes=7,
+        n_train=7_992,
+        n_test=1_999,
+        classes=("dog", "elephant", "giraffe", "guitar", "horse", "house", "person"),
+        held_out=0.2,
+        hub=Hub("flwrlabs/pacs", "*train-*.parquet", None),
+        stands_in_for="ImageNet-R",
+    ),
+)
+
+
+def _combined(
+    name: str, title: str, summary: str, members: tuple[str, ...], stands_in_for: str | None = None
+) -> DatasetCard:
+    parts = [card for member in members for card in _SINGLE if card.name == member]
+    return DatasetCard(
+        name=name,
+        title=title,
+        summary=summary,
+        source="Ebrahimi et al. 2020, Adversarial Continual Learning; " + "; ".join(card.title for card in parts),
+        licence="each member's own",
+        n_classes=sum(card.n_classes for card in parts),
+        n_train=sum(card.n_train for card in parts),
+        n_test=sum(card.n_test for card in parts),
+        classes=tuple(f"{card.title}: {label}" for card in parts for label in card.classes),
+        members=members,
+        stands_in_for=stands_in_for,
+    )
+
+
+CARDS: Mapping[str, DatasetCard] = {
+    card.name: card
+    for card in (
+        *_SINGLE,
+        _combined(
+            "5-datasets",
+            "5-Datasets",
+            "Five datasets of ten classes each, 50 labels in all: digits, house numbers, letters, clothes and photographs.",
+            ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10"),
+        ),
+        _combined(
+            "5-datasets-mnist-m",
+            "5-Datasets with MNIST-M",
+            "Five datasets of ten classes each, 50 labels in all, with MNIST-M in place of SVHN.",
+            ("mnist", "mnist-m", "notmnist", "fashion-mnist", "cifar10"),
+            stands_in_for="5-Datasets with SVHN",
+        ),
+    )
+}

@@ -1,0 +1,120 @@
+"""The datasets by name: their cards, whether they can be used here, and their public numbers. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpcl_core import paths
+from dpcl_core.data import files, hub
+from dpcl_core.data.cards import CARDS, DatasetCard
+from dpcl_core.data.title import Sizes, title
+from dpcl_core.errors import BadInput, DataMissing
+
+if TYPE_CHECKING:
+    from dpcl_core.data.outline import Outline
+
+__all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members"]
+
+BUNDLED = "digits"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What a run on the dataset will find, without an image read: counts after the subset, and the truthful title.
+
+    `classes` is None where only a download would tell the names; `sources` are names. `is_here`: counted in the files on
+    this computer, not taken from the card.
+    """
+
+    name: str
+    title: str
+    n_train: int
+    n_test: int
+    n_classes: int
+    classes: tuple[str, ...] | None
+    sources: tuple[str, ...]
+    is_here: bool
+
+
+def card(name: str) -> DatasetCard:
+    """The card of a dataset, or of a folder of yours as own:NAME. Raises BadInput naming the known ones."""
+    if name in CARDS:
+        return CARDS[name]
+    if not name.startswith("own:"):
+        raise BadInput(files.FIELD, name, f"must be one of {', '.join(CARDS)}, or own:NAME for a folder of yours")
+    own = name.removeprefix("own:")
+    paths.inside(paths.home() / "data", own, files.FIELD)
+    return DatasetCard(
+        name=name,
+        title=own,
+        summary="Your own images, read from a folder on this computer.",
+        source="your own",
+        licence="your own",
+        n_classes=0,
+        n_train=0,
+        n_test=0,
+    )
+
+
+def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
+    """The cards of the sets a dataset is made of: itself, if it is a single one."""
+    return tuple(CARDS[name] for name in dataset.members) or (dataset,)
+
+
+def available(dataset: DatasetCard) -> str | None:
+    """None where the dataset can be used; else one sentence that says what to put where. Opens no file.
+
+    A dataset that is not on this computer counts as usable while the hub answers.
+    """
+    for member in members(dataset):
+        try:
+            if member.name != BUNDLED:
+                files.find(member)
+        except DataMissing as missing:
+            if member.hub is None or not hub.is_reachable():
+                which = "" if member is dataset else f"for {member.title}, "
+                why = "" if member.hub is None else ", and the Hugging Face hub cannot be reached"
+                return f"{which}{missing.allowed}{why}"
+        except BadInput as refused:
+            return refused.allowed
+    return None
+
+
+def facts(name: str, train_per_class: int | None = None, test_per_class: int | None = None) -> DatasetFacts:
+    """The public numbers of a dataset, or of its subset of so many examples a class.
+
+    Reads the label columns of files on this computer, once until they change. Raises BadInput for an unknown name or files
+    that cannot be used, DataMissing for data of one's own that are not there.
+    """
+    dataset = card(name)
+    outlines = [_outline(member) for member in members(dataset)]
+    full = [
+        Sizes.published(member) if found is None else Sizes.counted(found)
+        for member, found in zip(members(dataset), outlines, strict=True)
+    ]
+    kept = [sizes.capped(train_per_class, test_per_class) for sizes in full]
+    only = outlines[0] if not dataset.members else None
+    return DatasetFacts(
+        name=name,
+        title=title(dataset, members(dataset), kept, full),
+        n_train=sum(sizes.totals[0] for sizes in kept),
+        n_test=sum(sizes.totals[1] for sizes in kept),
+        n_classes=sum(len(sizes.train) for sizes in kept),
+        classes=only.classes if only else (dataset.classes or None),
+        sources=only.sources if only else dataset.members,
+        is_here=None not in outlines,
+    )
+
+
+def _outline(member: DatasetCard) -> Outline | None:
+    """What the dataset's files hold; None where they would have to be downloaded."""
+    try:
+        found = None if member.name == BUNDLED else files.find(member)
+    except DataMissing:
+        if member.hub is None:
+            raise
+        return None
+    from dpcl_core.data.outline import outline  # loads parquet's library, which listing the cards can do without
+
+    return outline(member, found)

@@ -1,0 +1,176 @@
+"""Which rows of a dataset's files are its training and test examples: labels and sources, but no image yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data import bundled, files, folder, parquet
+from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.files import Found
+from dpcl_core.data.parquet import Rows
+from dpcl_core.errors import BadInput
+
+# A public constant: the same subset and the same division for every run, seed and person.
+_PUBLIC_SEED = 20_250_917
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One split: labels int64 [n], sources int64 [n] or None, and the row of its file that each example is."""
+
+    labels: NDArray[np.int64]
+    sources: NDArray[np.int64] | None
+    rows: NDArray[np.int64]
+
+    def take(self, which: NDArray[np.int64]) -> Part:
+        """These examples, in this order."""
+        return Part(self.labels[which], None if self.sources is None else self.sources[which], self.rows[which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """A dataset without its images. `sources` are names that the parts' sources index. Both parts have every class."""
+
+    classes: tuple[str, ...]
+    sources: tuple[str, ...]
+    train: Part
+    test: Part
+
+    def thinned(self, train_per_class: int | None, test_per_class: int | None) -> Outline:
+        """The outline with at most so many examples of each class."""
+        return replace(self, train=_thinned(self.train, train_per_class), test=_thinned(self.test, test_per_class))
+
+
+def outline(card: DatasetCard, found: Found | None) -> Outline:
+    """The outline of one dataset's files (None: the bundled one), kept until a file changes.
+
+    Raises BadInput naming file, row and what is allowed.
+    """
+    return _outline(card, found, () if found is None else tuple(_stamp(found, card)))
+
+
+def order(n: int) -> NDArray[np.float64]:
+    """A public random number for each of n rows, by which subsets and divisions are drawn.
+
+    The number depends on the row's place alone: a record added at the end leaves the others' numbers as they are. Under a
+    cap it can still push out one other of its class, so what is protected is the subset that was read.
+    """
+    return np.random.default_rng(_PUBLIC_SEED).random(n)
+
+
+@lru_cache(maxsize=32)
+def _outline(card: DatasetCard, found: Found | None, _stamp_of_files: tuple[tuple[str, int], ...]) -> Outline:
+    if found is None:
+        labels = bundled.digits()[1]
+        rows = Rows(labels, dict(enumerate(card.classes)), None)
+        return _divided(card, rows)
+    if found.is_folder:
+        return _of_folders(card, found)
+    train = parquet.read_rows(found.train, card)
+    return _of_pair(card, train, parquet.read_rows(found.test, card)) if found.test else _divided(card, train)
+
+
+def _of_folders(card: DatasetCard, found: Found) -> Outline:
+    pair = [folder.listing(split[0], card) for split in (found.train, found.test) if split]
+    if pair[0].classes != pair[-1].classes:
+        only = sorted(set(pair[0].classes) ^ set(pair[-1].classes))
+        raise BadInput(f"{card.name} class", only[0], "train and test must have the same classes")
+    train, *test = (Rows(files.labels, dict(enumerate(files.classes)), None) for files in pair)
+    return _of_pair(card, train, test[0]) if test else _divided(card, train)
+
+
+def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
+    classes = _classes(card, train)
+    for split, rows in (("train", train), ("test", test)):
+        _refuse_missing(card, split, rows.labels, len(classes))
+    for label, name in test.names.items():
+        if train.names.get(label, name) != name:
+            allowed = f"train and test must give it one name, not also {name}"
+            raise BadInput(f"{card.name} label {label}", train.names[label], allowed)
+    if (train.sources is None) != (test.sources is None):
+        raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
+    names = _source_names(card, train, test)
+    return Outline(classes, names, _part(train, names), _part(test, names))
+
+
+def _divided(card: DatasetCard, rows: Rows) -> Outline:
+    """A division of ours: the card's share of each class goes to the test part, the same rows for everyone."""
+    classes = _classes(card, rows)
+    _refuse_missing(card, "train", rows.labels, len(classes))
+    names = _source_names(card, rows)
+    whole = _part(rows, names)
+    sizes = np.bincount(rows.labels)
+    held_out = np.maximum(1, np.rint(sizes * (card.held_out or 0))).astype(np.int64)
+    is_test = _places(rows.labels) < held_out[rows.labels]
+    return Outline(classes, names, whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test)))
+
+
+def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
+    """The card's class names where it has them, else the file's, else the numbers."""
+    if card.classes:
+        for label, name in rows.names.items():
+            if name in card.classes and label < len(card.classes) and card.classes[label] != name:
+                raise BadInput(f"{card.name} label {label}", name, f"is {card.classes[label]} in {card.title} as published")
+        return card.classes
+    n_classes = card.n_classes or int(rows.labels.max()) + 1
+    names = tuple(rows.names.get(label, str(label)) for label in range(n_classes))
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"{card.name} class", name, "two labels must not have the same name")
+    return names
+
+
+def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], n_classes: int) -> None:
+    sizes = np.bincount(labels, minlength=n_classes)
+    if len(sizes) > n_classes:
+        raise BadInput(f"{card.name} {split}", f"label {len(sizes) - 1}", "train and test must have the same classes")
+    for label in np.flatnonzero(sizes == 0)[:1]:
+        allowed = f"train and test must each have an example of all {n_classes} classes, 0 to {n_classes - 1}"
+        raise BadInput(f"{card.name} {split}", f"no label {label}", allowed)
+
+
+def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:
+    found = [set(split.sources.tolist()) for split in splits if split.sources is not None]
+    for name in sorted(set.symmetric_difference(found[0], found[-1])) if found else ():
+        raise BadInput(f"{card.name} {parquet.SOURCE_COLUMN}", name, "must occur in both train and test")
+    return tuple(sorted(found[0])) if found else ()
+
+
+def _part(rows: Rows, names: tuple[str, ...]) -> Part:
+    sources = None if rows.sources is None else np.searchsorted(np.asarray(names), rows.sources).astype(np.int64)
+    return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64))
+
+
+def _thinned(part: Part, per_class: int | None) -> Part:
+    return part if per_class is None else part.take(np.flatnonzero(_places(part.labels) < per_class))
+
+
+def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each row's place (0, 1, ...) within its class, in the public order."""
+    by_class = np.lexsort((order(len(labels)), labels))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+    places = np.empty(len(labels), dtype=np.int64)
+    places[by_class] = np.arange(len(labels)) - starts[labels[by_class]]
+    return places
+
+
+def _stamp(found: Found, card: DatasetCard) -> Sequence[tuple[str, int]]:
+    """What changes when the files do."""
+    try:
+        if found.is_folder:
+            return [entry for split in (*found.train, *found.test) for entry in folder.stamp(split)]
+        return [pair for path in (*found.train, *found.test) for pair in _of_file(path)]
+    except OSError as error:
+        raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
+
+
+def _of_file(path: Path) -> tuple[tuple[str, int], tuple[str, int]]:
+    status = os.stat(path)
+    return (path.name, status.st_mtime_ns), (path.name, status.st_size)

@@ -1,0 +1,73 @@
+"""Pixels written as lists of numbers in a parquet column, checked one and all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcl_core.data.images import MAX_SIDE
+from dpcl_core.errors import BadInput
+
+
+def pixels_of(column: pa.Array, shape: tuple[int, int, int] | None, shown: str) -> NDArray[np.uint8]:
+    """Pixels [n, H, W, C] of a column of lists: one flat list a row for a known `shape`, else rows of columns (of channels).
+
+    Fractions must lie in [0, 1] and become round(255 v); whole numbers must lie in 0 ... 255.
+    Raises BadInput naming the first row with another size, with NaN, with nothing, or out of range.
+    """
+    sizes: list[int] = []
+    values: pa.Array = column
+    n_rows = len(column)
+    while is_list(values.type):
+        values, size = _flattened(values, n_rows, sizes, shown)
+        sizes.append(size)
+    height, width, channels = _shape(tuple(sizes), shape, shown)
+    numbers = _checked(values, n_rows, shown)
+    return numbers.reshape(n_rows, height, width, channels)
+
+
+def _flattened(values: pa.Array, n_rows: int, sizes: list[int], shown: str) -> tuple[pa.Array, int]:
+    """The lists' content joined, and the one length that all of them have."""
+    lengths = np.asarray(pc.list_value_length(values).fill_null(0))
+    size = int(lengths.max())
+    for place in np.flatnonzero(lengths != size)[:1]:
+        row = int(place) // int(np.prod(sizes, dtype=np.int64))
+        allowed = f"must have {size} values there, as other rows have"
+        raise BadInput(f"{shown} row {row}, image", f"a list of {lengths[place]}", allowed)
+    if size == 0:
+        raise BadInput(f"{shown} row 0, image", "an empty list", "must hold pixels")
+    return values.flatten(), size
+
+
+def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: str) -> tuple[int, int, int]:
+    if shape is not None and sizes in ((int(np.prod(shape)),), shape, shape[:2] if shape[2] == 1 else shape):
+        return shape
+    found = "x".join(map(str, sizes))
+    if shape is not None:
+        raise BadInput(f"{shown} column image", f"lists of {found}", f"must have {'x'.join(map(str, shape))} pixels")
+    if len(sizes) == 2:
+        sizes = (*sizes, 1)
+    if len(sizes) != 3 or sizes[2] not in (1, 3) or max(sizes[:2]) > MAX_SIDE:
+        allowed = f"must be lists of height x width, or height x width x 1 or 3, of at most {MAX_SIDE}x{MAX_SIDE} pixels"
+        raise BadInput(f"{shown} column image", f"lists of {found}", allowed)
+    return sizes
+
+
+def _checked(values: pa.Array, n_rows: int, shown: str) -> NDArray[np.uint8]:
+    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+        raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
+    numbers: NDArray[np.number] = values.to_numpy(zero_copy_only=False)  # a missing number becomes NaN
+    per_row = len(numbers) // n_rows
+    is_fraction = pa.types.is_floating(values.type)
+    top = 1 if is_fraction else 255
+    allowed = "must be a number from 0 to 1" if is_fraction else "must be a whole number from 0 to 255"
+    for place in np.flatnonzero(~((numbers >= 0) & (numbers <= top)))[:1]:  # written so that NaN fails
+        raise BadInput(f"{shown} row {place // per_row}, image", f"pixel {numbers[place]}", allowed)
+    return np.rint(numbers * 255).astype(np.uint8) if is_fraction else numbers.astype(np.uint8)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column's entries are lists, of whatever kind Arrow has."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

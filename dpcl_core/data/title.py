@@ -1,0 +1,92 @@
+"""The truthful name of what was read: a subset, a stand-in or data of one's own never passes for a published set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.cards import DatasetCard
+
+if TYPE_CHECKING:
+    from dpcl_core.data.outline import Outline
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """How many training and test examples each class has, int64 [classes]."""
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    @classmethod
+    def counted(cls, outline: Outline) -> Sizes:
+        """What the files hold."""
+        n_classes = len(outline.classes)
+        train, test = (np.bincount(part.labels, minlength=n_classes) for part in (outline.train, outline.test))
+        return cls(train, test)
+
+    @classmethod
+    def published(cls, card: DatasetCard) -> Sizes:
+        """What the card says, as evenly over the classes as whole numbers allow."""
+        places = np.arange(card.n_classes)
+        train, test = ((n + places) // card.n_classes for n in (card.n_train, card.n_test))
+        return cls(train, test)
+
+    def capped(self, train_per_class: int | None, test_per_class: int | None) -> Sizes:
+        """With at most so many of each class."""
+        return Sizes(_capped(self.train, train_per_class), _capped(self.test, test_per_class))
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        return int(self.train.sum()), int(self.test.sum())
+
+
+def title(card: DatasetCard, members: Sequence[DatasetCard], kept: Sequence[Sizes], full: Sequence[Sizes]) -> str:
+    """The card's title with what makes it differ from the published set: `kept` of each member was read, `full` was there.
+
+    For instance "CIFAR-100 (subset: 300 of 500 training and 40 of 100 test images a class)".
+    """
+    read = [sizes.totals for sizes in kept]
+    published = [
+        sizes.totals if member.is_own else (member.n_train, member.n_test)
+        for member, sizes in zip(members, full, strict=True)
+    ]
+    notes = ["own data"] if card.is_own else []
+    if card.stands_in_for:
+        notes.append(f"stands in for {card.stands_in_for}")
+    if any(_differs(*member) for member in zip(members, read, published, strict=True)):
+        notes.append(_difference(card, kept, _sum(read), _sum(published)))
+    return f"{card.title} ({'; '.join(notes)})" if notes else card.title
+
+
+def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int]) -> bool:
+    """Where we divide a set ourselves, only the sum is a published number."""
+    return read != published if card.held_out is None else sum(read) != sum(published)
+
+
+def _difference(card: DatasetCard, kept: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
+    if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
+        instead = f"{published[0]:,} and {published[1]:,}"
+        return f"not as published: {read[0]:,} training and {read[1]:,} test images instead of {instead}"
+    if card.held_out is not None:
+        return f"subset: {read[0]:,} training and {read[1]:,} test images of {sum(published):,}"
+    unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (kept[0].train, kept[0].test)) else ""
+    per = card.n_classes if unit else 1
+    train, test = (_share(n // per, of // per) for n, of in zip(read, published, strict=True))
+    return f"subset: {train} training and {test} test images{unit}"
+
+
+def _share(n: int, of: int) -> str:
+    return f"all {of:,}" if n == of else f"{n:,} of {of:,}"
+
+
+def _sum(totals: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(train for train, _ in totals), sum(test for _, test in totals)
+
+
+def _capped(sizes: NDArray[np.int64], cap: int | None) -> NDArray[np.int64]:
+    return sizes if cap is None else np.minimum(sizes, cap)
