@@ -1,0 +1,91 @@
+"""The reported epsilon (PLD) against closed forms, Renyi divergences and Opacus' PRV accountant."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting as dp
+import pytest
+from opacus.accountants import PRVAccountant
+
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy.accounting import Pld, Unaccountable, subsampled_gaussian
+
+DELTA = 1e-5
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 16.0])
+def test_one_calibrated_gaussian_costs_what_it_was_calibrated_for(epsilon: float) -> None:
+    event = dp.GaussianDpEvent(gaussian.sigma(epsilon, DELTA))
+    accounted = Pld().epsilon([event], DELTA, "add-remove")
+    assert accounted <= epsilon
+    assert accounted == pytest.approx(epsilon, rel=2e-5)
+
+
+@pytest.mark.parametrize(("epsilon", "tenfold"), [(1.0, 3.618592), (8.0, 35.61735)])
+def test_ten_releases_compose_to_the_closed_form(epsilon: float, tenfold: float) -> None:
+    sigma = gaussian.sigma(epsilon, DELTA)
+    accounted = Pld().epsilon([dp.GaussianDpEvent(sigma)] * 10, DELTA, "add-remove")
+    assert accounted == pytest.approx(tenfold, rel=1e-5)
+    assert accounted == pytest.approx(gaussian.epsilon(sigma / math.sqrt(10), DELTA), rel=1e-5)
+
+
+def test_different_noises_compose_by_their_inverse_squares() -> None:
+    accounted = Pld().epsilon([dp.GaussianDpEvent(2.0), dp.GaussianDpEvent(5.0)], DELTA, "add-remove")
+    together = (2.0**-2 + 5.0**-2) ** -0.5
+    assert accounted == pytest.approx(gaussian.epsilon(together, DELTA), rel=1e-4)
+
+
+def test_replace_doubles_the_sensitivity() -> None:
+    accounted = Pld().epsilon([dp.GaussianDpEvent(3.0)], DELTA, "replace")
+    assert accounted == pytest.approx(gaussian.epsilon(3.0, DELTA, 2.0), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps"), [(1.0, 0.01, 1000), (0.8, 0.02, 500), (2.0, 0.1, 200), (1.423, 0.1, 400)]
+)
+def test_subsampled_gaussian_lies_between_two_other_accountants(sigma: float, rate: float, steps: int) -> None:
+    """PRV is an upper bound with slack 0.01 built in, Renyi a looser one; the CLT ("GDP") number is below the truth."""
+    accounted = Pld().epsilon([subsampled_gaussian(sigma, rate, steps)], DELTA, "add-remove")
+    opacus = PRVAccountant()
+    opacus.history = [(sigma, rate, steps)]
+    upper = opacus.get_epsilon(DELTA, eps_error=0.01)
+    assert upper - 0.021 <= accounted <= upper
+    renyi = dp.rdp.RdpAccountant()
+    renyi.compose(subsampled_gaussian(sigma, rate, steps))
+    assert accounted < renyi.get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize(("epsilon", "rate", "steps"), [(1.0, 0.1, 400), (8.0, 0.1, 400), (2.0, 0.01, 1000)])
+def test_noise_multiplier_meets_the_budget_and_no_smaller_one_does(epsilon: float, rate: float, steps: int) -> None:
+    found = accounting.noise_multiplier(epsilon, DELTA, rate, steps, "add-remove")
+    assert Pld().epsilon([subsampled_gaussian(found, rate, steps)], DELTA, "add-remove") <= epsilon
+    assert Pld().epsilon([subsampled_gaussian(found - 5e-3, rate, steps)], DELTA, "add-remove") > epsilon
+
+
+def test_noise_near_zero_is_answered_without_filling_the_memory() -> None:
+    assert Pld().epsilon([subsampled_gaussian(0.01, 0.1, 400)], DELTA, "add-remove") > 1e5
+
+
+def test_full_batches_are_the_plain_composition() -> None:
+    accounted = Pld().epsilon([subsampled_gaussian(23.595, 1.0, 40)], DELTA, "add-remove")
+    assert accounted == pytest.approx(1.0, abs=2e-4)
+
+
+def test_what_the_accountant_does_not_know_is_refused() -> None:
+    with pytest.raises(Unaccountable):
+        Pld().epsilon([dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0))], DELTA, "add-remove")
+    with pytest.raises(Unaccountable):
+        Pld().epsilon([dp.LaplaceDpEvent(1.0)], DELTA, "replace")
+
+
+def test_a_step_without_noise_has_no_bound() -> None:
+    assert Pld().epsilon([dp.GaussianDpEvent(3.0), dp.NonPrivateDpEvent()], DELTA, "add-remove") == math.inf
+    assert Pld().epsilon([], DELTA, "add-remove") == 0.0
+
+
+@pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.0, 0.1, 10), (1.0, 0.0, 10), (1.0, 1.5, 10), (1.0, 0.1, 0)])
+def test_impossible_steps_are_refused(sigma: float, rate: float, steps: int) -> None:
+    with pytest.raises(BadInput):
+        subsampled_gaussian(sigma, rate, steps)

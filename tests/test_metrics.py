@@ -1,0 +1,65 @@
+"""Metrics against matrices worked out by hand, and identities that hold for any matrix."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcl_core import metrics
+
+MATRIX = [[0.9], [0.7, 0.8], [0.75, 0.5, 1.0]]
+
+
+def test_a_hand_computed_matrix() -> None:
+    assert metrics.average_accuracy(MATRIX) == pytest.approx([0.9, 0.75, 0.75])
+    assert metrics.forgetting(MATRIX)[0] == []
+    assert metrics.forgetting(MATRIX)[1] == pytest.approx([0.2])
+    assert metrics.forgetting(MATRIX)[2] == pytest.approx([0.15, 0.3])
+    assert metrics.average_forgetting(MATRIX) == [None, pytest.approx(0.2), pytest.approx(0.225)]
+    found = metrics.summary(MATRIX)
+    assert found["AA"] == pytest.approx(0.75)
+    assert found["AF"] == pytest.approx(0.225)
+    assert found["BWT"] == pytest.approx((0.75 - 0.9 + 0.5 - 0.8) / 2)
+    assert found["Last"] == 1.0
+    assert found["Avg"] == pytest.approx((0.9 + 0.75 + 0.75) / 3)
+    assert found["FWT"] is None
+
+
+def test_one_task_has_no_forgetting_and_no_transfer() -> None:
+    found = metrics.summary([[0.6]])
+    assert found["AF"] is None
+    assert found["BWT"] is None
+    assert found["AA"] == 0.6
+
+
+def test_forward_transfer_needs_the_entries_above_the_diagonal() -> None:
+    full = [[0.9, 0.3, 0.1], [0.7, 0.8, 0.4], [0.7, 0.5, 1.0]]
+    assert metrics.forward_transfer(full, [0.1, 0.1, 0.1]) == pytest.approx((0.2 + 0.3) / 2)
+    assert metrics.forward_transfer(MATRIX, [0.1, 0.1, 0.1]) is None
+
+
+def test_improvement_is_negative_forgetting() -> None:
+    assert metrics.average_forgetting([[0.5], [0.7, 0.9]])[1] == pytest.approx(-0.2)
+
+
+matrices = st.integers(2, 7).flatmap(
+    lambda n: st.tuples(*[st.lists(st.floats(0, 1), min_size=k + 1, max_size=k + 1) for k in range(n)])
+)
+
+
+@given(matrices)
+def test_accuracy_and_forgetting_together_cannot_exceed_the_best(matrix: tuple[list[float], ...]) -> None:
+    """AA + (T-1)/T AF = mean of each task's best accuracy before the end (its final one for the last task), hence <= 1."""
+    n = len(matrix)
+    found = metrics.summary(matrix)
+    assert found["AA"] is not None
+    assert found["AF"] is not None
+    best = [max(matrix[k][i] for k in range(i, n - 1)) for i in range(n - 1)] + [matrix[-1][-1]]
+    assert found["AA"] + (n - 1) / n * found["AF"] == pytest.approx(sum(best) / n)
+    assert found["AA"] + (n - 1) / n * found["AF"] <= 1 + 1e-9
+
+
+def test_a_missing_entry_below_the_diagonal_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"accuracy\[1\]\[0\]"):
+        metrics.summary([[0.5], [None, 0.5]])
