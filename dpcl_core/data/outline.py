@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -102,14 +103,14 @@ def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
 
 def _divided(card: DatasetCard, rows: Rows) -> Outline:
     """A division of ours: the card's share of each class goes to the test part, the same rows for everyone."""
-    classes = _classes(card, rows)
-    _refuse_missing(card, "train", rows.labels, len(classes))
-    names = _source_names(card, rows)
-    whole = _part(rows, names)
-    sizes = np.bincount(rows.labels)
-    held_out = np.maximum(1, np.rint(sizes * (card.held_out or 0))).astype(np.int64)
+    classes, names = _classes(card, rows), _source_names(card, rows)
+    held_out = np.rint(np.bincount(rows.labels) * (card.held_out or 0)).astype(np.int64)
     is_test = _places(rows.labels) < held_out[rows.labels]
-    return Outline(classes, names, whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test)))
+    whole = _part(rows, names)
+    train, test = whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test))
+    for split, part in (("train", train), ("test", test)):
+        _refuse_missing(card, split, part.labels, len(classes))
+    return Outline(classes, names, train, test)
 
 
 def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
@@ -121,9 +122,9 @@ def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
         return card.classes
     n_classes = card.n_classes or int(rows.labels.max()) + 1
     names = tuple(rows.names.get(label, str(label)) for label in range(n_classes))
-    for name in names:
-        if names.count(name) > 1:
-            raise BadInput(f"{card.name} class", name, "two labels must not have the same name")
+    (most_common, times), *_ = Counter(names).most_common(1)
+    if times > 1:
+        raise BadInput(f"{card.name} class", most_common, "two labels must not have the same name")
     return names
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import ScenarioSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.scenarios.stream import CountTasks
 
 
 class ClassIncremental(ScenarioSpec):
@@ -32,7 +36,10 @@ class SourceIncremental(ScenarioSpec):
 
 @dataclass(frozen=True, slots=True)
 class ScenarioCard:
-    """What a visitor reads of a scenario, and what it can be combined with. `module` holds `open_stream`."""
+    """What a visitor reads of a scenario, and what it can be combined with.
+
+    `module` holds `open_stream` and `n_tasks` (protocols of `scenarios.stream`).
+    """
 
     name: str
     title: str
@@ -67,6 +74,15 @@ CARDS: dict[str, ScenarioCard] = {
         ),
     )
 }
+
+
+def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
+    """The number of tasks that the settings give on a dataset with these public facts; `sources` are names.
+
+    Raises BadInput naming the setting that does not fit the dataset.
+    """
+    count: CountTasks = import_module(card(settings.kind).module).n_tasks
+    return count(settings, n_classes, sources)
 
 
 def card(name: str) -> ScenarioCard:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from hashlib import sha256
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data.dataset import Source
+from dpcl_core.spec import ScenarioSpec
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """Inputs [n, ...] (features float32, or rows of an image table), labels int64 [n], users int64 [n] where a unit is a person."""
+    """Inputs [n, ...] (features float32, or rows of images), labels int64 [n], users int64 [n] where a unit is a person."""
 
     inputs: NDArray[np.generic]
     labels: NDArray[np.int64]
@@ -26,11 +30,26 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """All examples of a dataset, before they become tasks. Everything but the examples is public.
+
+    `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
+    """
+
+    train: Examples
+    test: Examples
+    classes: tuple[str, ...]
+    train_sources: NDArray[np.int64] | None = None
+    test_sources: NDArray[np.int64] | None = None
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """One task of a stream. Everything but `train` (and `test`, a public benchmark) is public.
 
-    `prior` is the public label set of the task under task-wise priors (ascending class indices); `source` says which member
-    set or domain it comes from; `task_id` is given only where the scenario tells the model at test time.
+    `prior` is the public label set of the task under task-wise priors (ascending class indices); `task_id` is given only
+    where the scenario tells the model at test time which task an example belongs to.
     """
 
     index: int
@@ -47,10 +66,34 @@ class TaskStream:
 
     `recurrence` says whether a privacy unit can occur in more than one task: "once" (tasks share no unit, so their budgets
     compose in parallel) or "every" (a unit may be in each task: sequential composition). It is a property of the scenario,
-    decided before any data is seen, never counted from the data.
+    decided before any data is seen, never counted from the data. "once" also needs that a record's task depends on that
+    record alone, through a public map: cutting a stream every so many records would let one record move all others.
     """
 
     tasks: tuple[Task, ...]
     classes: tuple[str, ...]
     recurrence: Literal["once", "every"]
     unit: Literal["example", "user"] = "example"
+
+
+class OpenStream(Protocol):
+    """What every scenario's module offers as `open_stream`: the same tasks for the same settings, table and seed.
+
+    Raises BadInput as the module's `n_tasks` does.
+    """
+
+    def __call__(self, settings: ScenarioSpec, table: Table, seed: int) -> TaskStream: ...
+
+
+class CountTasks(Protocol):
+    """What every scenario's module offers as `n_tasks`: how many tasks the settings give, from public facts alone.
+
+    Raises BadInput naming the setting that does not fit the dataset. `sources` are names.
+    """
+
+    def __call__(self, settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int: ...
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """Random numbers of their own for each (seed, purpose): the order of classes shares none with batches or noise."""
+    return np.random.default_rng([seed, int.from_bytes(sha256(purpose.encode()).digest()[:8])])

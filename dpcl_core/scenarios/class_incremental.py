@@ -1,0 +1,66 @@
+"""Class-incremental: every task brings classes that no other task has."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
+from dpcl_core.spec import ScenarioSpec
+
+
+def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+    """The number of tasks. Raises BadInput where there are too few classes, or they do not divide evenly."""
+    _per_task(cast(ClassIncremental, settings), n_classes)
+    return cast(ClassIncremental, settings).tasks
+
+
+def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    """The tasks of one seed: classes in an order drawn for the seed, dealt out in equal numbers.
+
+    A record goes to the task of its class, by a public map from classes to tasks that is drawn before any record is seen:
+    one record more or less changes one task by that record, so each is in one task at most. Classes left over when `tasks`
+    times `classes_per_task` is less than all of them occur in no task.
+    """
+    chosen = cast(ClassIncremental, settings)
+    n_classes = len(table.classes)
+    per_task = _per_task(chosen, n_classes)
+    order = generator(seed, "class order").permutation(n_classes)
+    return TaskStream(
+        tasks=tuple(
+            _task(index, order[index * per_task : (index + 1) * per_task].tolist(), table) for index in range(chosen.tasks)
+        ),
+        classes=table.classes,
+        recurrence="once",
+    )
+
+
+def _task(index: int, classes: list[int], table: Table) -> Task:
+    train, test = (
+        examples.take(np.flatnonzero(np.isin(examples.labels, classes))) for examples in (table.train, table.test)
+    )
+    return Task(index=index, name=f"task {index + 1}", train=train, test=test, prior=tuple(sorted(classes)))
+
+
+def _per_task(settings: ClassIncremental, n_classes: int) -> int:
+    """Classes in each task."""
+    if settings.tasks > n_classes:
+        raise BadInput("scenario.tasks", settings.tasks, f"must be at most {n_classes}, the number of classes")
+    if settings.classes_per_task is not None:
+        if settings.classes_per_task > n_classes:
+            raise BadInput("scenario.classes_per_task", settings.classes_per_task, f"must be at most {n_classes}")
+        if settings.tasks * settings.classes_per_task > n_classes:
+            most = n_classes // settings.classes_per_task
+            allowed = f"must be at most {most}, as each takes {settings.classes_per_task} of the {n_classes} classes"
+            raise BadInput("scenario.tasks", settings.tasks, allowed)
+        return settings.classes_per_task
+    if n_classes % settings.tasks:
+        divisors = [str(n) for n in range(1, n_classes + 1) if n_classes % n == 0]
+        allowed = (
+            f"must divide the {n_classes} classes evenly ({', '.join(divisors)}), or scenario.classes_per_task be given"
+        )
+        raise BadInput("scenario.tasks", settings.tasks, allowed)
+    return n_classes // settings.tasks
