@@ -1,0 +1,433 @@
+"""Every run, its state and everything it said; the one thing that app, workers and terminal share.
+
+A state changes by one UPDATE that names the states it may follow, so that whoever comes second changes nothing:
+
+    queued -> starting -> running -> finished | failed | lost
+                   (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from statistics import median
+from typing import Literal, cast, get_args
+
+from sqlalchemy import Connection, Row, Select, Update, and_, func, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from dpcl_core import checks, paths
+from dpcl_core.errors import BadInput, FailureKind
+from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
+from dpcl_core.runs import tables
+from dpcl_core.runs.process import Process
+from dpcl_core.runs.tables import ACTIVE, cells, events, runs
+from dpcl_core.spec import RunSpec
+
+Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
+End = Literal["cancelled", "failed", "lost", "finished"]
+
+_ID = re.compile(r"[0-9a-f]{12}")
+_DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as the store knows it; times are seconds since 1970.
+
+    `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
+    one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: how long it takes in all, from past runs
+    of the same work; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
+    """
+
+    id: str
+    name: str
+    raw_spec: Mapping[str, object]
+    readable_spec: RunSpec | None
+    spec_trouble: str | None
+    digest: str
+    status: Status
+    device: str
+    created: float
+    started: float | None
+    finished: float | None
+    heartbeat: float | None
+    deleted: float | None
+    place_in_queue: int | None
+    error_kind: FailureKind | None
+    error: str | None
+    error_log: str | None
+    estimate_seconds: float | None
+    process: Process | None
+
+    @property
+    def spec(self) -> RunSpec:
+        """What it runs. Raises BadInput with `spec_trouble` where that can no longer be read."""
+        if self.readable_spec is None:
+            raise BadInput("run", self.id, self.spec_trouble or "its settings can no longer be read")
+        return self.readable_spec
+
+    @property
+    def is_over(self) -> bool:
+        return self.status not in ("queued", *ACTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ended badly: its kind, one sentence for a person, and the details (a traceback, the log's end)."""
+
+    kind: FailureKind
+    sentence: str
+    log: str
+
+
+class Store:
+    """The runs in one database. Every method raises StoreTrouble, one sentence, when the database cannot do its part.
+
+    A thread or process may share it with any other; nothing is kept in memory but connections.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self.url = tables.absolute(url or os.environ.get("DPCL_STORE") or f"sqlite:///{paths.home() / 'store.sqlite'}")
+        with self._troubles():
+            self._reads = tables.open_database(self.url)
+            self._writes = self._reads.execution_options(writes=True)
+
+    # Making and reading runs
+
+    def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
+        """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
+        if not _DEVICE.fullmatch(device):
+            raise BadInput("device", device, "must be cpu or cuda:N")
+        return self._insert(
+            name=_clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name),
+            spec=spec.model_dump_json(),
+            digest=spec.digest(),
+            workload=_workload(spec),
+            n_cells=_n_cells(spec),
+            device=device,
+        )
+
+    def retry(self, run_id: str) -> str:
+        """A new run of the same settings, name and device, at the end of the queue; gives its id."""
+        before = self.get(run_id)
+        return self.create(before.spec, name=before.name, device=before.device)
+
+    def get(self, run_id: str) -> Run:
+        """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
+        found = self._runs(select(runs).where(runs.c.id == _checked_id(run_id)))
+        if not found:
+            raise BadInput("run", run_id, "no such run in this store")
+        return found[0]
+
+    def list_runs(self, limit: int = 500) -> list[Run]:
+        """The newest runs that are not deleted, newest first."""
+        return self._runs(select(runs).where(runs.c.deleted.is_(None)).order_by(runs.c.number.desc()).limit(limit))
+
+    def unfinished(self) -> list[Run]:
+        """Runs that are queued or under way, oldest first."""
+        return self._runs(select(runs).where(runs.c.status.in_(("queued", *ACTIVE))).order_by(runs.c.number))
+
+    def status(self, run_id: str) -> Status:
+        """The state of a run, without the rest. Raises BadInput for an id that is malformed or unknown."""
+        with self._reading() as connection:
+            status: Status | None = connection.scalar(select(runs.c.status).where(runs.c.id == _checked_id(run_id)))
+        if status is None:
+            raise BadInput("run", run_id, "no such run in this store")
+        return status
+
+    def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
+        """How long a run of this spec would take, from finished runs of the same work; None when there was none."""
+        workload = _workload(spec)
+        with self._reading() as connection:
+            return _estimate(_past(connection, [workload]).get((workload, device), []), _n_cells(spec))
+
+    # What runs say
+
+    def append(self, run_id: str, said: Sequence[Event]) -> None:
+        """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run."""
+        if not said:
+            return
+        now = time.time()
+        documents = [to_json(one) for one in said]
+        with self._writing() as connection:
+            last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == _checked_id(run_id))) or 0
+            rows = [
+                {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
+                for seq, document in enumerate(documents, start=last + 1)
+            ]
+            done = [_cell_row(run_id, document) for document in documents if document["event"] == "CellFinished"]
+            try:
+                connection.execute(insert(events), rows)
+                if done:
+                    connection.execute(insert(cells), done)
+            except IntegrityError as error:
+                raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
+
+    def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
+        """What a run said after its event number `seq` (0: everything), in order, each with its number."""
+        query = select(events.c.seq, events.c.payload).where(events.c.run_id == _checked_id(run_id), events.c.seq > seq)
+        with self._reading() as connection:
+            return [(row.seq, _read_event(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
+
+    def results(self, run_ids: Sequence[str]) -> dict[str, list[CellFinished]]:
+        """The finished cells of many runs at once, by run and in order of budget and seed, without reading their events."""
+        found: dict[str, list[CellFinished]] = {run_id: [] for run_id in run_ids}
+        query = select(cells).where(cells.c.run_id.in_(run_ids)).order_by(cells.c.run_id, cells.c.epsilon, cells.c.seed)
+        with self._reading() as connection:
+            for row in connection.execute(query):
+                cell = {"epsilon": row.epsilon, "seed": row.seed}
+                rest = {"metrics": row.metrics, "guarantee": row.guarantee, "seconds": row.seconds}
+                found[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
+        return found
+
+    # What people do to runs
+
+    def request_stop(self, run_id: str) -> Status:
+        """Cancels a queued run, asks a running one to stop, leaves any other as it is; gives the state it is in now."""
+        with self._writing() as connection:
+            connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
+            connection.execute(_moved(run_id, ("starting", "running")).values(status="stopping"))
+        return self.status(run_id)
+
+    def rename(self, run_id: str, name: str) -> None:
+        """Gives a run another name. Raises BadInput for an empty or long one."""
+        self._set(run_id, name=_clean_name(name))
+
+    def delete(self, run_id: str) -> None:
+        """Takes a run out of the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        now = time.time()
+        with self._writing() as connection:
+            connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=now))
+            changed = connection.execute(_moved(run_id, get_args(End)).values(deleted=now)).rowcount
+        if not changed:
+            raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
+
+    def restore(self, run_id: str) -> None:
+        """Puts a deleted run back into the list."""
+        self._set(run_id, deleted=None)
+
+    # What executors and workers do to runs: each gives whether it was the one to do it
+
+    def claim(self, run_id: str, process: Process | None = None) -> bool:
+        """Takes the first run of a queue for a process (None: one that is about to be started), if its device is free."""
+        ahead = runs.alias()
+        first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
+        now = time.time()
+        change = _moved(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
+        with self._writing() as connection:
+            try:
+                return _did(connection, change.values(status="starting", started=now, heartbeat=now, **_columns(process)))
+            except IntegrityError:  # the index of one run per device
+                return False
+
+    def adopt(self, run_id: str, process: Process) -> bool:
+        """Notes which process carries out a run that was claimed for one about to be started."""
+        own = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
+        change = _moved(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*own)))
+        with self._writing() as connection:
+            return _did(connection, change.values(heartbeat=time.time(), **_columns(process)))
+
+    def wait(self, run_id: str, process: Process) -> bool:
+        """Notes that a process waits to carry out a queued run itself; good for ten seconds, so it is called again."""
+        with self._writing() as connection:
+            return _did(connection, _moved(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
+
+    def begin(self, run_id: str) -> bool:
+        """From starting to running: the data are there and the first task begins."""
+        with self._writing() as connection:
+            return _did(connection, _moved(run_id, ("starting",)).values(status="running"))
+
+    def beat(self, run_id: str) -> Status:
+        """Notes that the process of a run is alive, and gives the run's state: others may have changed it."""
+        change = _moved(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
+        with self._writing() as connection:
+            status: Status | None = connection.scalar(change)
+        return status or self.status(run_id)
+
+    def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
+        """Ends a run that is under way; of two who end it, the first counts."""
+        with self._writing() as connection:
+            return _did(connection, _ended(run_id, status, failure))
+
+    def bury(self, run: Run, failure: Failure) -> bool:
+        """Ends a run whose process is gone: lost, or cancelled if it was to stop. Not if it has given a sign since `run`."""
+        status: End = "cancelled" if run.status == "stopping" else "lost"
+        change = _ended(run.id, status, failure if status == "lost" else None)
+        with self._writing() as connection:
+            return _did(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
+
+    # Inside
+
+    def _insert(self, **columns: str | int) -> str:
+        run_id = secrets.token_hex(6)
+        with self._writing() as connection:
+            connection.execute(insert(runs).values(id=run_id, status="queued", created=time.time(), **columns))
+        return run_id
+
+    def _set(self, run_id: str, **columns: str | float | None) -> None:
+        with self._writing() as connection:
+            if not _did(connection, update(runs).where(runs.c.id == _checked_id(run_id)).values(**columns)):
+                raise BadInput("run", run_id, "no such run in this store")
+
+    def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+            open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
+            places = _places(connection) if open_rows else {}
+            past = _past(connection, {row.workload for row in open_rows}) if open_rows else {}
+        estimates = {row.id: _estimate(past.get((row.workload, row.device), []), row.n_cells) for row in open_rows}
+        return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._troubles(), self._reads.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._troubles(), self._writes.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _troubles(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            raise tables.trouble(error, self.url) from error
+
+
+def _checked_id(run_id: str) -> str:
+    if not _ID.fullmatch(run_id):
+        raise BadInput("run", run_id, "must be 12 hexadecimal digits, as the list of runs shows them")
+    return run_id
+
+
+def _clean_name(name: str) -> str:
+    cleaned = " ".join(name.split())
+    if not 1 <= len(cleaned) <= _LONGEST_NAME or not cleaned.isprintable():
+        raise BadInput("name", name, f"must be one line of 1 to {_LONGEST_NAME} characters")
+    return cleaned
+
+
+def _n_cells(spec: RunSpec) -> int:
+    return len(spec.privacy.epsilons) * len(spec.seeds)
+
+
+def _workload(spec: RunSpec) -> str:
+    """The same for runs whose cells take alike seconds: budgets, seeds and labels do not change the work of one."""
+    return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
+
+
+def _moved(run_id: str, before: Sequence[str]) -> Update:
+    """The one form of every change of state: nothing happens unless the run is in one of the states before."""
+    return update(runs).where(runs.c.id == _checked_id(run_id), runs.c.status.in_(before))
+
+
+def _ended(run_id: str, status: End, failure: Failure | None) -> Update:
+    change = _moved(run_id, ACTIVE).values(status=status, finished=time.time())
+    if failure is None:
+        return change
+    return change.values(error_kind=failure.kind, error=failure.sentence, error_log=failure.log)
+
+
+def _did(connection: Connection, change: Update) -> bool:
+    return connection.execute(change).rowcount == 1
+
+
+def _columns(process: Process | None) -> dict[str, str | int | None]:
+    if process is None:
+        return {"machine": None, "pid": None, "ticks": None}
+    return {"machine": process.machine, "pid": process.pid, "ticks": process.ticks}
+
+
+def _cell_row(run_id: str, document: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    cell = cast(Mapping[str, float | str | int], document["cell"])
+    return {
+        "run_id": run_id,
+        "epsilon": float(cell["epsilon"]),
+        "seed": int(cell["seed"]),
+        "metrics": document["metrics"],
+        "guarantee": document["guarantee"],
+        "seconds": document["seconds"],
+    }
+
+
+def _places(connection: Connection) -> dict[str, int]:
+    """Place in its device's queue of every queued run, from 1."""
+    counts: dict[str, int] = {}
+    places = {}
+    query = select(runs.c.id, runs.c.device).where(runs.c.status == "queued").order_by(runs.c.number)
+    for run_id, device in connection.execute(query):
+        places[run_id] = counts[device] = counts.get(device, 0) + 1
+    return places
+
+
+_Past = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
+
+
+def _past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], _Past]:
+    """By workload and device."""
+    query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
+    found: dict[tuple[str, str], _Past] = {}
+    for workload, device, n_cells, seconds in connection.execute(
+        query.where(runs.c.status == "finished", runs.c.workload.in_(workloads)).order_by(runs.c.number.desc()).limit(200)
+    ):
+        found.setdefault((workload, device), []).append((n_cells, seconds))
+    return found
+
+
+def _estimate(past: _Past, n_cells: int) -> float | None:
+    """Median seconds of runs of the same size; of other sizes per cell, where there is none of the same."""
+    alike = [(cells, seconds) for cells, seconds in past if cells == n_cells] or past
+    return n_cells * median(seconds / cells for cells, seconds in alike) if alike else None
+
+
+def _run(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:
+    raw, spec, spec_trouble = _read_spec(row.spec)
+    return Run(
+        id=row.id,
+        name=row.name,
+        raw_spec=raw,
+        readable_spec=spec,
+        spec_trouble=spec_trouble,
+        digest=row.digest,
+        status=row.status,
+        device=row.device,
+        created=row.created,
+        started=row.started,
+        finished=row.finished,
+        heartbeat=row.heartbeat,
+        deleted=row.deleted,
+        place_in_queue=place,
+        error_kind=row.error_kind,
+        error=row.error,
+        error_log=row.error_log,
+        estimate_seconds=estimate,
+        process=Process(row.machine, row.pid, row.ticks) if row.pid is not None else None,
+    )
+
+
+def _read_spec(text: str) -> tuple[Mapping[str, object], RunSpec | None, str | None]:
+    raw: Mapping[str, object] = {}
+    try:
+        raw = json.loads(text)
+        return raw, checks.parse(raw), None
+    except (ValueError, TypeError, AttributeError) as error:  # BadInput is a ValueError
+        return raw, None, f"its settings can no longer be read: {error}"
+
+
+def _read_event(document: Mapping[str, JsonValue]) -> Event:
+    try:
+        return from_json(document)
+    except (KeyError, TypeError, ValueError):
+        return Note("warning", "One entry of this run can no longer be read by this version of the program.")

@@ -1,0 +1,200 @@
+"""The store's tables, how its database is opened, and its troubles in one sentence each."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import (
+    JSON,
+    URL,
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from dpcl_core.errors import StoreTrouble
+
+LAYOUT = 1  # raise it with every change of the tables below
+BUSY_SECONDS = 10
+
+ACTIVE = ("starting", "running", "stopping")
+
+metadata = MetaData()
+
+layout = Table("dpcl_layout", metadata, Column("version", Integer, primary_key=True))
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),  # the order of the queues
+    Column("id", String(12), nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("spec", Text, nullable=False),  # JSON, exactly as its digest was taken
+    Column("digest", String(16), nullable=False),
+    Column("workload", String(16), nullable=False, index=True),  # runs of one workload take alike seconds a cell
+    Column("n_cells", Integer, nullable=False),
+    Column("device", String(20), nullable=False),
+    Column("status", String(10), nullable=False),
+    Column("created", Double, nullable=False),  # times are seconds since 1970
+    Column("started", Double),
+    Column("finished", Double),
+    Column("heartbeat", Double),
+    Column("deleted", Double),
+    Column("machine", Text),  # the process that carries it out, or waits to
+    Column("pid", Integer),
+    Column("ticks", BigInteger),
+    Column("error_kind", String(20)),
+    Column("error", Text),
+    Column("error_log", Text),
+)
+
+# The database itself keeps a device to one run, whoever claims at once.
+_busy = runs.c.status.in_(ACTIVE)
+Index("one_run_per_device", runs.c.device, unique=True, sqlite_where=_busy, postgresql_where=_busy)
+Index("runs_by_status", runs.c.status)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... within its run
+    Column("kind", String(20), nullable=False),
+    Column("at", Double, nullable=False),
+    Column("payload", JSON, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+cells = Table(
+    "cells",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("epsilon", Double, primary_key=True),
+    Column("seed", BigInteger, primary_key=True),
+    Column("metrics", JSON, nullable=False),
+    Column("guarantee", JSON, nullable=False),
+    Column("seconds", Double, nullable=False),
+)
+
+
+def open_database(url: str) -> Engine:
+    """The database behind a URL, its tables made where there are none.
+
+    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, a file that is no store of ours, and a
+    layout that this program does not know. Errors of the database itself are left to `trouble`.
+    """
+    where = _checked(url)
+    sqlite = where.get_backend_name() == "sqlite"
+    if sqlite:
+        folder = Path(str(where.database)).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreTrouble(f"store {shown(url)}: its folder cannot be made: {error.strerror}") from error
+    try:
+        engine = create_engine(where)
+    except ImportError as error:
+        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+    if sqlite:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    _check_layout(engine, url)
+    return engine
+
+
+def absolute(url: str) -> str:
+    """The same store from whatever folder a worker is started in."""
+    where = _checked(url)
+    if where.get_backend_name() == "sqlite":
+        where = where.set(database=str(Path(str(where.database)).absolute()))
+    return where.render_as_string(hide_password=False)
+
+
+def trouble(error: Exception, url: str) -> StoreTrouble:
+    """What a person can do about an error of the database, in one sentence."""
+    said = " ".join(str(getattr(error, "orig", None) or error).split())
+    text = said.lower()
+    if "readonly" in text or "read-only" in text:
+        fix = "is read-only, so nothing new can be kept; what is stored is untouched"
+    elif "disk is full" in text or "disk i/o" in text or "no space" in text:
+        fix = f"the disk is full or failing ({said}); what was stored before is untouched"
+    elif "locked" in text or "busy" in text:
+        fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
+    elif "not a database" in text or "malformed" in text:
+        fix = f"the file is damaged or no store ({said}); move it away to start a new one"
+    elif "unable to open" in text:
+        fix = "cannot be opened: it must be a file in a folder that may be written"
+    else:
+        fix = said
+    return StoreTrouble(f"store {shown(url)}: {fix}")
+
+
+def shown(url: str) -> str:
+    """The URL as it may be printed: without its password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def _checked(url: str) -> URL:
+    allowed = "must be sqlite:///PATH or postgresql://USER@HOST/NAME"
+    try:
+        where = make_url(url)
+        where.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise StoreTrouble(f"store {url}: {allowed}") from error
+    except ImportError as error:
+        raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
+    if where.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreTrouble(f"store {shown(url)}: {allowed}")
+    if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
+        raise StoreTrouble(f"store {url}: a store in memory is seen by one process alone; {allowed}")
+    return where
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself; `_begin_sqlite` does
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")  # in WAL a killed process loses nothing; only a power cut may
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its lock at once: a lock taken halfway cannot wait its turn and fails instead.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _check_layout(engine: Engine, url: str) -> None:
+    with engine.connect() as connection:
+        names = set(inspect(connection).get_table_names())
+        version = connection.scalar(select(layout.c.version)) if layout.name in names else None
+    if version is None:
+        if names & set(metadata.tables) - {layout.name}:
+            raise StoreTrouble(f"store {shown(url)}: is the database of another program; name one of its own")
+        with engine.execution_options(writes=True).begin() as connection:
+            metadata.create_all(connection)
+            if connection.scalar(select(layout.c.version)) is None:
+                connection.execute(insert(layout).values(version=LAYOUT))
+    elif version != LAYOUT:
+        raise StoreTrouble(
+            f"store {shown(url)}: was written in layout {version}, this program knows layout {LAYOUT}: "
+            "use the version of the program that wrote it, or name another store"
+        )
