@@ -9,7 +9,7 @@ RUN if [ "$DEVICE" = cpu ] && [ -n "$TORCH_INDEX" ]; then export PIP_EXTRA_INDEX
     && pip install --no-cache-dir -r requirements.txt
 COPY . .
 # What people bring and what runs leave behind live outside the image.
-ENV DPCL_HOME=/state DPCL_DATA=/data DPCL_DEVICE=$DEVICE
+ENV DPCL_HOME=/state DPCL_DATA=/data
 VOLUME ["/state", "/data"]
 EXPOSE 8501
 HEALTHCHECK CMD python -c "from urllib.request import urlopen; urlopen('http://127.0.0.1:8501/_stcore/health')"

@@ -66,11 +66,9 @@ def check(spec: RunSpec) -> None:
         raise DataMissing("data.dataset", spec.data.dataset, missing)
     if missing := backbones.available(backbone):
         raise DataMissing("data.backbone", spec.data.backbone, missing)
-    facts = datasets.facts(spec.data.dataset)
+    facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
     scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
-    if spec.data.train_per_class is not None:
-        n_people = min(n_people, spec.data.train_per_class * facts.n_classes)
     if spec.privacy.delta >= 1 / n_people:
         raise BadInput(
             "privacy.delta",

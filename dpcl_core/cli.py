@@ -62,12 +62,15 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
         sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
-        sub.add_argument("--device", default=None if name == "run" else argparse.SUPPRESS, help=argparse.SUPPRESS)
         if name == "run":
-            sub.add_argument("--store", metavar="URL", help="where the run is kept (default: DPCL_STORE, else the home folder)")
+            sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+            sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
-    for name, command, text in (("show", _show, "a stored run"), ("export", _export, "a run's tables, figures and settings")):
+    for name, command, text in (
+        ("show", _show, "a stored run"),
+        ("export", _export, "a run's tables, figures and settings as files"),
+    ):
         sub = add(name, command, text)
         sub.add_argument("run_id", metavar="RUN_ID")
         sub.add_argument("--store", metavar="URL")
@@ -92,7 +95,8 @@ def _list(options: argparse.Namespace) -> int:
     else:
         width = max((len(str(row["name"])) for row in rows), default=0)
         for row in rows:
-            print(f"{row['name']:<{width}}  {row['title']}" + (f"  (not here: {row['missing']})" if row.get("missing") else ""))
+            missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
+            print(f"{row['name']:<{width}}  {row['title']}{missing}")
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
@@ -22,7 +22,7 @@ from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
 
-def run(spec: RunSpec, *, device: str = "cpu") -> Iterator[Event]:
+def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     """Carries out one run and says what happens. Everything it does is in this loop.
 
     Raises BadInput for anything a person can mend, before any private example is touched where that is possible.

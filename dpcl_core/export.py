@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dpcl_core import checks
-from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, TaskLearned, plain_number
+from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import shown, words
 from dpcl_core.spec import RunSpec
 
@@ -76,23 +77,14 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
 
 def privacy_text(events: Sequence[Event]) -> str:
     """The statement of every budget of a run, in the words that the app prints."""
-    return "\n".join(_statement(epsilon, given) for epsilon, given in _guarantees(events).items()) + "\n"
+    from dpcl_core.runs import frames
 
-
-def _guarantees(events: Sequence[Event]) -> dict[float, Guarantee]:
-    found: dict[float, Guarantee] = {}
-    for event in events:
-        if isinstance(event, CellFinished):
-            # Seeds differ in class order only; where they spend differently, the worst one is the run's.
-            known = found.get(event.cell.epsilon)
-            if known is None or event.guarantee.epsilon > known.epsilon:
-                found[event.cell.epsilon] = event.guarantee
-    return found
+    return "\n".join(_statement(epsilon, given) for epsilon, given in frames.guarantees(events).items()) + "\n"
 
 
 def _statement(asked: float, given: Guarantee) -> str:
     said = words(given)
-    parts = ["; ".join(f"{name}: epsilon {shown(value)}" for name, value in given.parts.items())]
+    parts = "; ".join(f"{name}: epsilon {shown(value)}" for name, value in given.parts.items())
     lines = [
         f"Asked for epsilon {shown(asked)}; accounted for epsilon {shown(given.epsilon)}, delta {given.delta:g}.",
         *([said.banner] if said.banner else []),
@@ -103,13 +95,43 @@ def _statement(asked: float, given: Guarantee) -> str:
         *(f"Assumed: {text}" for text in said.assumptions),
         *(f"Note: {text}" for text in said.caveats),
         f"Composition: {given.composition}",
-        *(f"By part: {text}" for text in parts if text),
+        f"By part: {parts}",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _cards(events: Sequence[Event]) -> list[JsonValue]:
-    return [{"asked": plain_number(asked), **guarantee_document(g)} for asked, g in _guarantees(events).items()]
+    from dpcl_core.runs import frames
+
+    return [{"asked": plain_number(asked), **guarantee_document(g)} for asked, g in frames.guarantees(events).items()]
 
 
-def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]: ...
+def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
+    """Pages that open without a server: each figure with its finding and its provenance."""
+    from dpcl_core.figures import curves, html, theme, tradeoff
+    from dpcl_core.figures.picture import Provenance
+    from dpcl_core.runs import frames
+
+    started = next((event for event in events if isinstance(event, Started)), None)
+    if started is None:
+        return {}  # a run that ended before its stream was open has nothing to draw
+    spec, accuracy = run.spec, frames.accuracy(events)
+    source = Provenance(
+        dataset=started.dataset_title,
+        n_train=started.n_train,
+        method=methods.card(spec.method).title,
+        labels=spec.labels,
+        epsilons=spec.privacy.epsilons,
+        delta=spec.privacy.delta,
+        n_seeds=len(spec.seeds),
+        runs=(run.id,),
+        is_seeded=spec.privacy.noise == "seeded",
+    )
+    pictures = {
+        "accuracy": curves.accuracy_over_tasks(accuracy, n_tasks=started.n_tasks, labels=spec.labels),
+        "forgetting": curves.forgetting_over_tasks(accuracy, n_tasks=started.n_tasks, labels=spec.labels),
+        "tradeoff": tradeoff.trade_off(
+            {run.name: accuracy}, colours=[theme.colour_of_method(spec.method, False)], labels=[spec.labels]
+        ),
+    }
+    return {name: html.page(picture, source).encode() for name, picture in pictures.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
@@ -51,5 +51,18 @@ def rows(what: What) -> list[Row]:
     ]
 
 
-def _common(card: methods.MethodCard | datasets.DatasetCard | backbones.BackboneCard | scenarios.ScenarioCard) -> Row:
+class _Card(Protocol):
+    """What all cards say."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def _common(card: _Card) -> Row:
     return {"name": card.name, "title": card.title, "summary": card.summary, "source": card.source}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import RunSpec, Spec
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Spec):
     """What a visitor reads of a preset. `seconds` is the expected duration on two CPU cores."""
 
     name: str
@@ -39,15 +38,16 @@ def raw(name: str) -> dict[str, object]:
 
 def about(name: str) -> Preset:
     """What a visitor reads of a preset. Raises BadInput naming the known presets."""
-    return Preset(name=name, **_read(name)["about"])
+    return Preset.model_validate({"name": name, **_read(name)["about"]})
 
 
 def _read(name: str) -> dict[str, dict[str, object]]:
     known = sorted(path.stem for path in _folder().glob("*.toml"))
     if name not in known:
         raise BadInput("preset", name, f"must be one of {', '.join(known)}")
-    return tomllib.loads((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    return cast(dict[str, dict[str, object]], checks.read_toml(text))
 
 
-def _folder() -> paths.Path:
+def _folder() -> Path:
     return paths.assets_dir() / "presets"
