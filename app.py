@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import style
+from pages.parts import state, style
 
 PAGES = {
     "Learn": [("start", "Start")],
@@ -27,6 +27,7 @@ def main() -> None:
         position="top",
     )
     style.apply()
+    state.keep_queue_moving()
     page.run()
 
 

@@ -1,13 +1,189 @@
-"""Placeholder of this page."""
+"""Train: what happens when I run it for real? A form made from the cards, and the run it started, live."""
 
 from __future__ import annotations
 
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import RunSpec
+from pages.parts import layout, results, runpanel, state, status, trainform
 from pages.parts.header import header
+from pages.parts.view import View
+
+HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each ε and each seed is a model of its
+own; curves show their mean and, from three seeds on, a 95 % interval. The run goes on when you close this page, and this
+link shows it again. ε in the bar comes from the ledger of the run, never from the form."""
 
 
 def page() -> None:
     """The page."""
-    header("Train", "This page is being built.")
+    state.store()  # a store that cannot be opened says so here, before anything is drawn
+    _follow_orders()
+    view = View("train", trainform.codec_for, start=_first_view)
+    run_id, trouble = _run_to_show(cast("str | None", view["run"]))
+    header(
+        "Train",
+        "What happens when I run it for real?",
+        share=st.query_params.to_dict(),
+        help_text=HELP,
+        notices=[*view.read.notices, *trouble],
+        view=view,
+    )
+    controls, answer = layout.controls_and_answer()
+    with controls:
+        values = _controls(view)
+    with answer:
+        chosen = _answer(view, run_id)
+    spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
+    view.commit({**values, "run": run_id, "focus": chosen}, spec_codec)
+
+
+def _first_view() -> dict[str, str]:
+    """A first visit without a link starts from the first preset."""
+    return trainform.parameters_of(presets.load(presets.names()[0]))
+
+
+def _follow_orders() -> None:
+    """Shows the run that a button has just made; a link that names a run and nothing else gets that run's settings."""
+    asked = st.query_params.to_dict()
+    fresh = st.session_state.pop("show-run", None)
+    wanted = fresh or (asked.get("run") if set(asked) <= {"run", "v", "f"} else None)
+    if wanted is None:
+        return
+    try:
+        run = state.store().get(str(wanted))
+        parameters = trainform.parameters_of(run.spec, run.id)
+    except BadInput:
+        return  # the page says so where the run would be shown
+    st.query_params.from_dict(parameters | ({"f": asked["f"]} if "f" in asked else {}))
+
+
+def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
+    """The run the link names; without one the newest finished run; None: the bundled example. And what to say about it."""
+    if named is not None:
+        try:
+            return state.store().get(named).id, []
+        except BadInput as refused:
+            return None, [f"{refused}. Showing an example instead."]
+    finished = (run.id for run in state.store().list_runs(50) if run.status == "finished" and run.readable_spec is not None)
+    return next(finished, None), []
+
+
+def _controls(view: View) -> trainform.Values:
+    _preset(view)
+    values = trainform.form(view)
+    spec, refusal = _checked(values)
+    with st.container(key="start-box", gap="small"):
+        if refusal:
+            st.error(refusal)
+        elif spec is not None:
+            st.caption(_estimate(spec))
+        if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
+            _start(spec)
+    return values
+
+
+def _preset(view: View) -> None:
+    about = {name: presets.about(name) for name in presets.names()}
+    key = view.key("preset")
+
+    def load() -> None:
+        picked = st.session_state[key]
+        if picked is not None:
+            view.go(trainform.parameters_of(presets.load(picked)))
+
+    st.selectbox(
+        "Preset",
+        list(about),
+        index=None,
+        placeholder="Start from a question …",
+        format_func=lambda name: f"{about[name].title} (about {about[name].seconds:g} s)",
+        key=key,
+        on_change=load,
+    )
+
+
+def _checked(values: trainform.Values) -> tuple[RunSpec | None, str | None]:
+    """The spec, or the one sentence saying what to change."""
+    try:
+        spec = checks.parse(trainform.raw_of(values))
+        checks.check(spec)
+    except BadInput as refused:
+        return None, str(refused)
+    return spec, None
+
+
+def _estimate(spec: RunSpec) -> str:
+    waiting = len(state.store().unfinished())
+    queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
+    models = len(spec.privacy.epsilons) * len(spec.seeds)
+    return f"{models} model{'s' if models > 1 else ''}. {status.estimate(_seconds(spec))} {queue}"
+
+
+def _seconds(spec: RunSpec) -> float | None:
+    """From past runs of the same work, else what the preset with this very spec says."""
+    known = state.store().estimate_seconds(spec)
+    if known is not None:
+        return known
+    digests = {presets.load(name).digest(): presets.about(name).seconds for name in presets.names()}
+    return digests.get(spec.digest())
+
+
+def _start(spec: RunSpec) -> None:
+    from dpcl_core.runs.worker import default_device
+
+    name = next((presets.about(n).title for n in presets.names() if presets.load(n).digest() == spec.digest()), None)
+    run_id = state.store().create(spec, name=name, device=default_device())
+    state.executor().submit(run_id)
+    st.session_state["show-run"] = run_id
+    st.rerun()
+
+
+def _answer(view: View, run_id: str | None) -> float | None:
+    """The run, its bar and its figures. Gives the budget that the visitor looks at (None: the page's own choice)."""
+    if refused := st.session_state.pop("refused", None):
+        st.error(refused)
+    if run_id is None:
+        result = results.example()
+        with st.container(key="card-status"):
+            st.markdown("**Example**: a recorded run of the first preset. Press **Start** to make one of your own.")
+        return _shown(view, result, live=False)
+    run = state.store().get(run_id)
+    try:
+        result = results.of(run)
+    except BadInput as refused:
+        st.error(f"{refused}. Its files can still be exported from Runs.")
+        return None
+    if run.is_over:
+        runpanel.status_card(run, result)
+        return _shown(view, result, live=False)
+    _watch(run_id)
+    return cast("float | None", view["focus"])
+
+
+@st.fragment(run_every=1.0)
+def _watch(run_id: str) -> None:
+    """The run while it goes on, looked at once a second; the last look starts the page anew, without a timer."""
+    run = state.store().get(run_id)
+    if run.is_over or "show-run" in st.session_state:
+        st.rerun()
+    result = results.of(run)
+    runpanel.status_card(run, result)
+    chosen = runpanel.focus(result, f"watch-focus-{run_id}", None)
+    runpanel.bar(result, chosen)
+    runpanel.figures(result, chosen, share=None, live=True)
+
+
+def _shown(view: View, result: results.Result, *, live: bool) -> float:
+    bar = st.container()
+    chosen = runpanel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
+    with bar:
+        runpanel.bar(result, chosen)
+    runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=live)
+    return chosen
 
 
 if __name__ == "__main__":

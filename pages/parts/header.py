@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
 from pages.parts import link
+from pages.parts.view import View
 
 
 def header(
@@ -17,10 +18,11 @@ def header(
     share: Mapping[str, str] | None = None,
     help_text: str = "",
     notices: Sequence[str] = (),
+    view: View | None = None,
 ) -> None:
     """Title, question, Share and Help; below them one line for each thing a link asked for and did not get.
 
-    `share`: the view's query parameters as a codec wrote them (None: the page has no view of its own to share).
+    `view` adds undo and redo. `share`: the view's query parameters as its codec wrote them (None: nothing to share).
     """
     _inside_the_app()
     with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -28,6 +30,9 @@ def header(
             st.title(title, anchor=False)
             st.markdown(question)
         with st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small"):
+            if view is not None:
+                st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
+                st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
             if share is not None:
                 with st.popover("Share", help="A link to exactly this view"):
                     st.markdown("This link opens exactly this view:")

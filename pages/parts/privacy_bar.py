@@ -10,6 +10,7 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.spec import LabelSetting, NoiseSource
 
 
 def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None = None) -> None:
@@ -26,7 +27,8 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
     said = words(guarantees[shown])
     cells = [
-        ("covered", "Covered", " · ".join(said.covered)) if said.is_private else ("not", "Not DP", said.headline),
+        ("not", "", said.banner or "") if said.is_private else ("", "", ""),
+        ("covered", "Covered", " · ".join(said.covered)) if said.is_private else ("not", "", said.banner or said.headline),
         ("", "", said.headline) if said.is_private else ("", "", ""),
         ("not", "Not covered", " · ".join(said.not_covered)),
         ("", "", said.odds),
@@ -44,6 +46,24 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
             _statement(epsilon_label(budget), guarantees[budget])
         if math.isinf(shown) and bounded:
             st.caption(f"The bar speaks of {epsilon_label(shown)}; other budgets of this run do have a bound.")
+
+
+def pending(labels: LabelSetting, noise: NoiseSource) -> None:
+    """The bar before a model is finished: the statement needs the whole ledger, but some things hold already."""
+    if labels == "data":
+        not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
+        return
+    text = "What is covered is stated from the ledger as soon as the first model is finished."
+    if noise == "seeded":
+        text += " <b>Seeded noise: for teaching only.</b>"
+    cell = f'<div class="bar-cell not">{text}</div>'
+    st.html(f'<div class="privacy-bar" role="note" aria-label="What is protected">{cell}</div>')
+
+
+def not_dp(reason: str) -> None:
+    """The red-edged banner, in words."""
+    cell = f'<div class="bar-cell not"><b>Not DP.</b> {escape(reason)}</div>'
+    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{cell}</div>')
 
 
 def _statement(title: str, guarantee: Guarantee) -> None:

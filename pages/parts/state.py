@@ -21,7 +21,7 @@ PUMP_SECONDS = 0.5
 def store() -> Store:
     """The store; where it cannot be opened, its one sentence is shown and the page ends here."""
     try:
-        return _store(_where())
+        return _store(where())
     except StoreTrouble as trouble:
         st.error(str(trouble))
         st.stop()
@@ -29,18 +29,18 @@ def store() -> Store:
 
 def executor() -> LocalExecutor:
     """The executor that runs what the store has queued."""
-    return _executor(_where())
+    return _executor(where())
 
 
 def keep_queue_moving() -> None:
     """Starts, once per app process, the thread that starts queued runs and marks lost ones, page open or not."""
     try:
-        _pump(_where())
+        _pump(where())
     except StoreTrouble:
         return  # each page that needs the store says so itself
 
 
-def _where() -> tuple[str, str]:
+def where() -> tuple[str, str]:
     """What decides which store is meant; part of the cache key, so that another home never meets a cached store."""
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 

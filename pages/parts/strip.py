@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from dpcl_core.figures import html
 from dpcl_core.figures.picture import Picture, Provenance
 from pages.parts import link as links
 
@@ -50,33 +51,21 @@ def strip(
 ) -> None:
     """The lines below a figure alone, for what is not drawn by plotly."""
     st.markdown(f"**{picture.finding}**")
+    if live:
+        st.caption(provenance.line() if provenance is not None else "")
+        return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(provenance.line() if provenance is not None else "", width="stretch")
-        if live:
-            return
         if table is not None:
             st.download_button(
                 "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
                 key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
             )  # fmt: skip
         st.download_button(
-            "HTML", lambda: as_html(picture, provenance), f"{key}.html", "text/html",
+            "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
             key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
         )  # fmt: skip
         if share is not None:
             with st.popover("link", type="tertiary"):
                 st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)
 
-
-def as_html(picture: Picture, provenance: Provenance | None) -> str:
-    """A page of its own with figure, finding and provenance; needs no network."""
-    from html import escape
-
-    body = picture.figure.to_html(full_html=False, include_plotlyjs=True)
-    source = escape(provenance.line()) if provenance is not None else ""
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(picture.finding)}</title>'
-        f'<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
-        f'<div role="img" aria-label="{escape(picture.alt, quote=True)}">{body}</div>'
-        f"<p><b>{escape(picture.finding)}</b></p><p>{source}</p></body></html>"
-    )

@@ -1,0 +1,208 @@
+"""One run on the page: its state in words, its privacy bar, its figures. The same panel while it runs and afterwards."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from pages.parts import privacy_bar, state, status, style
+from pages.parts.results import Result
+from pages.parts.strip import figure
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run
+
+ACTIVE = ("queued", "starting", "running", "stopping")
+
+
+def status_card(run: Run, result: Result) -> None:
+    """State, task, ε so far, time left, and the buttons that make sense in this state."""
+    said = status.of(run, result.said, time.time())
+    with st.container(key="card-status", gap="small"):
+        with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(_pill(said), width="stretch")
+            _buttons(run, result)
+        if said.fraction is not None:
+            st.html(_bar(said.fraction, result.n_tasks))
+        if run.status == "failed" and run.error_log:
+            with st.expander("Details"):
+                st.code(run.error_log, language=None)
+
+
+def bar(result: Result, chosen: float | None) -> None:
+    """The privacy bar of this run: its statement, or what holds before there is one."""
+    if result.guarantees:
+        privacy_bar.privacy_bar(result.guarantees, chosen=chosen)
+    else:
+        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise)
+
+
+def focus(result: Result, key: str, start: float | None) -> float:
+    """The budget whose matrix and statement are shown, chosen by the visitor where the run has several."""
+    budgets = sorted(result.spec.privacy.epsilons)
+    finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
+    default = start if start in budgets else 1.0 if 1.0 in budgets else (finite or budgets)[-1]
+    if len(budgets) == 1:
+        return budgets[0]
+    picked = st.segmented_control(
+        "Budget shown in the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True
+    )
+    return float(default if picked is None else picked)
+
+
+def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
+    """Curves, matrix and forgetting of a run; the trade-off when its tab is opened."""
+    from dpcl_core.figures import curves, grids
+
+    dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
+    left, right = st.columns([1.45, 1], gap="small")
+    with left:
+        few = len(spec.seeds) < 3
+        figure(
+            curves.accuracy_over_tasks(table, n_tasks=result.n_tasks, labels=spec.labels, dark=dark),
+            source,
+            key="accuracy",
+            title="Accuracy on the tasks seen so far",
+            note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
+            table=table,
+            share=share,
+            live=live,
+        )
+    with right:
+        which = "no noise" if math.isinf(chosen) else f"ε = {epsilon_text(chosen)}"
+        figure(
+            grids.accuracy_matrix(table, epsilon=chosen, n_tasks=result.n_tasks, dark=dark),
+            None, key="matrix", title="Who remembers what", note=f"{which}, accuracy %", live=True,
+        )  # fmt: skip
+        figure(
+            grids.forgetting_grid(table, epsilon=chosen, n_tasks=result.n_tasks, dark=dark),
+            None, key="forgetting", title="Forgetting", note=f"{which}, points lost since its best", live=True,
+        )  # fmt: skip
+    if live:
+        return
+    names = ["What privacy costs", "Forgetting over tasks", "Settings"]
+    cost, lost, settings = st.tabs(names, key="more-figures", on_change="rerun")
+    if cost.open:
+        with cost:
+            _trade_off(result, share)
+    if lost.open:
+        with lost:
+            picture = curves.forgetting_over_tasks(table, n_tasks=result.n_tasks, labels=spec.labels, dark=dark)
+            figure(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean of old tasks")
+    if settings.open:
+        with settings:
+            st.code(checks.to_toml(spec), language="toml")
+            st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+
+
+def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
+    from dpcl_core.figures import theme, tradeoff
+
+    dark, spec = style.is_dark(), result.spec
+    picture = tradeoff.trade_off(
+        {result.name: result.accuracy},
+        colours=[theme.colour_of_method(spec.method, dark)],
+        labels=[spec.labels],
+        dark=dark,
+    )
+    figure(
+        picture, result.provenance, key="trade-off", title="Final accuracy and forgetting against the budget",
+        note="dots: trained models; bars: 95 % interval over seeds", table=result.accuracy, share=share,
+    )  # fmt: skip
+
+
+def _pill(said: status.Said) -> str:
+    """State and what it means; announced politely when it changes."""
+    return (
+        f'<div class="run-state {said.tone}" role="status"><span class="pill">{escape(said.label)}</span> '
+        f'<b>{escape(said.headline) if said.headline != said.label else ""}</b> '
+        f'<span class="soft">{escape(said.detail)}</span></div>'
+    )
+
+
+def _bar(fraction: float, n_tasks: int) -> str:
+    """One segment a task, filled by the share of all work that is done."""
+    n = min(n_tasks, 20)
+    parts = "".join(
+        f'<i><b style="width:{100 * min(1.0, max(0.0, fraction * n - part)):.0f}%"></b></i>' for part in range(n)
+    )
+    done = f'aria-label="Work done" aria-valuenow="{100 * fraction:.0f}"'
+    return f'<div class="run-bar" role="progressbar" {done}>{parts}</div>'
+
+
+def _buttons(run: Run, result: Result) -> None:
+    if run.status in ("queued", "starting", "running"):
+        st.button("Stop", key="stop", type="primary", on_click=_try(lambda: state.executor().stop(run.id)))
+        return
+    if run.status == "stopping":
+        st.button("Stopping …", key="stop", disabled=True)
+        return
+    if run.readable_spec is not None:
+        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=_try(lambda: retry(run.id)))
+    if run.status == "finished":
+        st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
+    if result.said:
+        export(run.id)
+
+
+def retry(run_id: str) -> None:
+    """Starts the run anew with the same settings and shows the new one."""
+    fresh = state.store().retry(run_id)
+    state.executor().submit(fresh)
+    st.session_state["show-run"] = fresh
+
+
+def _try(action: Callable[[], None]) -> Callable[[], None]:
+    """The action as a callback whose one-sentence refusals are shown instead of raised."""
+    from dpcl_core.errors import StoreTrouble
+
+    def callback() -> None:
+        try:
+            action()
+        except (BadInput, StoreTrouble) as refused:
+            st.session_state["refused"] = str(refused)
+
+    return callback
+
+
+def export(run_id: str) -> None:
+    """The run as files: everything in one archive, made when it is asked for, and the parts that people ask for most."""
+    with st.popover("Export", key="export"):
+        st.download_button(
+            "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
+            key="export-zip", on_click="ignore", help="Tables as CSV, figures as HTML, settings, privacy card, command line",
+        )  # fmt: skip
+        for name, mime in (
+            ("accuracy.csv", "text/csv"), ("spec.toml", "text/plain"),
+            ("command.txt", "text/plain"), ("privacy.txt", "text/plain"),
+        ):  # fmt: skip
+            content = partial(_file, run_id, name)
+            st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
+
+
+def _file(run_id: str, name: str) -> bytes:
+    from dpcl_core import export as files
+
+    return files.bundle(state.store(), run_id)[name]
+
+
+def _archive(run_id: str) -> bytes:
+    import io
+    import zipfile
+
+    from dpcl_core import export as files
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.bundle(state.store(), run_id).items():
+            archive.writestr(f"run-{run_id}/{name}", content)
+    return packed.getvalue()

@@ -1,0 +1,350 @@
+"""The form of a run, made from the cards: settings to widgets, to a link, and to the raw mapping that the checks read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import files
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from pages.parts import fields, link, privacy_bar
+from pages.parts.view import View
+
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
+SEED_COUNTS = (1, 3, 5, 10)
+LABELS = {
+    "prior-const": ("One public list", "All names known beforehand; every class carries noise from every task."),
+    "prior": ("A public list per task", "Known which task has which labels: less noise, a stronger assumption."),
+    "data": ("From the data: not DP", "The list itself can show that someone took part."),
+}
+_ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
+_NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
+
+Values = dict[str, object]
+
+
+def codec_for(parameters: Mapping[str, str]) -> link.Codec:
+    """The codec of a link to the Train page; the method and scenario it names decide which settings it knows."""
+    return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
+
+
+def codec(method: str, scenario: str) -> link.Codec:
+    """The codec for links with the settings of this method and scenario (unknown ones: the defaults')."""
+    spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields
+    field = link.Field
+    return link.Codec(
+        [
+            field("run", "run", "run", link.Maybe(link.Text(20)), None),
+            field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
+            field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
+            field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
+            field("backbone", "bb", "network", link.Text(), data["backbone"].default),
+            field("train_per_class", "tr", "training examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("test_per_class", "te", "test examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
+            *(_own_field("s", setting) for setting in _scenario_settings(scenario)),
+            *(_own_field("p", setting) for setting in _method_settings(method)),
+            field("labels", "l", "label list", link.Choice(tuple(LABELS)), spec["labels"].default),
+            field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
+            field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
+            field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(_ADJACENCY)), privacy["adjacency"].default),
+            field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
+            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
+        ]
+    )
+
+
+def _own_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
+    """The link field of a setting that a card brings along; `s.` for the scenario's, `p.` for the method's."""
+    name = f"{prefix}.{setting.name}"
+    return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
+
+
+def values_of(spec: RunSpec) -> Values:
+    """The form's values for a spec; a δ that follows the rule is left to the rule."""
+    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class)
+    values: Values = {
+        "method": spec.method,
+        "dataset": spec.data.dataset,
+        "backbone": spec.data.backbone,
+        "train_per_class": spec.data.train_per_class,
+        "test_per_class": spec.data.test_per_class,
+        "scenario": spec.scenario.kind,
+        "labels": spec.labels,
+        "public_labels": spec.public_labels,
+        "epsilons": spec.privacy.epsilons,
+        "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta,
+        "adjacency": spec.privacy.adjacency,
+        "noise": spec.privacy.noise,
+        "seeds": spec.seeds,
+    }
+    values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
+    return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
+
+
+def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
+    """The link that fills the form with a spec, and shows a run."""
+    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id})
+
+
+def raw_of(values: Mapping[str, object]) -> dict[str, object]:
+    """The nested mapping that `checks.parse` reads, from the form's values."""
+    data = {name: values[name] for name in ("dataset", "backbone", "train_per_class", "test_per_class")}
+    delta = values["delta"]
+    if delta is None:
+        delta = rule_delta(str(values["dataset"]), cast("int | None", values["train_per_class"]))
+    privacy = {"epsilons": values["epsilons"], "adjacency": values["adjacency"], "noise": values["noise"]}
+    return {
+        "method": values["method"],
+        "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
+        "data": data,
+        "scenario": {"kind": values["scenario"], **{k[2:]: v for k, v in values.items() if k.startswith("s.")}},
+        "labels": values["labels"],
+        "public_labels": values["public_labels"],
+        "privacy": privacy if delta is None else {**privacy, "delta": delta},
+        "seeds": values["seeds"],
+    }
+
+
+def rule_delta(dataset: str, train_per_class: int | None) -> float | None:
+    """δ by the rule, the largest power of ten below 1/(10·n); None where n is not known."""
+    n_people = _n_people(dataset, train_per_class)
+    return checks.default_delta(n_people) if n_people else None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _n_people(dataset: str, train_per_class: int | None) -> int | None:
+    try:
+        return datasets.facts(dataset, train_per_class).n_train or None
+    except BadInput:
+        return None
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def _is_here(dataset: str) -> bool:
+    """Whether the dataset's files are on this computer; asks no network."""
+    try:
+        for member in datasets.members(datasets.card(dataset)):
+            if member.name != datasets.BUNDLED:
+                files.find(member)
+    except BadInput:
+        return False
+    return True
+
+
+def form(view: View) -> Values:
+    """Draws the widgets and gives the values they hold."""
+    values: Values = {}
+    values["dataset"] = _one_of(view, "dataset", "Dataset", list(datasets.CARDS), _dataset_title)
+    values["scenario"] = _one_of(view, "scenario", "Stream", list(scenarios.CARDS), _scenario_title)
+    values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
+    values["method"] = _one_of(view, "method", "Method", list(methods.CARDS), lambda name: methods.CARDS[name].title)
+    values |= _widgets(view, "p", _method_settings(str(values["method"])))
+    values["backbone"] = _one_of(
+        view, "backbone", "Network for the features", list(backbones.CARDS), lambda name: backbones.card(name).title
+    )
+    labels = list(LABELS)
+    values["labels"] = st.radio(
+        "Label list",
+        labels,
+        index=labels.index(str(view["labels"])),
+        format_func=lambda name: LABELS[name][0],
+        captions=[LABELS[name][1] for name in labels],
+        key=view.key("labels"),
+        help="Where the classifier's list of labels comes from.",
+    )
+    if values["labels"] == "data":
+        privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
+    values["epsilons"] = _epsilons(view)
+    values["seeds"] = _seeds(view)
+    with st.expander("More settings", key=view.key("more")):
+        values |= _more(view, values)
+    return values
+
+
+def _one_of(view: View, name: str, title: str, options: list[str], shown: Callable[[str], str]) -> str:
+    current = str(view[name])
+    if current not in options:
+        options = [*options, current]  # own:NAME and timm:NAME are not on any list
+    index = options.index(current)
+    return str(st.selectbox(title, options, index=index, format_func=shown, key=view.key(name)))
+
+
+def _dataset_title(name: str) -> str:
+    title = datasets.card(name).title if name in datasets.CARDS else name
+    return title if _is_here(name) else f"{title} (not on this computer)"
+
+
+def _scenario_title(name: str) -> str:
+    return scenarios.CARDS[name].title if name in scenarios.CARDS else name
+
+
+def _epsilons(view: View) -> tuple[float, ...]:
+    start = cast("tuple[float, ...]", view["epsilons"])
+    picked = st.pills(
+        "Privacy budget ε",
+        EPSILONS,
+        selection_mode="multi",
+        default=[e for e in start if e in EPSILONS],
+        format_func=epsilon_text,
+        key=view.key("epsilons"),
+        help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
+    )
+    st.caption("← stronger privacy · higher accuracy →")
+    others = [e for e in start if e not in EPSILONS]
+    key = view.key("exact")
+    text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
+    return tuple(sorted({*picked, *_numbers(str(text))}))
+
+
+def _numbers(text: str) -> list[float]:
+    """The budgets typed into the box of exact numbers; what cannot be read is left out here and refused beside the box."""
+    found = []
+    for part in text.replace(",", " ").split():
+        try:
+            found.append(link.BUDGET.read(part))
+        except ValueError:
+            continue
+    return found
+
+
+def _seeds(view: View) -> tuple[int, ...]:
+    start = cast("tuple[int, ...]", view["seeds"])
+    counts = sorted({*SEED_COUNTS, len(start)})
+    picked = st.segmented_control(
+        "Seeds", counts, default=len(start), key=view.key("seeds"), required=True,
+        help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+    )  # fmt: skip
+    count = len(start) if picked is None else picked
+    if count == 1:
+        st.caption("One seed: bands are off, and the result is a single draw.")
+    return start if count == len(start) else tuple(range(count))
+
+
+def _more(view: View, values: Mapping[str, object]) -> Values:
+    more: Values = {}
+    others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
+    typed = st.text_input(
+        "Exact ε values", " ".join(f"{e:g}" for e in others), key=view.key("exact"), max_chars=200,
+        help="More budgets beside the buttons above, separated by spaces.", placeholder="0.3 3",
+    )  # fmt: skip
+    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
+    if bad:
+        st.warning(f"ε = {bad[0][:40]}: must be a number above 0, or inf for no noise; left out.")
+    for name, title in (("train_per_class", "Training examples a class"), ("test_per_class", "Test examples a class")):
+        start = cast("int | None", view[name])
+        more[name] = st.number_input(
+            title, min_value=1, value=start, step=1, key=view.key(name), placeholder="all",
+            help="Keep at most this many of each class; empty: all.",
+        )  # fmt: skip
+    more["delta"] = _delta(view, str(values["dataset"]), cast("int | None", more["train_per_class"]))
+    for name, title, options in (("adjacency", "Neighbouring datasets differ by", _ADJACENCY), ("noise", "Noise", _NOISE)):
+        names = list(options)
+        more[name] = st.radio(
+            title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
+        )
+    more["public_labels"] = _public_labels(view, values)
+    return more
+
+
+def _delta(view: View, dataset: str, train_per_class: int | None) -> float | None:
+    start = cast("float | None", view["delta"])
+    by_rule = rule_delta(dataset, train_per_class)
+    shown = f"{by_rule:g}" if by_rule is not None else "the default"
+    typed = st.text_input(
+        "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
+        help="Chance that the ε bound fails. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+    )  # fmt: skip
+    if not typed.strip():
+        return None
+    try:
+        value = float(typed)
+    except ValueError:
+        st.warning(f"δ = {typed[:40]}: must be a number between 0 and 1; using {shown}.")
+        return None
+    if not 0 < value < 1:
+        st.warning(f"δ = {typed[:40]}: must lie between 0 and 1; using {shown}.")
+        return None
+    return value
+
+
+def _public_labels(view: View, values: Mapping[str, object]) -> tuple[str, ...] | None:
+    start = cast("tuple[str, ...] | None", view["public_labels"])
+    if values["labels"] == "data":
+        return None
+    names = _class_names(str(values["dataset"]))
+    if not names:
+        return start
+    picked = st.multiselect(
+        "Labels assumed public", names, default=[n for n in start or () if n in names], key=view.key("public_labels"),
+        placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
+    )  # fmt: skip
+    return tuple(picked) or None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _class_names(dataset: str) -> tuple[str, ...]:
+    try:
+        return datasets.facts(dataset).classes or ()
+    except BadInput:
+        return ()
+
+
+def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
+    name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
+    return fields.settings(scenarios.CARDS[name].settings, leave_out=("kind",))
+
+
+def _method_settings(method: str) -> tuple[fields.Setting, ...]:
+    name = method if method in methods.CARDS else checks.DEFAULT_METHOD
+    return fields.settings(methods.CARDS[name].params)
+
+
+def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
+    """A widget for every setting of a card; settings that the view's link did not know start from the card's default."""
+    values: Values = {}
+    for pair in range(0, len(settings), 2):
+        for place, setting in zip(st.columns(2, gap="small"), settings[pair : pair + 2], strict=False):
+            with place:
+                values[f"{prefix}.{setting.name}"] = _widget(view, f"{prefix}.{setting.name}", setting)
+    return values
+
+
+def _widget(view: View, name: str, setting: fields.Setting) -> object:
+    start = view.read.values.get(name, _plain(setting.default))
+    key, title, text = view.key(name), setting.title, setting.help
+    if setting.sort == "whole":
+        low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
+        value = cast("int | None", start)
+        return st.number_input(
+            title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="automatic"
+        )
+    if setting.sort == "number":
+        number = cast("float | None", start)
+        return st.number_input(
+            title, setting.low, setting.high, number, key=key, help=text, format="%g", placeholder="automatic"
+        )
+    if setting.sort == "flag":
+        return st.checkbox(title, bool(start), key=key, help=text)
+    if setting.sort == "choice":
+        options = list(setting.options)
+        return st.selectbox(title, options, index=options.index(str(start)), key=key, help=text)
+    if setting.sort == "texts":
+        names = st.text_input(title, " ".join(cast("tuple[str, ...]", start or ())), key=key, help=text, max_chars=300)
+        return tuple(names.replace(",", " ").split()) or (None if setting.is_optional else ())
+    return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
