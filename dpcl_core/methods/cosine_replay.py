@@ -1,0 +1,185 @@
+"""What-if budgets on the cosine classifier, exactly and at once: the noise is re-scaled, nothing is learned again.
+
+With test features A, clean class sums S and unit noise Z the score of a class at noise σ is the cosine
+(P + σQ) / sqrt(|S|² + 2σ S·Z + σ²|Z|²), where P = A·Sᵀ and Q = A·Zᵀ: the feature size drops out. The same arithmetic runs in
+the browser (assets/drag/replay.mjs), and the two are tested against each other.
+
+P gives unnoised sums away, and one noise shared by several budgets gives them away again: for public teaching data only.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import JsonValue
+from dpcl_core.privacy.gaussian import sigma
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.noise import Noise
+from dpcl_core.spec import LabelSetting
+
+_STEPS = 32767  # of a 16-bit number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayData:
+    """A class-incremental stream learned by the cosine classifier, ready for any budget.
+
+    S seeds (each with its own order of classes and its own noise), T tasks, n test examples, C classes. U is T where noise
+    is added to every class in every task (prior-const; entry t: the sum of the noise up to task t), else 1.
+
+    labels [n]; task_of_class [S, C]: the task that brings a class; clean [n, C]: P; clean_squares [C]: |S|²;
+    noise [S, U, n, C]: Q; crosses [S, U, C]: S·Z; noise_squares [S, U, C]: |Z|².
+    """
+
+    setting: LabelSetting
+    delta: float
+    n_tasks: int
+    labels: NDArray[np.int64]
+    task_of_class: NDArray[np.int64]
+    clean: NDArray[np.float64]
+    clean_squares: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    crosses: NDArray[np.float64]
+    noise_squares: NDArray[np.float64]
+
+
+def prepare(
+    train: tuple[NDArray[np.generic], NDArray[np.int64]],
+    test: tuple[NDArray[np.generic], NDArray[np.int64]],
+    task_of_class: NDArray[np.int64],
+    setting: LabelSetting,
+    delta: float,
+    noises: Sequence[Noise],
+) -> ReplayData:
+    """Everything that does not depend on the budget.
+
+    A class has all its examples in one task, so its clean sum is complete after that task and P serves every task after it.
+    Under "prior-const" each task adds a fresh draw to every class, with data or without; otherwise a class gets one draw,
+    in its own task.
+
+    Args: train, test: features [n, K] and labels [n]; task_of_class [S, C], from 0; noises: one source a seed.
+    """
+    n_classes = task_of_class.shape[1]
+    tests, rows = unit_rows(test[0]), unit_rows(train[0])
+    sums = (train[1][None, :] == np.arange(n_classes)[:, None]).astype(np.float64) @ rows
+    n_tasks = int(task_of_class.max()) + 1
+    n_draws = n_tasks if setting == "prior-const" else 1
+    units = np.stack([np.stack([noise.normal(sums.shape) for _ in range(n_draws)]).cumsum(axis=0) for noise in noises])
+    return ReplayData(
+        setting=setting,
+        delta=delta,
+        n_tasks=n_tasks,
+        labels=test[1],
+        task_of_class=task_of_class,
+        clean=tests @ sums.T,
+        clean_squares=(sums**2).sum(axis=1),
+        noise=tests @ units.swapaxes(2, 3),
+        crosses=(units * sums).sum(axis=3),
+        noise_squares=(units**2).sum(axis=3),
+    )
+
+
+def accuracies(data: ReplayData, epsilon: float) -> NDArray[np.float64]:
+    """Accuracy [S, T, T] at a budget: entry [s, k, i] on the test examples of task i after task k, NaN where i > k."""
+    right = _right(data, epsilon)
+    task_of_test = data.task_of_class[:, data.labels]
+    result = np.full((len(right), data.n_tasks, data.n_tasks), np.nan)
+    for task in range(data.n_tasks):
+        own = task_of_test == task
+        shares = (right & own[:, None, :]).sum(axis=2) / own.sum(axis=1)[:, None]
+        result[:, task:, task] = shares[:, task:]
+    return result
+
+
+def class_accuracies(data: ReplayData, epsilon: float) -> NDArray[np.float64]:
+    """Accuracy [S, C] on the test examples of every class after the last task."""
+    last = _right(data, epsilon)[:, -1]
+    return np.stack([last[:, data.labels == label].mean(axis=1) for label in range(data.task_of_class.shape[1])], axis=1)
+
+
+def _right(data: ReplayData, epsilon: float) -> NDArray[np.bool_]:
+    """Whether each test example gets its own label [S, T, n]; means nothing before the task that brings the label."""
+    std = sigma(epsilon, data.delta)
+    learned = data.task_of_class[:, None, :] <= np.arange(data.n_tasks)[:, None]  # [S, T, C]
+    squares = np.where(learned, data.clean_squares + 2 * std * data.crosses, 0.0) + std**2 * data.noise_squares
+    released = learned if data.setting != "prior-const" else np.ones_like(learned)
+    usable = released & (squares > 0)  # without noise a class without data has a sum of length zero: it must lose
+    length = np.sqrt(np.where(usable, squares, 1.0))[:, :, None, :]
+    products = np.where(learned[:, :, None, :], data.clean, 0.0) + std * data.noise
+    scores = np.where(usable[:, :, None, :], products / length, -np.inf)
+    return np.asarray(scores.argmax(axis=3) == data.labels, dtype=np.bool_)
+
+
+def encode(data: ReplayData) -> dict[str, JsonValue]:
+    """The data as a small JSON document: P and Q as 16-bit numbers, Q only where it is looked at.
+
+    An example is looked at from the task of its class on, which saves nearly half of Q.
+    """
+    return {
+        "setting": data.setting,
+        "delta": data.delta,
+        "n_tasks": data.n_tasks,
+        "n_seeds": len(data.task_of_class),
+        "n_classes": data.task_of_class.shape[1],
+        "labels": _text(data.labels.astype("<i2")),
+        "task_of_class": _text(data.task_of_class.astype("<i2")),
+        "clean": _rounded(data.clean),
+        "clean_squares": _text(data.clean_squares.astype("<f4")),
+        "noise": _rounded(data.noise[_looked_at(data.labels, data.task_of_class, data.noise.shape[1])]),
+        "crosses": _text(data.crosses.astype("<f4")),
+        "noise_squares": _text(data.noise_squares.astype("<f4")),
+    }
+
+
+def decode(document: Mapping[str, JsonValue]) -> ReplayData:
+    """The data that `encode` wrote, to 16 bits; zero where Q was left out."""
+    n_tasks, n_seeds, n_classes = (int(cast(int, document[key])) for key in ("n_tasks", "n_seeds", "n_classes"))
+    labels = _array(document["labels"], "<i2").astype(np.int64)
+    task_of_class = _array(document["task_of_class"], "<i2").astype(np.int64).reshape(n_seeds, n_classes)
+    n_draws = n_tasks if document["setting"] == "prior-const" else 1
+    noise = np.zeros((n_seeds, n_draws, len(labels), n_classes))
+    noise[_looked_at(labels, task_of_class, n_draws)] = _scaled(document["noise"]).reshape(-1, n_classes)
+    return ReplayData(
+        setting=cast(LabelSetting, document["setting"]),
+        delta=float(cast(float, document["delta"])),
+        n_tasks=n_tasks,
+        labels=labels,
+        task_of_class=task_of_class,
+        clean=_scaled(document["clean"]).reshape(-1, n_classes),
+        clean_squares=_array(document["clean_squares"], "<f4").astype(np.float64),
+        noise=noise,
+        crosses=_array(document["crosses"], "<f4").astype(np.float64).reshape(n_seeds, n_draws, n_classes),
+        noise_squares=_array(document["noise_squares"], "<f4").astype(np.float64).reshape(n_seeds, n_draws, n_classes),
+    )
+
+
+def _looked_at(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws: int) -> NDArray[np.bool_]:
+    """Which rows of Q are ever looked at [S, U, n]: all of them where one draw serves every task."""
+    if n_draws == 1:
+        return np.ones((len(task_of_class), 1, len(labels)), dtype=np.bool_)
+    found: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
+    return found
+
+
+def _rounded(values: NDArray[np.float64]) -> dict[str, JsonValue]:
+    scale = float(np.abs(values).max(initial=0.0)) / _STEPS or 1.0
+    return {"scale": scale, "steps": _text(np.rint(values / scale).astype("<i2"))}
+
+
+def _scaled(document: JsonValue) -> NDArray[np.float64]:
+    fields = cast(dict[str, JsonValue], document)
+    return _array(fields["steps"], "<i2").astype(np.float64) * float(cast(float, fields["scale"]))
+
+
+def _text(values: NDArray[np.generic]) -> str:
+    return b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+
+
+def _array(text: JsonValue, kind: str) -> NDArray[Any]:
+    return np.frombuffer(b64decode(str(text)), dtype=kind)

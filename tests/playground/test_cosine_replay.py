@@ -1,0 +1,169 @@
+"""The replay against Algorithm 1 written out plainly, against the learner itself, and against its own twin in JavaScript."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcl_core.methods import cosine_replay
+from dpcl_core.methods.cosine import CosineClassifier
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+
+DELTA = 1e-5
+N_CLASSES, SIZE, N_TRAIN, N_TEST = 6, 8, 240, 90
+TASK_OF_CLASS = np.array([[0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 2, 2, 0, 0, 1]])
+EPSILONS = (0.1, 0.37, 1.0, 4.0, 16.0, math.inf)
+SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "drag" / "replay.mjs"
+
+
+class Recorded:
+    """A noise source that gives the draws of a list, one after another."""
+
+    def __init__(self, draws: np.ndarray) -> None:
+        self.draws = list(draws)
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        draw: np.ndarray = self.draws.pop(0)
+        assert draw.shape == shape
+        return draw
+
+
+def points(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Labelled points around one direction a class; spread so wide that neither 0 nor 100 % are right."""
+    centres = np.random.default_rng(3).standard_normal((N_CLASSES, SIZE))
+    labels = np.arange(n) % N_CLASSES
+    return centres[labels] + 1.2 * generator.standard_normal((n, SIZE)), labels.astype(np.int64)
+
+
+TRAIN, TEST = points(N_TRAIN, np.random.default_rng(1)), points(N_TEST, np.random.default_rng(2))
+
+
+def draws(setting: str) -> np.ndarray:
+    """Unit noise [seeds, draws, classes, K]: one a task where the whole list is noised in every task, else one."""
+    n_draws = 3 if setting == "prior-const" else 1
+    return np.random.default_rng(7).standard_normal((len(TASK_OF_CLASS), n_draws, N_CLASSES, SIZE))
+
+
+def prepared(setting: str) -> cosine_replay.ReplayData:
+    noises = [Recorded(own) for own in draws(setting)]
+    return cosine_replay.prepare(TRAIN, TEST, TASK_OF_CLASS, setting, DELTA, noises)  # type: ignore[arg-type]
+
+
+def algorithm_1(setting: str, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracies [S, T, T] and final class accuracies [S, C], with no shortcut: sums, noise, cosine, argmax."""
+    std = gaussian.sigma(epsilon, DELTA)
+    matrices = np.full((len(TASK_OF_CLASS), 3, 3), np.nan)
+    by_class = np.zeros((len(TASK_OF_CLASS), N_CLASSES))
+    for seed, tasks in enumerate(TASK_OF_CLASS):
+        released: dict[int, np.ndarray] = {}
+        for k in range(3):
+            label_list = range(N_CLASSES) if setting == "prior-const" else np.flatnonzero(tasks == k)
+            for o in label_list:
+                own = TRAIN[0][(TRAIN[1] == o) & (tasks[TRAIN[1]] == k)]
+                total = sum((x / np.linalg.norm(x) for x in own), start=np.zeros(SIZE))
+                noise = draws(setting)[seed, k if setting == "prior-const" else 0, o]
+                released[int(o)] = released.get(int(o), np.zeros(SIZE)) + total + std * noise
+            guesses = np.array([predicted(x, released) for x in TEST[0]])
+            for i in range(k + 1):
+                rows = tasks[TEST[1]] == i
+                matrices[seed, k, i] = np.mean(guesses[rows] == TEST[1][rows])
+        by_class[seed] = [np.mean(guesses[TEST[1] == c] == c) for c in range(N_CLASSES)]
+    return matrices, by_class
+
+
+def predicted(x: np.ndarray, sums: dict[int, np.ndarray]) -> int:
+    cosines = {o: x @ s / np.linalg.norm(x) / np.linalg.norm(s) for o, s in sums.items() if np.linalg.norm(s) > 0}
+    return max(sorted(cosines), key=lambda o: cosines[o])
+
+
+@pytest.mark.parametrize("setting", ["prior", "prior-const", "data"])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_replay_equals_algorithm_1(setting: str, epsilon: float) -> None:
+    matrices, by_class = algorithm_1(setting, epsilon)
+    np.testing.assert_allclose(cosine_replay.accuracies(prepared(setting), epsilon), matrices, atol=1e-12)
+    np.testing.assert_allclose(cosine_replay.class_accuracies(prepared(setting), epsilon), by_class, atol=1e-12)
+    assert np.nanmin(matrices) < 0.99  # the points are hard enough for a wrong formula to show
+
+
+@pytest.mark.parametrize("setting", ["prior", "prior-const"])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, math.inf])
+def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: float) -> None:
+    """One seed through `CosineClassifier` itself, its noise replaced by the very draws of the replay."""
+    tasks = TASK_OF_CLASS[1]
+    spec = RunSpec(
+        method="cosine",
+        scenario=ClassIncremental(tasks=3),
+        labels=setting,  # type: ignore[arg-type]
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA),
+        seeds=(1,),
+    )
+    cell = Cell(epsilon, 1)
+    learner = CosineClassifier(spec, [cell], SIZE, N_CLASSES, range(N_CLASSES))
+    all_draws = draws(setting)[1]
+    if setting == "prior":  # the learner draws for the list of the task only
+        learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))
+    else:
+        learner._noises[cell] = Recorded(all_draws)
+    found = cosine_replay.accuracies(prepared(setting), epsilon)[1]
+    for k in range(3):
+        prior = tuple(int(o) for o in np.flatnonzero(tasks == k))
+        own = np.isin(TRAIN[1], prior)
+        task = Task(k, f"task {k + 1}", Examples(TRAIN[0][own], TRAIN[1][own]), Examples(*TEST), prior)
+        list(learner.learn({1: task}, {cell: Ledger(DELTA, "add-remove", "once")}))
+        right = learner.scores(1, TEST[0])[0].argmax(axis=1) == TEST[1]
+        for i in range(k + 1):
+            assert found[k, i] == pytest.approx(right[tasks[TEST[1]] == i].mean(), abs=1e-12)
+
+
+def test_noise_of_the_whole_list_accumulates_and_of_a_list_a_task_does_not() -> None:
+    """|Z|² has mean K times the number of tasks that added noise."""
+    grown, single = prepared("prior-const").noise_squares, prepared("prior").noise_squares
+    n = grown.shape[0] * N_CLASSES * SIZE
+    for t in range(3):
+        assert grown[:, t].sum() / n == pytest.approx(t + 1, rel=6 * math.sqrt(2 / n))
+    assert single.shape[1] == 1
+    assert single.sum() / n == pytest.approx(1, rel=6 * math.sqrt(2 / n))
+
+
+def test_encoding_keeps_sixteen_bits_and_forgets_only_what_is_never_looked_at() -> None:
+    data = prepared("prior-const")
+    again = cosine_replay.decode(json.loads(json.dumps(cosine_replay.encode(data))))
+    step = np.abs(data.noise).max() / 32767
+    looked_at = data.task_of_class[:, None, data.labels] <= np.arange(3)[:, None]
+    assert np.abs(again.noise - data.noise)[looked_at].max() <= 0.5001 * step
+    assert not again.noise[~looked_at].any()
+    assert np.abs(again.clean - data.clean).max() <= 0.5001 * np.abs(data.clean).max() / 32767
+    for epsilon in EPSILONS:
+        before, after = cosine_replay.accuracies(data, epsilon), cosine_replay.accuracies(again, epsilon)
+        assert np.nanmax(np.abs(before - after)) <= 1.01 / (N_TEST / 3)  # at most one example a task on the other side
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the browser test compares the two as well")
+@pytest.mark.parametrize("setting", ["prior", "prior-const"])
+def test_the_twin_in_javascript_agrees(setting: str, tmp_path: Path) -> None:
+    document = cosine_replay.encode(prepared(setting))
+    (tmp_path / "case.json").write_text(json.dumps(document))
+    (tmp_path / "compare.mjs").write_text(
+        f"import {{ decode, accuracies, sigma, normalBelow }} from {json.dumps(SCRIPT.as_uri())};"
+        "import { readFileSync } from 'node:fs';"
+        f"const data = decode(JSON.parse(readFileSync({json.dumps(str(tmp_path / 'case.json'))})));"
+        f"const budgets = {json.dumps([e if math.isfinite(e) else None for e in EPSILONS])}.map((e) => e ?? Infinity);"
+        "console.log(JSON.stringify(budgets.map((e) => ({...accuracies(data, e), sigma: sigma(e, data.delta)}))));"
+    )
+    done = subprocess.run(["node", tmp_path / "compare.mjs"], capture_output=True, text=True, check=True, timeout=60)
+    data = cosine_replay.decode(document)
+    for epsilon, found in zip(EPSILONS, json.loads(done.stdout), strict=True):
+        assert found["sigma"] == pytest.approx(gaussian.sigma(epsilon, DELTA), rel=1e-9)
+        matrices = np.array([[[np.nan if v is None else v for v in row] for row in m] for m in found["matrices"]])
+        np.testing.assert_allclose(matrices, cosine_replay.accuracies(data, epsilon), atol=1e-12)
+        np.testing.assert_allclose(found["classes"], cosine_replay.class_accuracies(data, epsilon), atol=1e-12)
