@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dpcl_core.events import Guarantee
-from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.ledger import Ledger  # loads the accountants, which take seconds; the app only needs the words
 
 _ADJACENCY = {
     "add-remove": "one example added or removed",
@@ -23,6 +26,13 @@ _LABELS = {
 }
 FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
+# Templates, because the browser fills them too while a budget is dragged.
+ODDS = (
+    "Worst case, from even odds: guessing whether someone took part is right at most {percent} % of the time "
+    "(50 % is a coin)."
+)
+NO_ODDS = "No bound: an attacker may be right every time."
+GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible guess is right {percent} % of the time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,7 @@ def words(given: Guarantee) -> Words:
             not_covered=("everything: no bound holds", *given.not_covered),
             assumptions=given.assumptions,
             caveats=given.caveats,
-            odds="No bound: an attacker may be right every time.",
+            odds=NO_ODDS,
             banner=f"Not DP. {reason}",
             is_private=False,
         )
@@ -133,12 +143,18 @@ def odds_bound(epsilon: float, delta: float) -> float:
 def odds(epsilon: float, delta: float) -> str:
     """The odds line beside every epsilon."""
     if math.isinf(epsilon):
-        return "No bound: an attacker may be right every time."
-    percent = math.floor(odds_bound(epsilon, delta) * 1e4) / 100
-    return (
-        f"Worst case, from even odds: guessing whether someone took part is right at most {percent:g} % of the time "
-        "(50 % is a coin)."
-    )
+        return NO_ODDS
+    return ODDS.format(percent=f"{math.ceil(odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g}")  # a bound is rounded up
+
+
+def gaussian_odds_bound(sigma: float, sensitivity: float = 1.0) -> float:
+    """Chance of guessing rightly, from even odds, by the best test on one Gaussian release: Phi(sensitivity / (2 sigma))."""
+    return 1.0 if sigma == 0 else 0.5 * math.erfc(-sensitivity / (2 * sigma) / math.sqrt(2))
+
+
+def gaussian_odds(sigma: float, sensitivity: float = 1.0) -> str:
+    """The exact value that stands beside the worst case where the mechanism is one Gaussian release."""
+    return GAUSSIAN_ODDS.format(percent=f"{100 * gaussian_odds_bound(sigma, sensitivity):.1f}")
 
 
 def shown(value: float) -> str:
