@@ -71,7 +71,7 @@ def _entries(folder: Path, split: Path, card: DatasetCard) -> list[os.DirEntry[s
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise BadInput(_shown(card, split, folder), str(folder), "must be a folder that you can read") from error
+        raise BadInput(_shown(card, split, folder), type(error).__name__, "must be a folder that you can read") from error
     root = split.resolve()
     for entry in found:
         if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
@@ -90,7 +90,7 @@ def _bytes(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadInput(shown, str(path), "must be a file that you can read") from error
+        raise BadInput(shown, type(error).__name__, "must be a file that you can read") from error
 
 
 def _shown(card: DatasetCard, split: Path, path: Path) -> str:

@@ -38,7 +38,9 @@ class Rows:
 
 def read_rows(parts: Sequence[Path], card: DatasetCard) -> Rows:
     """Labels, class names and sources of a split. Raises BadInput naming file, row and what is allowed."""
-    pieces = [_rows(path, card) for path in parts]
+    # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
+    top = card.n_classes or sum(_n_rows(path, card) for path in parts)
+    pieces = [_rows(path, card, top) for path in parts]
     names: dict[int, str] = {}
     for path, piece in zip(parts, pieces, strict=True):
         for label, name in piece.names.items():
@@ -65,7 +67,12 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
     return Images([image for piece in pieces for image in piece.encoded()], shape, origins)
 
 
-def _rows(path: Path, card: DatasetCard) -> Rows:
+def _n_rows(path: Path, card: DatasetCard) -> int:
+    with _readable(path, _shown(card, path)), pq.ParquetFile(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
     shown = _shown(card, path)
     with _readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
@@ -75,7 +82,8 @@ def _rows(path: Path, card: DatasetCard) -> Rows:
     if not table.num_rows:
         raise BadInput(shown, "no rows", "must have at least one row")
     if pa.types.is_integer(schema.field(column).type):
-        labels = _whole_numbers(table[column], column, card, shown)
+        allowed = f"must be a whole number from 0 to {top - 1}" if card.n_classes else "must number the classes 0, 1, 2, ..."
+        labels = _whole_numbers(table[column], column, top, shown, allowed)
     else:
         labels = _ranks(table[column], column, card, shown)
     names = _names(table, labels, card, shown) if card.name_column in wanted else _declared_names(schema, column)
@@ -118,10 +126,8 @@ def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
     raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
 
 
-def _whole_numbers(column: pa.ChunkedArray, name: str, card: DatasetCard, shown: str) -> NDArray[np.int64]:
-    # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
-    top = card.n_classes or len(column)
-    allowed = f"must be a whole number from 0 to {top - 1}" if card.n_classes else "must number the classes 0, 1, 2, ..."
+def _whole_numbers(column: pa.ChunkedArray, name: str, top: int, shown: str, allowed: str) -> NDArray[np.int64]:
+    """Labels from 0 up and below `top`."""
     _refuse_nulls(column, name, shown, allowed)
     labels: NDArray[np.integer] = column.to_numpy()
     for row in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
@@ -182,6 +188,7 @@ def _readable(path: Path, shown: str) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise BadInput(shown, str(path), "must be readable by you") from error
+        raise BadInput(shown, "no permission", "must be a file that you can read") from error
     except (pa.ArrowException, OSError) as error:
-        raise BadInput(shown, str(path), "must be a parquet file; this one is damaged or of another kind") from error
+        size = f"{path.stat().st_size} bytes"
+        raise BadInput(shown, size, "must be a parquet file; this one is damaged or of another kind") from error

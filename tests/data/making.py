@@ -1,0 +1,46 @@
+"""Small datasets on disk, made for one test each."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from PIL import Image
+
+
+def picture(value: int = 0, side: tuple[int, int] = (4, 4), mode: str = "L", kind: str = "PNG") -> bytes:
+    """An image file of one colour."""
+    file = io.BytesIO()
+    Image.new(mode, side, value if mode == "L" else (value,) * 3).save(file, kind)
+    return file.getvalue()
+
+
+def pixels_of(encoded: bytes) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(encoded)))
+
+
+def write(folder: Path, split: str, **columns: object) -> Path:
+    """A parquet file of these columns; lists become what Arrow makes of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{split}.parquet"
+    pq.write_table(pa.table(dict(columns)), path)
+    return path
+
+
+def write_pair(folder: Path, train: list[int], test: list[int], **more: list[object]) -> None:
+    """Train and test of these labels; image i of a split has the grey value i. `more`: values by label."""
+    for split, labels in (("train", train), ("test", test)):
+        extra = {name: [values[label] for label in labels] for name, values in more.items()}
+        write(folder, split, image=[picture(i) for i in range(len(labels))], label=labels, **extra)
+
+
+def write_images(folder: Path, classes: dict[str, list[int]]) -> None:
+    """A folder of image files for each class, one file of one grey value each."""
+    for name, values in classes.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for value in values:
+            (folder / name / f"{value:03d}.png").write_bytes(picture(value))

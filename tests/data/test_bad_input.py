@@ -1,0 +1,293 @@
+"""Every unusable file gives one sentence: where, what it says there, what is allowed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcl_core.data import catalog
+from dpcl_core.data.load import load
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture, write, write_images, write_pair
+
+IMAGES = [picture()] * 3
+NO_PARQUET = "must be a parquet file; this one is damaged or of another kind"
+
+
+def refused(name: str = "own:cats") -> str:
+    """The one sentence with which loading is refused."""
+    with pytest.raises(BadInput) as caught:
+        load(DataSpec(dataset=name))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert "Traceback" not in sentence
+    return sentence
+
+
+def cats(data_dir: Path, **columns: object) -> None:
+    """Good test part, and a training part of these columns."""
+    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
+    write(data_dir / "cats", "train", **columns)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([0, 1, None], "own:cats/train.parquet row 2, label = nothing: must number the classes 0, 1, 2, ..."),
+        ([0, -1, 2], "own:cats/train.parquet row 1, label = -1: must number the classes 0, 1, 2, ..."),
+        ([0, 1, 3], "own:cats/train.parquet row 2, label = 3: must number the classes 0, 1, 2, ..."),
+        ([0, 2, 2], "own:cats train = no label 1: train and test must each have an example of all 3 classes, 0 to 2"),
+        ([0, 1, 1], "own:cats test = label 2: train and test must have the same classes"),
+        ([0.0, 1.0, 2.0], "own:cats/train.parquet column label = double: must hold whole numbers"),
+        (["a", "b", "c"], "own:cats/train.parquet column label = string: must hold whole numbers"),
+        ([True, False, True], "own:cats/train.parquet column label = bool: must hold whole numbers"),
+        (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"own:cats/train.parquet row 2, label = {2**64 - 1}: must number"),
+    ],
+)
+def test_labels_that_cannot_be_used(labels: object, sentence: str, data_dir: Path) -> None:
+    cats(data_dir, image=IMAGES, label=labels)
+    assert refused().startswith(sentence)
+    with pytest.raises(BadInput) as caught:
+        catalog.facts("own:cats")
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
+    labels = [*range(10), 10]
+    for split in ("train", "test"):
+        write(data_dir / "mnist", split, image=[picture()] * 11, label=labels)
+    assert refused("mnist") == "mnist/train.parquet row 10, label = 10: must be a whole number from 0 to 9"
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"picture": IMAGES, "label": [0, 1, 2]},
+            "own:cats/train.parquet = picture, label: must have a column image (or img)",
+        ),
+        (
+            {"image": IMAGES, "class": [0, 1, 2]},
+            "own:cats/train.parquet = image, class: must have a column label (or fine_label)",
+        ),
+        ({"image": [], "label": pa.array([], pa.int64())}, "own:cats/train.parquet = no rows: must have at least one row"),
+        (
+            {"image": ["a.png"] * 3, "label": [0, 1, 2]},
+            "own:cats/train.parquet column image = string: must hold the bytes of image",
+        ),
+        (
+            {"image": [1.5, 2.5, 3.5], "label": [0, 1, 2]},
+            "own:cats/train.parquet column image = double: must hold the bytes of",
+        ),
+        (
+            {"image": [b"x", None, b"x"], "label": [0, 1, 2]},
+            "own:cats/train.parquet row 1, image = nothing: must hold the bytes",
+        ),
+        (
+            {
+                "image": [{"bytes": b"x", "path": "a"}, {"bytes": b"y", "path": "b"}, {"bytes": None, "path": "c"}],
+                "label": [0, 1, 2],
+            },
+            "own:cats/train.parquet row 2, image = nothing: must hold the bytes of an image file",
+        ),
+        (
+            {"image": IMAGES, "label": [0, 1, 2], "label_name": ["a", "b", "a"]},
+            "own:cats class = a: two labels must not have the same name",
+        ),
+        (
+            {"image": IMAGES * 2, "label": [0, 1, 2, 0, 1, 2], "label_name": ["a", "b", "c", "a", "c", "c"]},
+            "own:cats/train.parquet row 4, label_name = c: label 1 is called b elsewhere",
+        ),
+        (
+            {"image": IMAGES, "label": [0, 1, 2], "label_name": ["a", None, "c"]},
+            "own:cats/train.parquet row 1, label_name = nothing",
+        ),
+        (
+            {"image": IMAGES, "label": [0, 1, 2], "domain": ["a", "b", "a"]},
+            "own:cats = domain: must be a column of both train and test, or of neither",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_used(columns: dict[str, object], sentence: str, data_dir: Path) -> None:
+    cats(data_dir, **columns)
+    assert refused().startswith(sentence)
+
+
+def test_names_that_contradict_one_another(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1], [0, 1], label_name=["a", "b"])
+    write(data_dir / "cats", "test", image=IMAGES[:2], label=[0, 1], label_name=["b", "a"])
+    assert refused() == "own:cats label 0 = a: train and test must give it one name, not also b"
+    names = ["airplane", "automobile", "cat", "bird", "deer", "dog", "frog", "horse", "ship", "truck"]
+    write_pair(data_dir / "cifar10", list(range(10)), list(range(10)), label_name=names)
+    assert refused("cifar10") == "cifar10 label 2 = cat: is bird in CIFAR-10 as published"
+
+
+def test_a_source_that_one_split_lacks(data_dir: Path) -> None:
+    write(data_dir / "cats", "train", image=IMAGES, label=[0, 1, 2], domain=["a", "b", "a"])
+    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2], domain=["a", "a", "a"])
+    assert refused() == "own:cats domain = b: must occur in both train and test"
+
+
+PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda p: [p[0], [[0.0, float("nan")], [1.0, 0.0]], p[2]],
+            "row 1, image = pixel nan: must be a number from 0 to 1",
+        ),
+        (
+            lambda p: [p[0], p[1], [[0.0, 0.5], [float("inf"), 0.0]]],
+            "row 2, image = pixel inf: must be a number from 0 to 1",
+        ),
+        (lambda p: [[[0.0, 0.5], [1.0, -0.01]], *p[1:]], "row 0, image = pixel -0.01: must be a number from 0 to 1"),
+        (lambda p: [p[0], p[1], [[1.01, 0.5], [1.0, 0.0]]], "row 2, image = pixel 1.01: must be a number from 0 to 1"),
+        (lambda p: [p[0], [[None, 0.5], [1.0, 0.0]], p[2]], "row 1, image = pixel nan: must be a number from 0 to 1"),
+        (
+            lambda p: [p[0], [[0.0, 0.5], [1.0]], p[2]],
+            "row 1, image = a list of 1: must have 2 values there, as other rows have",
+        ),
+        (lambda p: [p[0], p[1], [[0.0, 0.5]]], "row 2, image = a list of 1: must have 2 values there, as other rows have"),
+        (lambda p: [None, *p[1:]], "row 0, image = a list of 0: must have 2 values there, as other rows have"),
+        (lambda p: [[[0, 1], [2, 256]]] * 3, "row 0, image = pixel 256: must be a whole number from 0 to 255"),
+        (lambda p: [[[0, 1], [2, -1]]] * 3, "row 0, image = pixel -1: must be a whole number from 0 to 255"),
+        (lambda p: [[]] * 3, "row 0, image = an empty list: must hold pixels"),
+    ],
+)
+def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], sentence: str, data_dir: Path) -> None:
+    cats(data_dir, image=pa.array(change(PIXELS)), label=[0, 1, 2])  # type: ignore[arg-type]
+    assert refused() == f"own:cats/train.parquet {sentence}"
+
+
+def test_pixel_lists_of_no_image(data_dir: Path) -> None:
+    cats(data_dir, image=[[1, 2, 3]] * 3, label=[0, 1, 2])
+    assert refused().startswith("own:cats/train.parquet column image = lists of 3: must be lists of height x width")
+    cats(data_dir, image=[[[[1, 2]]]] * 3, label=[0, 1, 2])
+    assert refused().startswith("own:cats/train.parquet column image = lists of 1x1x2: must be lists of")
+    cats(data_dir, image=[[["a"]]] * 3, label=[0, 1, 2])
+    assert refused().startswith("own:cats/train.parquet column image = string: must hold the bytes of image files, or lists")
+    write(data_dir / "mnist", "train", image=[[[1]]] * 10, label=range(10))
+    write(data_dir / "mnist", "test", image=[[[1]]] * 10, label=range(10))
+    assert refused("mnist") == "mnist/train.parquet column image = lists of 1x1: must have 28x28x1 pixels"
+
+
+def test_a_damaged_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
+    cats(data_dir, image=[picture(), picture()[:30], picture()], label=[0, 1, 2])
+    for caps in ({}, {"train_per_class": 1}):
+        images = load(DataSpec(dataset="own:cats", **caps)).train.images
+        with pytest.raises(BadInput, match=r"^own:cats/train.parquet row 1 = 30 bytes: must be an image file"):
+            list(images.batches(None, 1, 2))
+
+
+def test_files_that_are_no_parquet(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", list(range(3)) * 500, [0, 1, 2])
+    path = data_dir / "cats" / "train.parquet"
+    good = path.read_bytes()
+    for content in (b"image,label\n1,2\n", b"", good[:-20], good[200:], b"PAR1" + b"\0" * 100 + b"PAR1"):
+        path.write_bytes(content)
+        assert refused() == f"own:cats/train.parquet = {len(content)} bytes: {NO_PARQUET}"
+
+
+def test_a_page_damaged_inside(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1, 2], [0, 1, 2])
+    path = data_dir / "cats" / "train.parquet"
+    meta = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    start = meta.dictionary_page_offset or meta.data_page_offset
+    content[start : start + meta.total_compressed_size] = b"\xff" * meta.total_compressed_size
+    path.write_bytes(content)
+    assert refused().endswith(NO_PARQUET)
+
+
+def test_a_folder_called_parquet(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1], [0, 1])
+    (data_dir / "cats" / "train.parquet").unlink()
+    (data_dir / "cats" / "train.parquet").mkdir()
+    assert refused().endswith(NO_PARQUET)
+
+
+def test_what_may_not_be_read(data_dir: Path, tmp_path: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1], [0, 1])
+    write_pair(data_dir / "dogs", [0, 1], [0, 1])
+    write_images(data_dir / "pets" / "train", {"a": [1], "b": [2]})
+    write_images(data_dir / "pets" / "test", {"a": [1], "b": [2]})
+    for place, mode in (("cats/train.parquet", 0), ("dogs", 0), ("pets/train/b/002.png", 0)):
+        (data_dir / place).chmod(mode)
+    visible = [folder for folder in (data_dir, *data_dir.parents) if folder.stat().st_uid == os.geteuid()]
+    modes = [folder.stat().st_mode for folder in visible]
+    am_root = os.geteuid() == 0
+    try:
+        if am_root:  # root may read everything: be someone else for a moment, who may enter the test's folders
+            for folder, mode in zip(visible, modes, strict=True):
+                folder.chmod(mode | 0o055)
+            os.seteuid(65534)
+        sentences = [refused(f"own:{name}") for name in ("cats", "dogs", "pets")]
+        unusable = catalog.available(catalog.card("own:dogs"))
+    finally:
+        if am_root:
+            os.seteuid(0)
+            for folder, mode in zip(visible, modes, strict=True):
+                folder.chmod(mode)
+        (data_dir / "dogs").chmod(0o755)
+    assert sentences[0] == "own:cats/train.parquet = no permission: must be a file that you can read"
+    assert sentences[1] == f"data.dataset = own:dogs: its folder {data_dir / 'dogs'} must be readable by you"
+    assert sentences[2] == "own:pets/train/b/002.png = PermissionError: must be a file that you can read"
+    assert unusable == f"its folder {data_dir / 'dogs'} must be readable by you"
+
+
+def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -> None:
+    train = data_dir / "cats" / "train"
+    write_images(train, {"a": [1], "b": [2]})
+    write_images(data_dir / "cats" / "test", {"a": [1], "c": [2]})
+    assert refused() == "own:cats class = b: train and test must have the same classes"
+    write_images(data_dir / "cats" / "test", {"b": [2]})
+    (data_dir / "cats" / "test" / "c" / "002.png").unlink()
+    assert refused() == "own:cats/test/c = no files: a class must have at least one image"
+    (data_dir / "cats" / "test" / "c").rmdir()
+    load(DataSpec(dataset="own:cats"))
+    (train / "notes.txt").write_text("x")
+    assert refused() == "own:cats/train/notes.txt = notes.txt: only folders, one for each class, may lie here"
+    (train / "notes.txt").rename(train / "a" / "notes.txt")
+    assert refused().startswith("own:cats/train/a/notes.txt = notes.txt: only image files may lie here (.png, ")
+    (train / "a" / "notes.txt").unlink()
+    (tmp_path / "secret.png").write_bytes(picture())
+    (train / "a" / "link.png").symlink_to(tmp_path / "secret.png")
+    assert refused() == "own:cats/train/a/link.png = a link that leads out: must stay inside its folder"
+    (train / "a" / "link.png").unlink()
+    (train / "d").symlink_to(tmp_path)
+    assert refused() == "own:cats/train/d = a link that leads out: must stay inside its folder"
+    (train / "d").unlink()
+    with (train / "a" / "big.png").open("wb") as file:
+        file.truncate(64 * 2**20 + 1)  # takes no room on the disk
+    assert refused() == f"own:cats/train/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes"
+
+
+def test_empty_folders(data_dir: Path) -> None:
+    for split in ("train", "test"):
+        (data_dir / "cats" / split).mkdir(parents=True)
+    assert refused() == "own:cats/train = no folders: must have a folder of images for each class"
+
+
+def test_one_part_in_each_form(data_dir: Path) -> None:
+    write_images(data_dir / "cats" / "train", {"a": [1], "b": [2]})
+    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
+    assert (
+        refused()
+        == "data.dataset = own:cats: its training and test part must both be parquet files, or both folders of images"
+    )
+
+
+def test_a_missing_dataset_is_data_missing_not_wrong_input(data_dir: Path) -> None:
+    for name in ("svhn", "5-datasets", "own:cats"):
+        with pytest.raises(DataMissing) as caught:
+            load(DataSpec(dataset=name))
+        assert caught.value.kind == "data-missing"
+        assert str(data_dir) in str(caught.value)

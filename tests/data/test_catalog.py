@@ -1,0 +1,176 @@
+"""The catalog: cards that add up, sentences that say what to put where, names that reach nothing outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcl_core.data import catalog, hub
+from dpcl_core.data.cards import CARDS, DatasetCard
+from dpcl_core.errors import BadInput, DataMissing
+from tests.data.making import write, write_images, write_pair
+
+FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.name)
+def test_every_card_adds_up(card: DatasetCard) -> None:
+    assert card.title
+    assert card.summary.endswith(".")
+    assert card.source
+    assert card.licence
+    assert card.n_train > card.n_test > card.n_classes > 1
+    assert not card.classes or len(set(card.classes)) == card.n_classes
+    assert not card.is_balanced or card.n_train % card.n_classes == card.n_test % card.n_classes == 0
+    assert card.hub or card.members or card.name == catalog.BUNDLED
+    assert "-" not in card.folder
+
+
+def test_published_numbers() -> None:
+    published = {
+        "digits": (1347, 450, 10),
+        "mnist": (60_000, 10_000, 10),
+        "fashion-mnist": (60_000, 10_000, 10),
+        "svhn": (73_257, 26_032, 10),
+        "mnist-m": (59_001, 9_001, 10),
+        "cifar10": (50_000, 10_000, 10),
+        "cifar100": (50_000, 10_000, 100),
+        "imagenet-r": (24_000, 6_000, 200),
+    }
+    assert {name: (CARDS[name].n_train, CARDS[name].n_test, CARDS[name].n_classes) for name in published} == published
+    assert CARDS["notmnist"].n_train + CARDS["notmnist"].n_test == 18_724
+    assert CARDS["pacs"].n_train + CARDS["pacs"].n_test == 9_991
+
+
+def test_the_combined_sets_are_their_members() -> None:
+    assert CARDS["5-datasets"].members == FIVE
+    assert CARDS["5-datasets-mnist-m"].members == tuple("mnist-m" if name == "svhn" else name for name in FIVE)
+    for name in ("5-datasets", "5-datasets-mnist-m"):
+        card = CARDS[name]
+        assert card.n_classes == len(card.classes) == 50
+        assert card.n_train == sum(CARDS[member].n_train for member in card.members)
+        assert [label.split(": ")[0] for label in card.classes[::10]] == [CARDS[member].title for member in card.members]
+
+
+def test_stand_ins_are_named() -> None:
+    stand_ins = {name: card.stands_in_for for name, card in CARDS.items() if card.stands_in_for}
+    assert stand_ins == {"mnist-m": "SVHN", "pacs": "ImageNet-R", "5-datasets-mnist-m": "5-Datasets with SVHN"}
+
+
+def test_an_unknown_dataset_is_refused_naming_the_known(data_dir: Path) -> None:
+    with pytest.raises(BadInput, match=r"^data.dataset = cifar11: must be one of digits, mnist, .*or own:NAME"):
+        catalog.card("cifar11")
+
+
+@pytest.mark.parametrize("name", ["../secret", "..", "a/b", "/etc", "", ".hidden", "a\0b", "~root", "a\\b", "x" * 200, "é"])
+def test_no_name_reaches_outside(name: str, data_dir: Path) -> None:
+    with pytest.raises(BadInput, match=r"^data\.dataset = "):
+        catalog.card(f"own:{name}")
+
+
+def test_a_link_that_leads_out_is_refused(data_dir: Path, tmp_path: Path) -> None:
+    write_pair(tmp_path / "elsewhere", [0, 1], [0, 1])
+    (data_dir / "linked").symlink_to(tmp_path / "elsewhere")
+    (data_dir / "half").mkdir()
+    (data_dir / "half" / "train.parquet").symlink_to(tmp_path / "elsewhere" / "train.parquet")
+    write(data_dir / "half", "test", image=[b"x"], label=[0])
+    write_images(data_dir / "images" / "test", {"a": [1], "b": [2]})
+    (data_dir / "images" / "train").symlink_to(tmp_path / "elsewhere")
+    for name in ("linked", "half", "images"):
+        with pytest.raises(BadInput, match="must stay inside its folder"):
+            catalog.facts(f"own:{name}")
+
+
+def test_a_dataset_that_is_not_here_says_what_to_put_where(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = catalog.available(catalog.card("svhn"))
+    assert allowed == (
+        f"put train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images, "
+        f"into {data_dir / 'svhn'}; it is not on this computer, and the Hugging Face hub cannot be reached"
+    )
+    assert catalog.available(catalog.card("5-datasets")) == catalog.available(catalog.card("mnist")).replace(  # type: ignore[union-attr]
+        "put train", "for MNIST, put train"
+    )
+    assert catalog.available(catalog.card("digits")) is None
+    own = catalog.available(catalog.card("own:cats"))
+    assert own is not None
+    assert str(data_dir / "cats") in own
+    assert "hub" not in own.lower()
+    with pytest.raises(DataMissing, match=r"^data\.dataset = own:cats: put train.parquet"):
+        catalog.facts("own:cats")
+    monkeypatch.delenv("DPCL_DATA")
+    assert f"{data_dir.parent / 'home' / 'hub' / 'svhn'};" in (catalog.available(catalog.card("svhn")) or "")
+    assert f"{data_dir.parent / 'home' / 'data' / 'cats'};" in (catalog.available(catalog.card("own:cats")) or "")
+
+
+def test_a_dataset_of_the_hub_is_usable_while_the_hub_answers(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    assert catalog.available(catalog.card("svhn")) is None
+    assert catalog.available(catalog.card("5-datasets")) is None
+    assert catalog.available(catalog.card("own:cats")) is not None
+
+
+def test_half_a_dataset_is_not_available(data_dir: Path) -> None:
+    write(data_dir / "mnist", "train", image=[b"x"], label=[0])
+    assert (catalog.available(catalog.card("mnist")) or "").count("that folder has no test part") == 1
+    write(data_dir / "svhn", "test", image=[b"x"], label=[0])
+    assert (catalog.available(catalog.card("svhn")) or "").count("that folder has no training part") == 1
+    (data_dir / "cifar10").mkdir()
+    for piece in (0, 2):
+        write(data_dir / "cifar10", f"train-0000{piece}-of-00003", image=[b"x"], label=[0])
+    write(data_dir / "cifar10", "test", image=[b"x"], label=[0])
+    assert (catalog.available(catalog.card("cifar10")) or "").startswith("put all 3 pieces into")
+
+
+def test_two_forms_of_one_part_are_refused(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1], [0, 1])
+    write_images(data_dir / "cats" / "train", {"a": [1], "b": [2]})
+    with pytest.raises(BadInput, match="holds its train part in two forms"):
+        catalog.facts("own:cats")
+
+
+def test_the_local_folder_comes_before_the_cache(data_dir: Path, tmp_path: Path) -> None:
+    write_pair(tmp_path / "home" / "hub" / "mnist", list(range(10)), list(range(10)))
+    assert catalog.facts("mnist").n_train == 10
+    write_pair(data_dir / "mnist", list(range(10)) * 2, list(range(10)))
+    assert catalog.facts("mnist").n_train == 20
+
+
+def test_facts_follow_the_files_when_they_change(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1], [0, 1])
+    assert catalog.facts("own:cats").n_train == 2
+    write_pair(data_dir / "cats", [0, 1, 2, 2, 2], [0, 1, 2])
+    assert (catalog.facts("own:cats").n_train, catalog.facts("own:cats").n_classes) == (5, 3)
+    write_images(data_dir / "dogs" / "train", {"a": [1, 2], "b": [3]})
+    write_images(data_dir / "dogs" / "test", {"a": [1], "b": [3]})
+    assert catalog.facts("own:dogs").n_train == 3
+    write_images(data_dir / "dogs" / "train", {"b": [4]})
+    assert catalog.facts("own:dogs").n_train == 4
+
+
+def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
+    facts = catalog.facts("imagenet-r")
+    assert (facts.n_train, facts.n_test, facts.n_classes, facts.classes, facts.is_here) == (24_000, 6_000, 200, None, False)
+    facts = catalog.facts("cifar100", 50, 1000)
+    assert (facts.n_train, facts.n_test) == (5_000, 10_000)
+    assert facts.title == "CIFAR-100 (subset: 50 of 500 training and all 100 test images a class)"
+    facts = catalog.facts("5-datasets")
+    assert (facts.n_classes, facts.sources, facts.title) == (50, FIVE, "5-Datasets")
+
+
+def test_listing_the_datasets_loads_no_heavy_library() -> None:
+    program = (
+        "import sys; from dpcl_core.data import catalog; [catalog.available(card) for card in catalog.CARDS.values()];"
+        "print(sorted({'torch', 'pyarrow', 'sklearn', 'huggingface_hub', 'pandas', 'PIL'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_loading_data_imports_no_torch() -> None:
+    program = "import sys; from dpcl_core.data import load; from dpcl_core.spec import DataSpec; load.load(DataSpec());"
+    program += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,137 @@
+"""Downloads: whole or not at all, found again without asking, and one sentence where there is none."""
+
+from __future__ import annotations
+
+import errno
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import NoReturn
+
+import huggingface_hub
+import pytest
+
+from dpcl_core.data import catalog, hub
+from dpcl_core.data.load import load
+from dpcl_core.errors import DataMissing
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture, write
+
+SVHN = DataSpec(dataset="svhn")
+
+
+@pytest.fixture
+def online(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub that is reachable and has SVHN in two training pieces, beside other files."""
+
+    def download(repository: str, *, repo_type: str, allow_patterns: list[str], local_dir: Path) -> None:
+        assert (repository, repo_type) == ("ufldl-stanford/svhn", "dataset")
+        assert allow_patterns == ["cropped_digits/train-*.parquet", "cropped_digits/test-*.parquet"]
+        folder = Path(local_dir) / "cropped_digits"
+        for piece in (0, 1):
+            images = [{"bytes": picture(10 * piece + i), "path": None} for i in range(10)]
+            write(folder, f"train-0000{piece}-of-00002-abc", image=images, label=range(10))
+        write(folder, "test-00000-of-00001", image=[picture()] * 10, label=range(10))
+        write(Path(local_dir) / "full_numbers", "train-00000-of-00001", image=[b"no"], label=[0])
+
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    return data_dir.parent / "home" / "hub"
+
+
+def test_a_download_is_put_into_the_cache_and_found_again(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = load(SVHN)
+    assert found.train.labels.tolist() == [*range(10), *range(10)]
+    assert found.title == "SVHN (subset: 20 of 73,257 training and 10 of 26,032 test images)"
+    assert [int(batch[0, 0, 0, 0]) for batch in found.train.images.batches(4, 1, 1)] == list(range(20))
+    names = ["test-00000-of-00001.parquet", "train-00000-of-00002.parquet", "train-00001-of-00002.parquet"]
+    assert sorted(path.name for path in (online / "svhn").iterdir()) == names
+    assert [path.name for path in online.iterdir()] == ["svhn"]
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
+    monkeypatch.setattr(hub, "is_reachable", lambda: False)
+    assert len(load(SVHN).train) == 20
+    assert catalog.available(catalog.card("svhn")) is None
+
+
+def test_a_download_that_breaks_off_leaves_nothing(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, local_dir: Path, **__: object) -> NoReturn:
+        write(Path(local_dir) / "cropped_digits", "train-00000-of-00001", image=[b"x"], label=[0])
+        raise ConnectionError("lost")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
+    with pytest.raises(
+        DataMissing, match=r"^data.dataset = svhn: put train.parquet .* did not give it \(ConnectionError\)$"
+    ):
+        load(SVHN)
+    assert list(online.iterdir()) == []
+
+
+def test_a_repository_without_the_files_is_refused(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: Path(local_dir).mkdir(parents=True)
+    )
+    with pytest.raises(DataMissing, match="did not give it"):
+        load(SVHN)
+    assert not (online / "svhn").exists()
+
+
+def test_a_full_disk_stays_a_full_disk(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", full)
+    with pytest.raises(OSError, match="No space left"):
+        load(SVHN)
+
+
+def test_two_downloads_at_once_both_succeed(online: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = huggingface_hub.snapshot_download
+
+    def slower(*args: object, **settings: object) -> None:
+        ours(*args, **settings)  # type: ignore[arg-type]
+        write(online / "svhn", "train", image=[picture()] * 10, label=range(10))
+        write(online / "svhn", "test", image=[picture()] * 10, label=range(10))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", slower)
+    assert len(load(SVHN).train) == 10
+    assert [path.name for path in online.iterdir()] == ["svhn"]
+
+
+def test_offline_nothing_is_asked(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_answers", lambda _: pytest.fail("asked the network although HF_HUB_OFFLINE is set"))
+    with pytest.raises(DataMissing, match="it is not on this computer, and the Hugging Face hub cannot be reached"):
+        load(SVHN)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    hub._answers.cache_clear()
+    yield  # type: ignore[misc]
+    hub._answers.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (urllib.error.HTTPError("", 405, "", {}, None), True),  # type: ignore[arg-type]
+        (urllib.error.URLError("no such host"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(*_: object, **__: object) -> NoReturn:
+        raise answer
+
+    monkeypatch.setattr(urllib.request, "urlopen", reply)
+    assert hub.is_reachable() is expected
+
+
+def test_a_silent_network_costs_two_seconds_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: time.sleep(8))
+    monkeypatch.setattr(time, "monotonic", lambda: 1e6)
+    started = time.perf_counter()
+    assert not hub.is_reachable()
+    assert not hub.is_reachable()
+    assert time.perf_counter() - started < 2.9  # one wait of 1.5 s, not two

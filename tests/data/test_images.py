@@ -1,0 +1,135 @@
+"""Images: decoding is exact, what is damaged or huge is refused in one sentence, digests tell rows apart."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dpcl_core.data.images import Images, open_image
+from dpcl_core.errors import BadInput
+from tests.data.making import picture
+
+RANDOM = np.random.default_rng(5).integers(0, 256, size=(5, 6, 4, 3), dtype=np.uint8)
+
+
+def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels.squeeze()).save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    return file.getvalue()
+
+
+def header_only(width: int, height: int) -> bytes:
+    """A PNG that announces a size and holds one byte of it: what a decompression bomb looks like from outside."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP"])
+def test_encoded_and_raw_images_decode_to_the_same_pixels(kind: str) -> None:
+    raw, files = Images(RANDOM, (6, 4, 3)), Images([encoded(image, kind) for image in RANDOM], (6, 4, 3))
+    for batches in (raw.batches(None, 3, 2), files.batches(None, 3, 2)):
+        found = list(batches)
+        assert [len(batch) for batch in found] == [2, 2, 1]
+        np.testing.assert_array_equal(np.concatenate(found), RANDOM)
+
+
+def test_grey_becomes_three_equal_channels_and_colour_becomes_luma() -> None:
+    grey = RANDOM[:, :, :, :1]
+    (as_colour,) = Images(grey, (6, 4, 1)).batches(None, 3, 10)
+    np.testing.assert_array_equal(as_colour, np.repeat(grey, 3, axis=3))
+    (as_grey,) = Images(RANDOM, (6, 4, 3)).batches(None, 1, 10)
+    luma = RANDOM @ np.array([0.299, 0.587, 0.114])
+    assert as_grey.shape == (5, 6, 4, 1)
+    assert np.abs(as_grey[..., 0] - luma).max() <= 1
+
+
+def test_resizing_gives_squares_and_keeps_a_constant_image_constant() -> None:
+    (batch,) = Images([picture(77, (4, 9)), picture(200, (30, 8))], None).batches(16, 1, 10, "bicubic")
+    assert batch.shape == (2, 16, 16, 1)
+    assert np.unique(batch[0]).tolist() == [77]
+    assert np.unique(batch[1]).tolist() == [200]
+
+
+def test_take_keeps_rows_and_their_origins() -> None:
+    images = Images([picture(i) for i in range(4)], (4, 4, 1), [f"row {i}" for i in range(4)]).take(np.array([3, 1]))
+    (batch,) = images.batches(None, 1, 10)
+    assert batch[:, 0, 0, 0].tolist() == [3, 1]
+    assert images.origins == ["row 3", "row 1"]
+
+
+def test_digest_changes_with_one_pixel_the_order_and_where_rows_end() -> None:
+    changed = RANDOM.copy()
+    changed[4, 5, 3, 2] ^= 1
+    digests = {
+        Images(RANDOM, None).digest(),
+        Images(changed, None).digest(),
+        Images(RANDOM[::-1], None).digest(),
+        Images(RANDOM.reshape(5, 4, 6, 3), None).digest(),
+        Images([b"ab", b"c"], None).digest(),
+        Images([b"a", b"bc"], None).digest(),
+        Images([b"abc"], None).digest(),
+    }
+    assert len(digests) == 7
+    assert Images(RANDOM.copy(), (6, 4, 3), ["x"] * 5).digest() == Images(RANDOM, None).digest()
+
+
+def test_encoding_raw_pixels_loses_nothing() -> None:
+    for raw in (Images(RANDOM, None), Images(RANDOM[..., :1], None)):
+        files = Images(raw.encoded(), None)
+        n_channels = raw.content.shape[3]  # type: ignore[union-attr]
+        np.testing.assert_array_equal(next(files.batches(None, n_channels, 10)), raw.content)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no image", picture()[:40], b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+def test_what_cannot_be_decoded_is_refused_naming_the_row(damaged: bytes) -> None:
+    images = Images([picture(), damaged], (4, 4, 1), ["train row 0", "train row 1"])
+    with pytest.raises(BadInput, match=r"^train row 1 = \d+ bytes: must be an image file that can be decoded"):
+        list(images.batches(None, 1, 10))
+
+
+@pytest.mark.parametrize("size", [(4097, 1), (1, 4097), (9_000, 12_000), (30_000, 30_000)])
+def test_huge_images_are_refused_before_they_are_unpacked_and_without_a_warning(size: tuple[int, int]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(BadInput, match=r"^image 7 = .*: must be at most 4096x4096$"):
+            open_image(header_only(*size), "image 7")
+
+
+def test_the_largest_allowed_image_passes() -> None:
+    assert open_image(picture(9, (4096, 4096)), "image 0").size == (4096, 4096)
+
+
+def test_sixteen_bits_are_scaled_not_clipped() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)).save(file, "PNG")
+    assert np.asarray(open_image(file.getvalue(), "image 0"))[0].tolist() == [0, 0, 1, 128, 255]
+
+
+def test_floating_point_pictures_are_refused() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((2, 2), dtype=np.float32)).save(file, "TIFF")
+    with pytest.raises(BadInput, match="must have 8 or 16 bits a channel"):
+        open_image(file.getvalue(), "image 0")
+
+
+def test_transparent_pixels_are_white_whatever_lies_under_them() -> None:
+    file = io.BytesIO()
+    Image.fromarray(np.array([[[9, 9, 9, 0], [10, 20, 30, 255]]], dtype=np.uint8)).save(file, "PNG")
+    assert np.asarray(open_image(file.getvalue(), "image 0"))[0].tolist() == [[255, 255, 255], [10, 20, 30]]
+
+
+def test_images_of_several_sizes_need_a_size() -> None:
+    with pytest.raises(BadInput, match=r"^image 1 = 5x4 pixels: must be 4x4 like the others"):
+        list(Images([picture(), picture(side=(5, 4))], None).batches(None, 1, 10))
+    with pytest.raises(BadInput, match=r"^image 0 = 4x4 pixels: must be 28x28"):
+        list(Images([picture()], (28, 28, 1)).batches(None, 1, 10))

@@ -1,0 +1,229 @@
+"""Loading: one door for every form a dataset comes in, and the same rows for everyone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcl_core.data import catalog
+from dpcl_core.data.dataset import Dataset, Source, Split
+from dpcl_core.data.load import load
+from dpcl_core.spec import DataSpec
+from tests.data.making import picture, write, write_images, write_pair
+
+
+def own(name: str = "cats", **settings: int) -> Dataset:
+    return load(DataSpec(dataset=f"own:{name}", **settings))  # type: ignore[arg-type]
+
+
+def greys(split: Split) -> list[int]:
+    """The grey value of each image: which file row it was."""
+    return [int(value) for batch in split.images.batches(4, 1, 100) for value in batch[:, 0, 0, 0]]
+
+
+def test_digits_are_scikit_learns_in_proportion() -> None:
+    from sklearn.datasets import load_digits
+
+    digits, ours = load_digits(), load(DataSpec(dataset="digits"))
+    assert (len(ours.train), len(ours.test), ours.title) == (1347, 450, "Handwritten digits")
+    pixels = np.concatenate([ours.train.images.content, ours.test.images.content])
+    labels = np.concatenate([ours.train.labels, ours.test.labels])
+    assert pixels.shape == (1797, 8, 8, 1)
+    as_rows = np.concatenate([pixels.reshape(1797, 64), labels[:, None]], axis=1)
+    theirs = np.concatenate([digits.data * 15, digits.target[:, None]], axis=1).astype(int)
+    np.testing.assert_array_equal(as_rows[np.lexsort(as_rows.T)], theirs[np.lexsort(theirs.T)])
+    for split, share in ((ours.train, 0.75), (ours.test, 0.25)):
+        np.testing.assert_allclose(np.bincount(split.labels), np.bincount(digits.target) * share, atol=0.51)
+
+
+@pytest.mark.parametrize("form", ["bytes", "struct", "img", "large"])
+def test_every_way_to_hold_image_files_reads_the_same(form: str, data_dir: Path) -> None:
+    for split, labels in (("train", [1, 0, 2, 1]), ("test", [2, 1, 0])):
+        files = [picture(10 * i) for i in range(len(labels))]
+        column: object = files
+        if form == "struct":
+            column = [{"bytes": file, "path": f"{i}.png"} for i, file in enumerate(files)]
+        elif form == "large":
+            column = pa.array(files, pa.large_binary())
+        names = ("img", "fine_label") if form == "img" else ("image", "label")
+        write(data_dir / "cats", split, **dict(zip(names, (column, labels), strict=True)))
+    found = own()
+    assert found.title == "cats (own data)"
+    assert found.classes == ("0", "1", "2")
+    assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0, 2, 1], [2, 1, 0])
+    assert (greys(found.train), greys(found.test)) == ([0, 10, 20, 30], [0, 10, 20])
+    assert found.train.labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
+def test_labels_may_be_whole_numbers_of_any_width(kind: pa.DataType, data_dir: Path) -> None:
+    for split in ("train", "test"):
+        write(data_dir / "cats", split, image=[picture()] * 2, label=pa.array([1, 0], kind))
+    assert own().train.labels.tolist() == [1, 0]
+
+
+def test_shards_are_read_in_order(data_dir: Path) -> None:
+    for shard, labels in ((1, [1]), (0, [0, 1]), (2, [0])):
+        write(
+            data_dir / "cats",
+            f"train-0000{shard}-of-00003",
+            image=[picture(50 * shard + i) for i in range(len(labels))],
+            label=labels,
+        )
+    write(data_dir / "cats", "test", image=[picture()] * 2, label=[0, 1])
+    found = own()
+    assert greys(found.train) == [0, 1, 50, 100]
+    assert found.train.labels.tolist() == [0, 1, 1, 0]
+    assert found.train.images.origins == [
+        "own:cats/train-00000-of-00003.parquet row 0",
+        "own:cats/train-00000-of-00003.parquet row 1",
+        "own:cats/train-00001-of-00003.parquet row 0",
+        "own:cats/train-00002-of-00003.parquet row 0",
+    ]
+
+
+def test_a_folder_of_images_has_its_folders_as_classes(data_dir: Path) -> None:
+    write_images(data_dir / "cats" / "train", {"tabby": [7, 5], "siamese cat": [3], "Ünal": [9]})
+    write_images(data_dir / "cats" / "test", {"tabby": [2], "siamese cat": [4], "Ünal": [8]})
+    (data_dir / "cats" / "train" / ".DS_Store").write_bytes(b"x")
+    (data_dir / "cats" / "train" / "tabby" / ".DS_Store").write_bytes(b"x")
+    found = own()
+    assert found.classes == ("siamese cat", "tabby", "Ünal")
+    assert (greys(found.train), found.train.labels.tolist()) == ([3, 5, 7, 9], [0, 1, 1, 2])
+    assert (greys(found.test), found.test.labels.tolist()) == ([4, 2, 8], [0, 1, 2])
+    assert found.train.images.origins is not None
+    assert found.train.images.origins[1] == "own:cats/train/tabby/005.png"
+
+
+def test_your_own_data_may_lie_in_the_home(data_dir: Path, tmp_path: Path) -> None:
+    write_pair(tmp_path / "home" / "data" / "cats", [0, 1], [1, 0])
+    assert own().test.labels.tolist() == [1, 0]
+
+
+def test_class_names_come_from_the_name_column_or_the_hubs_header(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [1, 0, 1], [0, 1], label_name=["manx", "tabby"])
+    assert own().classes == ("manx", "tabby")
+    for split in ("train", "test"):
+        table = pa.table({"image": [picture()] * 2, "label": [0, 1]})
+        header = {"info": {"features": {"label": {"names": ["pug", "boxer"], "_type": "ClassLabel"}}}}
+        (data_dir / "dogs").mkdir(exist_ok=True)
+        metadata = {"huggingface": json.dumps(header)}
+        pq.write_table(table.replace_schema_metadata(metadata), data_dir / "dogs" / f"{split}.parquet")
+    assert own("dogs").classes == ("pug", "boxer")
+
+
+def test_styles_become_sources_that_can_hold_every_class(data_dir: Path) -> None:
+    for split, styles in (("train", ["sketch", "art", "sketch"]), ("test", ["art", "sketch", "art"])):
+        write(data_dir / "cats", split, image=[picture(i) for i in range(3)], label=[0, 1, 1], domain=styles)
+    found = own()
+    assert found.sources == (Source("art", (0, 1)), Source("sketch", (0, 1)))
+    assert found.train.sources is not None
+    assert found.train.sources.tolist() == [1, 0, 1]
+    assert catalog.facts("own:cats").sources == ("art", "sketch")
+
+
+def test_pixel_lists_are_read_as_the_pixels_they_say(data_dir: Path) -> None:
+    whole = np.random.default_rng(0).integers(0, 256, (3, 2, 4, 3))
+    for split in ("train", "test"):
+        write(data_dir / "whole", split, image=whole.tolist(), label=[0, 1, 2])
+        write(data_dir / "parts", split, image=(whole / 255).tolist(), label=[0, 1, 2])
+        write(data_dir / "grey", split, image=whole[..., 0].tolist(), label=[0, 1, 2])
+    np.testing.assert_array_equal(own("whole").train.images.content, whole)
+    np.testing.assert_array_equal(own("parts").train.images.content, whole)
+    np.testing.assert_array_equal(own("grey").train.images.content, whole[..., :1])
+    assert own("whole").train.images.shape == (2, 4, 3)
+
+
+def test_flat_pixel_lists_take_the_shape_of_the_card(data_dir: Path) -> None:
+    flat = np.random.default_rng(0).integers(0, 256, (10, 784), dtype=np.uint8)
+    for split in ("train", "test"):
+        write(data_dir / "mnist", split, image=pa.FixedSizeListArray.from_arrays(flat.ravel(), 784), label=range(10))
+    found = load(DataSpec(dataset="mnist"))
+    np.testing.assert_array_equal(found.train.images.content, flat.reshape(10, 28, 28, 1))
+    assert found.title == "MNIST (subset: 10 of 60,000 training and 10 of 10,000 test images)"
+
+
+def test_a_combined_set_keeps_each_members_labels_and_rows(data_dir: Path) -> None:
+    members = catalog.card("5-datasets").members
+    for place, name in enumerate(members):
+        labels = [*range(10), *range(10)]
+        side = (4 + place, 4)
+        images = [picture(20 * place + i, side) for i in range(20)]
+        write(data_dir / catalog.card(name).folder, "train", image=images, label=labels)
+        write(data_dir / catalog.card(name).folder, "test", image=images[:10], label=labels[:10])
+    found = load(DataSpec(dataset="5-datasets"))
+    assert (len(found.train), len(found.test), found.n_people) == (100, 50, 100)
+    assert [source.name for source in found.sources] == list(members)
+    assert [source.classes for source in found.sources] == [tuple(range(10 * k, 10 * k + 10)) for k in range(5)]
+    assert found.train.sources is not None
+    assert found.train.sources.tolist() == [k for k in range(5) for _ in range(20)]
+    assert found.train.labels.tolist() == [10 * k + label for k in range(5) for _ in range(2) for label in range(10)]
+    assert greys(found.train) == list(range(100))
+    assert found.classes[13] == "SVHN: 3"
+    assert found.title == "5-Datasets (subset: 100 of 258,236 training and 50 of 59,777 test images)"
+    thin = load(DataSpec(dataset="5-datasets", train_per_class=1))
+    assert np.bincount(thin.train.labels).tolist() == [1] * 50
+    alone = load(DataSpec(dataset="svhn", train_per_class=1))
+    assert greys(alone.train) == greys(thin.train)[10:20]  # a member's subset is the same within and without
+
+
+def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
+    for name in catalog.card("5-datasets").members:
+        images: object = [picture(i, (28, 28)) for i in range(10)]
+        if name == "mnist":
+            images = [[i] * 784 for i in range(100, 110)]
+        for split in ("train", "test"):
+            write(data_dir / catalog.card(name).folder, split, image=images, label=range(10))
+    assert greys(load(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
+
+
+def test_an_undivided_set_is_divided_class_by_class_the_same_for_everyone(data_dir: Path) -> None:
+    """ImageNet-R as the hub has it: one part, text codes for classes, names beside them."""
+    codes = [f"n{label:05d}" for label in range(200)]
+    labels = np.random.default_rng(3).permutation(np.repeat(np.arange(200), 10))
+    columns = {
+        "wnid": [codes[label] for label in labels],
+        "class_name": [f"thing {199 - label}" for label in labels],
+        "image": [{"bytes": picture(row % 256, (1 + row // 256, 4)), "path": None} for row in range(2000)],
+    }
+    write(data_dir / "imagenet_r", "train", **columns)
+    found = load(DataSpec(dataset="imagenet-r"))
+    assert np.bincount(found.train.labels).tolist() == [8] * 200
+    assert np.bincount(found.test.labels).tolist() == [2] * 200
+    assert found.classes[3] == "thing 196"
+    assert found.title == "ImageNet-R (subset: 1,600 training and 400 test images of 30,000)"
+    rows = [int(origin.rpartition(" ")[2]) for split in (found.train, found.test) for origin in split.images.origins or ()]
+    assert sorted(rows) == list(range(2000))
+    np.testing.assert_array_equal(labels[rows], np.concatenate([found.train.labels, found.test.labels]))
+    again = load(DataSpec(dataset="imagenet-r", train_per_class=3))
+    assert set(again.train.images.origins or ()) < set(found.train.images.origins or ())
+
+
+def test_a_subset_is_balanced_nested_and_in_the_files_order(data_dir: Path) -> None:
+    labels = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], [30, 20, 5])).tolist()
+    write_pair(data_dir / "cats", labels, labels)
+    some, more = own(train_per_class=8, test_per_class=2), own(train_per_class=12)
+    assert np.bincount(some.train.labels).tolist() == [8, 8, 5]
+    assert np.bincount(some.test.labels).tolist() == [2, 2, 2]
+    assert np.bincount(more.train.labels).tolist() == [12, 12, 5]
+    assert set(greys(some.train)) < set(greys(more.train))
+    assert greys(some.train) == sorted(greys(some.train))
+    assert [labels[row] for row in greys(some.train)] == some.train.labels.tolist()
+    assert some.title == "cats (own data; subset: 21 of 55 training and 6 of 55 test images)"
+
+
+def test_facts_and_load_agree(data_dir: Path) -> None:
+    write_pair(data_dir / "cats", [0, 1, 1, 2, 2, 2], [2, 1, 0, 0], label_name=["a", "b", "c"])
+    for name in ("own:cats", "digits"):
+        for caps in ((None, None), (1, None), (2, 1), (100, 100)):
+            facts, found = (
+                catalog.facts(name, *caps),
+                load(DataSpec(dataset=name, train_per_class=caps[0], test_per_class=caps[1])),
+            )
+            assert (facts.title, facts.n_train, facts.n_test) == (found.title, len(found.train), len(found.test))
+            assert (facts.classes, facts.sources, facts.n_classes) == (found.classes, (), len(found.classes))
