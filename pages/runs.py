@@ -1,13 +1,289 @@
-"""Placeholder of this page."""
+"""Runs: what ran, what is running? One table of everything, its states, and what can be done about each."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.figures.picture import epsilons
+from pages.parts import link, runpanel, state, status
 from pages.parts.header import header
+from pages.parts.results import method_title
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.events import CellFinished
+    from dpcl_core.runs.store import Run
+
+STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
+SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
+HELP = """Every run that this store knows, newest first. Tick one to open it, stop it, run it again, rename or delete it.
+Several ticked runs can be compared. Deleting only hides a run until you press Undo."""
+CODEC = link.Codec(
+    [
+        link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
+        link.Field("sort", "so", "order", link.Choice(tuple(SORTS)), "newest"),
+        link.Field("search", "q", "search", link.Text(60), ""),
+    ]
+)
 
 
 def page() -> None:
     """The page."""
-    header("Runs", "This page is being built.")
+    store = state.store()
+    view = View("runs", lambda _: CODEC)
+    runs = store.list_runs()
+    header(
+        "Runs",
+        "What ran, and what is running?",
+        share=st.query_params.to_dict(),
+        help_text=HELP,
+        notices=view.read.notices,
+    )
+    _messages()
+    if not runs:
+        with st.container(key="card-empty"):
+            st.markdown("**No runs yet.** The Train page shows a finished example; a run of your own takes a few seconds.")
+            st.page_link("pages/train.py", label="Start a run")
+        return
+    values = _controls(view, runs)
+    view.commit(values, CODEC)
+    _queue(runs)
+    _list(values, any(not run.is_over for run in runs))
+
+
+def _controls(view: View, runs: list[Run]) -> dict[str, object]:
+    start = cast("tuple[str, ...]", view["status"])
+    counts = {name: sum(run.status == name for run in runs) for name in STATUSES}
+    with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
+        picked = st.pills(
+            "State",
+            [name for name in STATUSES if counts[name] or name in start],
+            selection_mode="multi",
+            default=start,
+            format_func=lambda name: f"{name} ({counts[name]})",
+            key=view.key("status"),
+            help="Nothing chosen: all states.",
+        )
+        sort = st.selectbox(
+            "Order", list(SORTS), index=list(SORTS).index(str(view["sort"])), format_func=SORTS.__getitem__,
+            key=view.key("sort"), width=210,
+        )  # fmt: skip
+        search = st.text_input(
+            "Search", str(view["search"]), key=view.key("search"), placeholder="name, method, dataset, id", max_chars=60,
+            width=240,
+        )  # fmt: skip
+    return {"status": tuple(picked), "sort": sort, "search": search}
+
+
+def _queue(runs: list[Run]) -> None:
+    """One line a device: what runs there and how many wait."""
+    for device in sorted({run.device for run in runs if not run.is_over}):
+        here = [run for run in runs if run.device == device and not run.is_over]
+        busy = next((run for run in here if run.status != "queued"), None)
+        waiting = sum(run.status == "queued" for run in here)
+        what = f"{busy.status} “{busy.name}”" if busy is not None else "free"
+        st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
+
+
+def _list(values: dict[str, object], is_active: bool) -> None:
+    """The table and its buttons; looked at anew every two seconds while something runs."""
+    st.fragment(_table, run_every=2.0 if is_active else None)(values, is_active)
+
+
+def _table(values: dict[str, object], was_active: bool) -> None:
+    store = state.store()
+    runs = store.list_runs()
+    if was_active and not any(not run.is_over for run in runs):
+        st.rerun()
+    shown = _chosen(runs, values)
+    frame = table(shown, store.results([run.id for run in shown]))
+    if values["sort"] == "accuracy":
+        order = frame["accuracy"].fillna(-1).sort_values(ascending=False, kind="stable").index
+        frame, shown = frame.loc[order].reset_index(drop=True), [shown[i] for i in order]
+    if frame.empty:
+        st.info("No run fits these filters. Take a state away or empty the search.")
+        return
+    event = st.dataframe(
+        frame,
+        key="runs-table",
+        on_select="rerun",
+        selection_mode="multi-row",
+        hide_index=True,
+        height=min(560, 38 + 35 * len(frame)),
+        column_config={
+            "run": st.column_config.TextColumn("Run", width="small"),
+            "status": st.column_config.TextColumn("State", width="small"),
+            "name": st.column_config.TextColumn("Name", width="medium"),
+            "method": st.column_config.TextColumn("Method"),
+            "data": st.column_config.TextColumn("Data"),
+            "epsilons": st.column_config.TextColumn("ε"),
+            "accuracy": st.column_config.NumberColumn(
+                "AA", format="%.1f %%", help="Mean final accuracy over tasks and seeds, at the largest ε of the run"
+            ),
+            "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
+            "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
+        },
+        alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
+    )
+    rows = [int(row) for row in event["selection"]["rows"] if int(row) < len(shown)]
+    _actions([shown[row] for row in rows])
+
+
+def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:
+    wanted, words = cast("tuple[str, ...]", values["status"]), str(values["search"]).lower().split()
+    found = [run for run in runs if not wanted or run.status in wanted]
+    found = [run for run in found if all(word in _haystack(run) for word in words)]
+    if values["sort"] == "name":
+        found.sort(key=lambda run: run.name.lower())
+    if values["sort"] == "seconds":
+        found.sort(key=lambda run: -(_seconds(run) or 0.0))
+    return found
+
+
+def _haystack(run: Run) -> str:
+    spec = run.readable_spec
+    return f"{run.id} {run.name} {spec.method if spec else ''} {spec.data.dataset if spec else ''}".lower()
+
+
+def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
+    """One row a run: run, status, name, method, data, epsilons, accuracy (per cent, NaN: unfinished), started, seconds."""
+    import pandas as pd
+
+    rows = [
+        {
+            "run": run.id[:6],
+            "status": run.status,
+            "name": run.name,
+            "method": method_title(run.readable_spec) if run.readable_spec else "?",
+            "data": _data(run),
+            "epsilons": epsilons(run.readable_spec.privacy.epsilons) if run.readable_spec else "?",
+            "accuracy": _accuracy(results.get(run.id, [])),
+            "started": run.started,
+            "seconds": _seconds(run),
+        }
+        for run in runs
+    ]
+    frame = pd.DataFrame(
+        rows, columns=["run", "status", "name", "method", "data", "epsilons", "accuracy", "started", "seconds"]
+    )
+    frame["accuracy"] = frame["accuracy"].astype("float64")
+    frame["started"] = pd.to_datetime(frame["started"].astype("float64"), unit="s")
+    return frame
+
+
+def _accuracy(cells: list[CellFinished]) -> float | None:
+    """AA at the run's largest budget, mean over the seeds that are done; per cent."""
+    if not cells:
+        return None
+    largest = max(cell.cell.epsilon for cell in cells)
+    found = [cell.metrics.get("AA") for cell in cells if cell.cell.epsilon == largest]
+    known = [value for value in found if value is not None]
+    return 100 * sum(known) / len(known) if known else None
+
+
+def _data(run: Run) -> str:
+    spec = run.readable_spec
+    if spec is None:
+        return "?"
+    title = datasets.CARDS[spec.data.dataset].title if spec.data.dataset in datasets.CARDS else spec.data.dataset
+    return title + (" (subset)" if spec.data.train_per_class is not None else "")
+
+
+def _seconds(run: Run) -> float | None:
+    if run.started is None:
+        return None
+    return (run.finished if run.finished is not None else time.time()) - run.started
+
+
+def _actions(picked: list[Run]) -> None:
+    if not picked:
+        st.caption("Tick a run to open, stop, repeat, rename or delete it; tick several to compare them.")
+        return
+    if len(picked) > 1:
+        ids = ",".join(run.id for run in picked[:6])
+        with st.container(key="runs-actions", horizontal=True, gap="small"):
+            st.page_link("pages/compare.py", label=f"Compare these {min(6, len(picked))}", query_params={"v": "1", "r": ids})
+            st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
+        return
+    (run,) = picked
+    said = status.of(run, (), time.time())
+    with st.container(key="card-chosen"):
+        st.markdown(f"**{run.name}** · {said.label.lower()} · {said.detail or said.headline}")
+        if run.error:
+            st.caption(run.error)
+        with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
+            st.page_link("pages/train.py", label="Open", query_params={"v": "1", "run": run.id})
+            if run.status in ("queued", "starting", "running"):
+                st.button("Stop", key="runs-stop", on_click=lambda: _stop(run))
+            if run.is_over:
+                again = "Run again" if run.status == "finished" else "Retry"
+                st.button(again, key="runs-retry", on_click=lambda: _retry(run))
+                runpanel.export(run.id)
+            with st.popover("Rename"):
+                st.text_input("New name", run.name, key=f"name-{run.id}", max_chars=100)
+                st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
+            if run.status not in ("starting", "running", "stopping"):
+                st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
+
+
+def _do(action: Callable[[], object], done: str = "") -> bool:
+    """Carries out an action on a run; what is refused becomes the page's message instead of an error."""
+    try:
+        action()
+    except (BadInput, StoreTrouble) as refused:
+        st.session_state["runs-refused"] = str(refused)
+        return False
+    st.session_state["runs-done"] = done
+    return True
+
+
+def _stop(run: Run) -> None:
+    _do(lambda: state.executor().stop(run.id))
+
+
+def _retry(run: Run) -> None:
+    def again() -> None:
+        fresh = state.store().retry(run.id)
+        state.executor().submit(fresh)
+
+    _do(again, f"“{run.name}” is in the queue again.")
+
+
+def _rename(run: Run) -> None:
+    _do(lambda: state.store().rename(run.id, str(st.session_state[f"name-{run.id}"])), "Renamed.")
+
+
+def _delete(runs: list[Run]) -> None:
+    gone = [run.id for run in runs if _do(partial(state.store().delete, run.id))]
+    if gone:
+        st.session_state["runs-deleted"] = gone
+        st.session_state["runs-done"] = f"Deleted {len(gone)} run{'s' if len(gone) > 1 else ''}."
+
+
+def _restore() -> None:
+    for run_id in st.session_state.pop("runs-deleted", []):
+        _do(partial(state.store().restore, run_id), "Brought back.")
+
+
+def _messages() -> None:
+    """What the last press did, with Undo where it can be undone."""
+    if refused := st.session_state.pop("runs-refused", None):
+        st.error(refused)
+    done = st.session_state.pop("runs-done", None)
+    if done or st.session_state.get("runs-deleted"):
+        with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
+            st.markdown(done or "Deleted runs can be brought back.", width="content")
+            if st.session_state.get("runs-deleted"):
+                st.button("Undo delete", key="undo-delete", on_click=_restore)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from html import escape
 
@@ -13,11 +12,12 @@ from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import LabelSetting, NoiseSource
 
 
-def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None = None) -> None:
+def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None = None, more: bool = True) -> None:
     """One bar for the guarantees of a run, keyed by the budget that was asked for.
 
     The words are those of `chosen`, else of the largest budget that has a bound; a run without any bound gets the
-    red-edged "not DP" banner. The full statement of every budget is one press away. Shows nothing for an empty mapping.
+    red-edged "not DP" banner. `more`: the full statement of every budget as a popover below (else the caller puts
+    `full_statement` elsewhere). Shows nothing for an empty mapping.
     """
     if not guarantees:
         return
@@ -26,26 +26,42 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
     said = words(guarantees[shown])
-    cells = [
-        ("not", "", said.banner or "") if said.is_private else ("", "", ""),
-        ("covered", "Covered", " · ".join(said.covered)) if said.is_private else ("not", "", said.banner or said.headline),
-        ("", "", said.headline) if said.is_private else ("", "", ""),
-        ("not", "Not covered", " · ".join(said.not_covered)),
-        ("", "", said.odds),
-    ]
+    if said.is_private:
+        cells = [
+            ("not", said.banner or "", ""),
+            ("wide", "", f"{said.headline} {said.odds}"),
+            ("covered", "Covered", _some(said.covered)),
+            ("not", "Not covered", _some(said.not_covered)),
+        ]
+    else:
+        cells = [
+            ("not", said.banner or said.headline, ""),
+            ("wide", "", said.odds),
+            ("not", "Not covered", _some(said.not_covered)),
+        ]
     spans = "".join(
         f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(text)}</div>'
         for kind, head, text in cells
-        if text
+        if head or text
     )
     edge = "" if said.is_private else " not-dp"
     label = "What is protected" if said.is_private else "Not differentially private"
     st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="{label}">{spans}</div>')
+    if more:
+        full_statement(guarantees)
+
+
+def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
+    """The whole statement of every budget, behind a press."""
     with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
         for budget in sorted(guarantees):
             _statement(epsilon_label(budget), guarantees[budget])
-        if math.isinf(shown) and bounded:
-            st.caption(f"The bar speaks of {epsilon_label(shown)}; other budgets of this run do have a bound.")
+
+
+def _some(texts: tuple[str, ...]) -> str:
+    """The first two, and how many more the full statement has."""
+    more = f" · and {len(texts) - 2} more" if len(texts) > 2 else ""
+    return " · ".join(texts[:2]) + more
 
 
 def pending(labels: LabelSetting, noise: NoiseSource) -> None:

@@ -41,7 +41,7 @@ def status_card(run: Run, result: Result) -> None:
 def bar(result: Result, chosen: float | None) -> None:
     """The privacy bar of this run: its statement, or what holds before there is one."""
     if result.guarantees:
-        privacy_bar.privacy_bar(result.guarantees, chosen=chosen)
+        privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
         privacy_bar.pending(result.spec.labels, result.spec.privacy.noise)
 
@@ -51,11 +51,16 @@ def focus(result: Result, key: str, start: float | None) -> float:
     budgets = sorted(result.spec.privacy.epsilons)
     finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
     default = start if start in budgets else 1.0 if 1.0 in budgets else (finite or budgets)[-1]
-    if len(budgets) == 1:
-        return budgets[0]
-    picked = st.segmented_control(
-        "Budget shown in the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True
-    )
+    picked = None
+    with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
+        if len(budgets) > 1:
+            st.caption("ε in the bar and the tables", width="content")
+            picked = st.segmented_control(
+                "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
+                label_visibility="collapsed",
+            )  # fmt: skip
+        if result.guarantees:
+            privacy_bar.full_statement(result.guarantees)
     return float(default if picked is None else picked)
 
 
