@@ -61,7 +61,6 @@ def main(
     parser.add_argument("run_id", metavar="RUN_ID")
     parser.add_argument("--store", metavar="URL")
     options = parser.parse_args(arguments)
-    faulthandler.enable()
     try:
         store, run_id = Store(options.store), str(options.run_id)
         if store.adopt(run_id, process.me()) or store.claim(run_id, process.me()):
@@ -257,4 +256,5 @@ def _stop_on_sigterm(store: Store, run_id: str) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # a crash below Python leaves its trace in the log
     sys.exit(main())

@@ -1,0 +1,202 @@
+"""Runs in processes of their own: they survive the app, stop when asked, and are missed when they die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from dpcl_core.events import CellFinished, TaskLearned
+from dpcl_core.runs import executor, process, tables
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.store import Store
+from tests.support import replay, stand_in
+
+
+def runner(store: Store, behaviour: str) -> LocalExecutor:
+    return LocalExecutor(store, stand_in.command(behaviour))
+
+
+def until(what: Callable[[], bool], seconds: float = 30.0) -> float:
+    """Waits for something to be so, and gives how long it took."""
+    started = time.monotonic()
+    while not what():
+        assert time.monotonic() - started < seconds, "waited in vain"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def test_a_run_goes_on_when_the_app_ends_and_the_next_in_the_queue_follows_by_itself(store):
+    """Two apps start one run each at once, then both end: both runs finish, one after the other."""
+    spec = replay.a_spec()
+    ids = [store.create(spec) for _ in range(2)]
+
+    def app(run_id: str) -> None:
+        runner(Store(), "replay:1.0").submit(run_id)
+        os._exit(0)  # as an app that is killed: nothing is tidied up
+
+    apps = [multiprocessing.get_context("fork").Process(target=app, args=(run_id,)) for run_id in ids]
+    for one in apps:
+        one.start()
+    for one in apps:
+        one.join()
+    assert [store.status(run_id) for run_id in ids] == ["starting", "queued"]
+    until(lambda: 0 < len(store.events_after(ids[0])) < 60)  # live: some, not yet all
+    until(lambda: store.status(ids[0]) == "finished")
+    until(lambda: store.status(ids[1]) == "finished")
+    first, second = (store.get(run_id) for run_id in ids)
+    assert first.finished <= second.started
+    for run_id in ids:
+        kept = [event for _, event in store.events_after(run_id) if isinstance(event, (TaskLearned, CellFinished))]
+        assert kept == [e for e in replay.recorded(spec) if isinstance(e, (TaskLearned, CellFinished))]
+
+
+@pytest.mark.parametrize("behaviour", ["asleep", "stubborn"])
+def test_a_stop_takes_effect_within_three_seconds_in_a_step_that_never_ends(store, behaviour):
+    """Asleep: other threads of the worker go on. Stubborn: none does, so the app has to end it."""
+    app = runner(store, behaviour)
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    until(lambda: store.status(run_id) == "running")
+    time.sleep(1)  # by now it is in that step
+    worker = store.get(run_id).process
+    asked = time.monotonic()
+    app.stop(run_id)
+    assert store.status(run_id) == "stopping"
+    app.stop(run_id)  # the second time nothing else happens
+    assert time.monotonic() - asked < 0.3
+    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    until(lambda: not process.is_alive(worker))
+    assert time.monotonic() - asked < 3
+    assert store.get(run_id).error is None
+    assert len([e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)]) == 5
+
+
+def test_a_worker_told_to_end_by_the_system_cancels_its_run_even_in_a_long_step(store):
+    run_id = store.create(replay.a_spec())
+    runner(store, "asleep").submit(run_id)
+    until(lambda: store.status(run_id) == "running")
+    os.kill(store.get(run_id).process.pid, signal.SIGTERM)
+    assert until(lambda: store.status(run_id) == "cancelled") < 3
+
+
+def test_a_killed_worker_is_missed_and_others_go_on(store):
+    app = runner(store, "killed")
+    doomed, other = store.create(replay.a_spec()), store.create(replay.a_spec())
+    app.submit(doomed)
+    started = time.monotonic()
+    until(lambda: app.pump() or store.status(doomed) == "lost")
+    assert store.get(other).status == "starting"  # the same pump has started it
+    run = store.get(doomed)
+    assert run.error_kind == "worker-died"
+    assert run.error.startswith("The computer stopped this run at ")
+    assert time.time() - run.heartbeat < 15
+    assert time.monotonic() - started < 30
+    until(lambda: app.pump() or store.status(other) == "lost")
+    assert store.status(store.retry(doomed)) == "queued"
+
+
+def test_a_queue_left_by_an_app_that_died_is_taken_up_by_the_next_one(store):
+    waiting = store.create(replay.a_spec())
+    again = Store(store.url)
+    runner(again, "replay:0.1").pump()
+    until(lambda: again.status(waiting) == "finished")
+
+
+def test_a_worker_that_cannot_be_started_fails_its_run(store):
+    run_id = store.create(replay.a_spec())
+    LocalExecutor(store, ("/no/such/program",)).submit(run_id)
+    run = store.get(run_id)
+    assert (run.status, run.error) == ("failed", "The process of this run could not be started: No such file or directory.")
+
+
+def test_a_worker_that_ends_before_it_begins_is_missed_with_its_last_words(store, monkeypatch):
+    monkeypatch.setattr(executor, "SILENT_SECONDS", 0.5)
+    app = LocalExecutor(store, (sys.executable, "-c", "raise SystemExit('no such part')"))
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    until(lambda: app.pump() or store.status(run_id) == "lost", 10)
+    assert "no such part" in store.get(run_id).error_log
+
+
+@pytest.fixture
+def stranger():
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+@pytest.mark.parametrize("status", ["running", "stopping"])
+def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, stranger, status):
+    run_id = _under_way(store, replace(process.of(stranger.pid), ticks=7), status, silent=30)
+    LocalExecutor(store).pump()
+    assert store.status(run_id) == ("lost" if status == "running" else "cancelled")
+    time.sleep(0.2)
+    assert stranger.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("silent", "machine", "expected"),
+    [
+        (5, "here", "running"),
+        (15, "here", "running"),  # it is seen to live
+        (70, "here", "lost"),  # it lives but is stuck: it is ended, too
+        (5, "elsewhere", "running"),
+        (15, "elsewhere", "lost"),  # nobody can look: silence must do
+    ],
+)
+def test_who_is_silent_for_too_long_is_lost(store, stranger, silent, machine, expected):
+    worker = process.of(stranger.pid)
+    if machine == "elsewhere":
+        worker = replace(worker, machine=machine)
+    run_id = _under_way(store, worker, "running", silent=silent)
+    LocalExecutor(store).pump()
+    assert store.status(run_id) == expected
+    time.sleep(0.1)
+    assert (stranger.poll() is not None) == (silent == 70)
+
+
+def test_a_computer_that_wakes_from_sleep_loses_no_run(store, stranger):
+    run_id = _under_way(store, process.of(stranger.pid), "running", silent=3600)
+
+    def wake_up() -> None:
+        time.sleep(0.3)
+        Store(store.url).beat(run_id)
+
+    waking = multiprocessing.get_context("fork").Process(target=wake_up)
+    waking.start()
+    LocalExecutor(store).pump()
+    waking.join()
+    assert store.status(run_id) == "running"
+    assert stranger.poll() is None
+
+
+def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, monkeypatch):
+    started: list[str] = []
+    monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
+    mine, later = store.create(replay.a_spec()), store.create(replay.a_spec())
+    store.wait(mine, process.of(stranger.pid))
+    LocalExecutor(store).pump()
+    assert (started, store.status(mine), store.status(later)) == ([], "queued", "queued")
+    stranger.kill()
+    stranger.wait()
+    LocalExecutor(store).pump()
+    LocalExecutor(store).pump()
+    assert (started, store.status(later)) == ([mine], "queued")
+
+
+def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
+    run_id = replay.fill(store, replay.a_spec(), [], status=status)
+    values = {"machine": worker.machine, "pid": worker.pid, "ticks": worker.ticks, "heartbeat": time.time() - silent}
+    with store._writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
+    return run_id

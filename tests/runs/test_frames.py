@@ -1,0 +1,62 @@
+"""Tables hold exactly what was said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dpcl_core.events import CellFinished, TaskLearned
+from dpcl_core.runs import frames
+from dpcl_core.spec import Cell
+from tests.support import replay
+
+SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7))
+SAID = replay.recorded(SPEC, n_tasks=3)
+
+
+def test_accuracy_has_one_row_for_each_task_seen_after_each_task():
+    table = frames.accuracy(SAID)
+    assert list(table.columns) == ["epsilon", "seed", "after_task", "on_task", "accuracy", "pooled"]
+    assert len(table) == 4 * (1 + 2 + 3)
+    assert (table["on_task"] <= table["after_task"]).all()
+    for event in SAID:
+        if isinstance(event, TaskLearned):
+            rows = table.query("epsilon == @event.cell.epsilon and seed == @event.cell.seed and after_task == @event.task")
+            assert tuple(rows.sort_values("on_task")["accuracy"]) == event.accuracy
+            assert set(rows["pooled"]) == {event.pooled}
+
+
+def test_metrics_are_those_of_the_finished_cells_and_undefined_ones_are_missing():
+    table = frames.metrics(SAID)
+    assert list(table.columns) == ["epsilon", "seed", "metric", "value"]
+    assert len(table) == 4 * 6
+    assert table[table["metric"] == "FWT"]["value"].isna().all()
+    one = next(event for event in SAID if isinstance(event, CellFinished) and event.cell == Cell(math.inf, 7))
+    found = table[(table["epsilon"] == math.inf) & (table["seed"] == 7)].set_index("metric")["value"]
+    assert found["AA"] == one.metrics["AA"]
+    assert found["AF"] == one.metrics["AF"]
+
+
+def test_spent_is_what_the_ledger_added_up_to_after_each_task():
+    table = frames.spent(SAID)
+    assert list(table.columns) == ["epsilon", "seed", "after_task", "accounted_epsilon"]
+    assert len(table) == 4 * 3
+    assert (table["accounted_epsilon"] == table["epsilon"]).all()
+
+
+def test_the_guarantee_of_a_budget_is_the_worst_of_its_seeds():
+    finished = [event for event in SAID if isinstance(event, CellFinished)]
+    worse = [
+        replace(e, guarantee=replace(e.guarantee, epsilon=1.5)) if e.cell == Cell(1.0, 0) else e for e in finished
+    ]
+    assert {asked: given.epsilon for asked, given in frames.guarantees(worse).items()} == {1.0: 1.5, math.inf: math.inf}
+    assert frames.guarantees(worse[::-1]) == frames.guarantees(worse)
+
+
+@pytest.mark.parametrize("table", [frames.accuracy, frames.metrics, frames.spent])
+def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table):
+    assert table([]).dtypes.to_dict() == table(SAID).dtypes.to_dict()
+    assert len(table([])) == 0
+    assert frames.guarantees([]) == {}

@@ -1,0 +1,55 @@
+"""A process is known by more than its number."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from dpcl_core.runs import process
+
+pytestmark = pytest.mark.skipif(process.me().ticks is None, reason="this system does not tell when a process started")
+
+
+@pytest.fixture
+def child():
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+def test_this_process_is_alive_and_the_same_at_each_look():
+    assert process.is_alive(process.me()) is True
+    assert process.me() == process.of(process.me().pid)
+
+
+def test_a_later_process_with_the_same_number_is_neither_taken_for_it_nor_ended(child):
+    earlier = replace(process.of(child.pid), ticks=1)
+    assert process.is_alive(earlier) is False
+    process.end(earlier)
+    time.sleep(0.2)
+    assert child.poll() is None
+
+
+def test_the_very_process_is_ended_and_a_zombie_is_not_alive(child):
+    its = process.of(child.pid)
+    process.end(its)
+    for _ in range(100):  # nobody has collected it: it stays in the table as a zombie
+        if not process.is_alive(its):
+            break
+        time.sleep(0.02)
+    assert process.is_alive(its) is False
+    assert child.wait(5) == -9
+    process.end(its)  # ending it again does nothing
+
+
+def test_nothing_is_known_and_nothing_done_about_another_machine(child):
+    elsewhere = replace(process.of(child.pid), machine="elsewhere")
+    assert process.is_alive(elsewhere) is None
+    process.end(elsewhere)
+    time.sleep(0.2)
+    assert child.poll() is None

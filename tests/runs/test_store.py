@@ -1,0 +1,506 @@
+"""What the store keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import resource
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event, update
+
+from dpcl_core.errors import BadInput, StoreTrouble
+from dpcl_core.events import CellFinished, Note
+from dpcl_core.runs import process, tables
+from dpcl_core.runs.executor import log_file
+from dpcl_core.runs.store import Failure, Store
+from tests.support import replay
+
+ENDS = ("cancelled", "failed", "lost", "finished")
+
+
+def test_a_run_and_all_it_said_come_back_from_another_opening_of_the_store(store):
+    spec = replay.a_spec(epsilons=(0.5, math.inf))
+    said = replay.recorded(spec)
+    run_id = replay.fill(store, spec, said, name="  first   try ")
+    again = Store(store.url)
+    run = again.get(run_id)
+    assert (run.spec, run.digest, run.name, run.status) == (spec, spec.digest(), "first try", "finished")
+    assert again.events_after(run_id) == list(enumerate(said, start=1))
+    assert again.events_after(run_id, 40) == list(enumerate(said, start=1))[40:]
+    by_cell = sorted((event for event in said if isinstance(event, CellFinished)), key=lambda event: event.cell)
+    assert again.results([run_id]) == {run_id: by_cell}
+
+
+def test_the_store_named_by_the_environment_is_the_default(home, monkeypatch):
+    monkeypatch.setenv("DPCL_STORE", f"sqlite:///{home}/elsewhere/runs.sqlite")
+    run_id = Store().create(replay.a_spec())
+    assert Store(f"sqlite:///{home}/elsewhere/runs.sqlite").status(run_id) == "queued"
+    monkeypatch.chdir(home)
+    assert Store("sqlite:///elsewhere/runs.sqlite").url == Store().url
+
+
+_BAD_IDS = ["", "../../etc/passwd", "0123456789ab/..", "0123456789AB", "0123456789abc", "0123456789ab\n", "٠12345678901"]
+
+
+@pytest.mark.parametrize("run_id", _BAD_IDS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store, run_id: store.get(run_id),
+        lambda store, run_id: store.status(run_id),
+        lambda store, run_id: store.events_after(run_id),
+        lambda store, run_id: store.append(run_id, [Note("info", "x")]),
+        lambda store, run_id: store.request_stop(run_id),
+        lambda store, run_id: store.rename(run_id, "x"),
+        lambda store, run_id: store.delete(run_id),
+        lambda store, run_id: store.restore(run_id),
+        lambda store, run_id: store.retry(run_id),
+        lambda store, run_id: store.claim(run_id),
+    ],
+)
+def test_a_run_id_is_twelve_hexadecimal_digits_and_nothing_else(store, use, run_id):
+    with pytest.raises(BadInput, match="12 hexadecimal digits"):
+        use(store, run_id)
+
+
+@pytest.mark.parametrize("run_id", ["../../etc/passwd", "..", "a/b"])
+def test_no_run_id_leads_a_log_out_of_its_folder(home, run_id):
+    with pytest.raises(BadInput, match="run = "):
+        log_file(run_id)
+
+
+def test_an_unknown_run_is_refused_with_its_id(store):
+    for use in (store.get, store.status, store.request_stop, store.delete, store.restore, store.retry):
+        with pytest.raises(BadInput, match="run = 0123456789ab: no such run"):
+            use("0123456789ab")
+    with pytest.raises(BadInput, match="run = 0123456789ab"):
+        store.append("0123456789ab", [Note("info", "x")])
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 101, "a\x00b"])
+def test_a_name_is_one_short_line(store, name):
+    run_id = store.create(replay.a_spec(), name="before")
+    with pytest.raises(BadInput, match=r"name = .*1 to 100 characters"):
+        store.rename(run_id, name)
+    with pytest.raises(BadInput, match="name = "):
+        store.create(replay.a_spec(), name=name)
+    assert [run.name for run in store.list_runs()] == ["before"]
+
+
+def test_a_device_is_one_we_know(store):
+    with pytest.raises(BadInput, match="device = gpu: must be cpu or cuda:N"):
+        store.create(replay.a_spec(), device="gpu")
+
+
+# States
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["claim", "begin", "stop", "bury", *ENDS]), max_size=8))
+def test_states_follow_one_another_as_the_page_promises(store, steps):
+    run_id = store.create(replay.a_spec())
+    expected = "queued"
+    for step in steps:
+        before = store.get(run_id)
+        done: bool | None
+        if step == "claim":
+            done, after = store.claim(run_id), {"queued": "starting"}
+        elif step == "begin":
+            done, after = store.begin(run_id), {"starting": "running"}
+        elif step == "stop":
+            done = None
+            after = {"queued": "cancelled", "starting": "stopping", "running": "stopping"}
+            assert store.request_stop(run_id) == store.status(run_id)
+        elif step == "bury":
+            done = store.bury(before, Failure("worker-died", "gone", ""))
+            after = {"starting": "lost", "running": "lost", "stopping": "cancelled"}
+        else:
+            done, after = store.end(run_id, step), dict.fromkeys(("starting", "running", "stopping"), step)
+        assert done in (None, expected in after)
+        expected = after.get(expected, expected)
+        run = store.get(run_id)
+        assert run.status == expected
+        assert (run.finished is not None) == (expected in ENDS) == run.is_over
+    store.request_stop(run_id)
+    store.end(run_id, "cancelled")  # leaves the device free for the next example
+
+
+@pytest.mark.parametrize("status", ["queued", "starting", "running", "stopping", *ENDS])
+def test_a_second_stop_gets_the_same_answer_as_the_first(store, status):
+    run_id = replay.fill(store, replay.a_spec(), [], status=status)
+    first, second = store.request_stop(run_id), store.request_stop(run_id)
+    expected = {"queued": "cancelled", "starting": "stopping", "running": "stopping"}.get(status, status)
+    assert first == second == expected
+
+
+def test_of_many_who_claim_at_once_one_gets_the_device(store):
+    ids = [store.create(replay.a_spec()) for _ in range(2)]
+    stores = [Store(store.url) for _ in range(8)]
+    won: list[str] = []
+    gate = threading.Barrier(8)
+
+    def claim(number: int) -> None:
+        gate.wait()
+        if stores[number].claim(ids[number % 2]):
+            won.append(ids[number % 2])
+
+    _together(claim, 8)
+    assert won == [ids[0]]
+    assert [store.status(run_id) for run_id in ids] == ["starting", "queued"]
+
+
+def test_the_database_itself_refuses_a_second_run_on_a_device(store):
+    first, second = store.create(replay.a_spec()), store.create(replay.a_spec())
+    assert store.claim(first)
+    with pytest.raises(StoreTrouble), store._writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == second).values(status="starting"))
+
+
+def test_a_stop_that_races_a_finish_leaves_one_clear_end(store):
+    for _ in range(20):
+        run_id = replay.fill(store, replay.a_spec(), [], status="running")
+        ended: list[bool] = []
+        gate = threading.Barrier(3)
+
+        def act(number: int, run_id: str = run_id, gate: threading.Barrier = gate, ended: list[bool] = ended) -> None:
+            gate.wait()
+            if number == 0:
+                store.request_stop(run_id)
+            else:
+                ended.append(store.end(run_id, "finished" if number == 1 else "cancelled"))
+
+        _together(act, 3)
+        assert sorted(ended) == [False, True]
+        end = store.status(run_id)
+        assert end in ("finished", "cancelled")
+        store.request_stop(run_id)
+        assert store.status(run_id) == end
+
+
+def test_a_queue_keeps_its_order_and_devices_do_not_wait_for_one_another(store):
+    first, second, other = (store.create(replay.a_spec(), device=device) for device in ("cpu", "cpu", "cuda:0"))
+    assert [store.get(run_id).place_in_queue for run_id in (first, second, other)] == [1, 2, 1]
+    assert not store.claim(second)
+    assert store.claim(other)
+    assert store.claim(first)
+    assert store.get(second).place_in_queue == 1
+    assert not store.claim(second)  # first in its queue now, but the device is taken
+    store.end(first, "finished")
+    assert store.claim(second)
+
+
+def test_only_the_process_it_was_started_for_adopts_a_run(store):
+    run_id = store.create(replay.a_spec())
+    assert not store.adopt(run_id, process.me())
+    store.claim(run_id)
+    assert store.adopt(run_id, process.me())
+    assert store.adopt(run_id, process.me())
+    assert not store.adopt(run_id, process.of(1))
+    assert store.get(run_id).process == process.me()
+
+
+def test_a_run_that_gave_a_sign_meanwhile_is_not_buried(store):
+    run_id = store.create(replay.a_spec())
+    store.claim(run_id)
+    seen = store.get(run_id)
+    time.sleep(0.01)
+    assert store.beat(run_id) == "starting"
+    assert not store.bury(seen, Failure("worker-died", "gone", ""))
+    assert store.bury(store.get(run_id), Failure("worker-died", "gone", "log"))
+    run = store.get(run_id)
+    assert (run.status, run.error_kind, run.error, run.error_log) == ("lost", "worker-died", "gone", "log")
+
+
+# What people do
+
+
+def test_deleting_is_undone_by_restore_and_refused_while_under_way(store):
+    done, waiting = (replay.fill(store, replay.a_spec(), [], status=status) for status in ("finished", "queued"))
+    under_way = {
+        replay.fill(store, replay.a_spec(), [], status=status, device=f"cuda:{number}"): status
+        for number, status in enumerate(tables.ACTIVE)
+    }
+    for run_id, status in under_way.items():
+        with pytest.raises(BadInput, match=f"is {status}: stop it before deleting"):
+            store.delete(run_id)
+    store.delete(done)
+    store.delete(waiting)
+    assert {run.id for run in store.list_runs()} == set(under_way)
+    assert store.get(done).deleted is not None
+    assert store.status(waiting) == "cancelled"  # never started behind someone's back
+    for run_id in (done, waiting):
+        store.restore(run_id)
+    assert {run.id for run in store.list_runs()} == {done, waiting, *under_way}
+    assert store.get(done).status == "finished"
+
+
+def test_retry_makes_a_new_run_of_the_same_settings_and_leaves_the_old_one(store):
+    spec = replay.a_spec()
+    old = replay.fill(store, spec, replay.recorded(spec), status="failed", name="mine", device="cuda:1")
+    new = store.retry(old)
+    run = store.get(new)
+    assert new != old
+    assert (run.spec, run.name, run.device, run.status, run.error) == (spec, "mine", "cuda:1", "queued", None)
+    assert store.events_after(new) == []
+    assert store.status(old) == "failed"
+
+
+def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells(store):
+    spec, wider = replay.a_spec(seeds=(0, 1)), replay.a_spec(seeds=(0, 1, 2, 3))
+    assert store.estimate_seconds(spec) is None
+    for seconds in (6.0, 9.0, 30.0):
+        _took(store, replay.fill(store, spec, []), seconds)
+    _took(store, replay.fill(store, spec, [], status="failed"), 1000.0)
+    assert store.estimate_seconds(spec) == pytest.approx(9.0)
+    assert store.estimate_seconds(wider) == pytest.approx(18.0)
+    _took(store, replay.fill(store, wider, []), 10.0)
+    assert store.estimate_seconds(wider) == pytest.approx(10.0)
+    assert store.estimate_seconds(replay.a_spec(tasks=2)) is None
+    assert store.estimate_seconds(spec, device="cuda:0") is None
+    assert store.get(store.create(spec)).estimate_seconds == pytest.approx(9.0)
+
+
+def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
+    good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
+    raw = json.loads(replay.a_spec().model_dump_json()) | {"method": "gone"}
+    with store._writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=json.dumps(raw)))
+    assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
+    run = store.get(bad)
+    assert run.readable_spec is None
+    assert run.raw_spec["method"] == "gone"
+    assert run.spec_trouble is not None
+    assert run.spec_trouble.startswith("its settings can no longer be read: method = gone: must be one of cosine")
+    assert store.events_after(bad) == [(1, Note("info", "said"))]
+    with pytest.raises(BadInput, match="settings can no longer be read"):
+        store.retry(bad)
+
+
+def test_an_event_that_can_no_longer_be_read_becomes_a_note(store):
+    run_id = replay.fill(store, replay.a_spec(), [Note("info", "before"), Note("info", "after")])
+    with store._writing() as connection:
+        where = (tables.events.c.run_id == run_id) & (tables.events.c.seq == 1)
+        connection.execute(update(tables.events).where(where).values(payload={"event": "Gone", "x": 1}))
+    (_, broken), (_, fine) = store.events_after(run_id)
+    assert isinstance(broken, Note)
+    assert broken.level == "warning"
+    assert fine == Note("info", "after")
+
+
+def test_listing_costs_the_same_few_questions_for_any_number_of_runs(store):
+    asked: list[str] = []
+    event.listen(store._reads, "before_cursor_execute", lambda conn, cursor, statement, *rest: asked.append(statement))
+    counts = []
+    for _ in range(2):
+        for _ in range(5):
+            store.create(replay.a_spec())
+        asked.clear()
+        assert all(run.place_in_queue for run in store.list_runs())
+        counts.append(len([statement for statement in asked if statement.startswith("SELECT")]))
+    assert counts[0] == counts[1] <= 4
+
+
+def test_late_events_are_found_by_key_and_not_by_reading_all(store):
+    with store._reading() as connection:
+        query = "EXPLAIN QUERY PLAN SELECT payload FROM events WHERE run_id = 'x' AND seq > 9 ORDER BY seq"
+        plan = " ".join(str(row) for row in connection.exec_driver_sql(query))
+    assert "SEARCH events USING PRIMARY KEY (run_id=? AND seq>?)" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+# Troubles
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
+        ("bogus://x", "must be sqlite:///PATH or postgresql"),
+        ("just/a/path", "must be sqlite:///PATH or postgresql"),
+        ("sqlite://", "a store in memory is seen by one process alone"),
+        ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
+        ("sqlite:////proc/store.sqlite", "cannot be opened"),
+    ],
+)
+def test_an_impossible_store_is_refused_in_one_sentence(url, says):
+    with pytest.raises(StoreTrouble, match=says) as caught:
+        Store(url)
+    assert str(caught.value).startswith(f"store {url}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_is_never_printed():
+    with pytest.raises(StoreTrouble) as caught:
+        Store("postgresql+psycopg://someone:secret@127.0.0.1:1/runs")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
+    run_id = store.create(replay.a_spec())
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
+    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout 1"):
+        Store()
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("UPDATE dpcl_layout SET version = 1")
+    assert Store().status(run_id) == "queued"
+
+
+def test_the_database_of_another_program_is_left_alone(home):
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("CREATE TABLE runs (x)")
+    with pytest.raises(StoreTrouble, match="database of another program"):
+        Store()
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["runs"]
+
+
+def test_a_damaged_file_is_named_and_kept(store, home):
+    path = home / "store.sqlite"
+    for _ in range(50):
+        replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec())[:20])
+    store._reads.dispose()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + os.urandom(len(whole) - 8192))
+    with pytest.raises(StoreTrouble, match="damaged"):
+        Store().list_runs()
+    path.write_bytes(b"this is a letter, not a database" * 300)
+    with pytest.raises(StoreTrouble, match="the file is damaged or no store"):
+        Store()
+    assert path.read_bytes().startswith(b"this is a letter")
+
+
+def test_a_store_locked_by_another_program_is_told_from_a_broken_one(store, home, monkeypatch):
+    monkeypatch.setattr(tables, "BUSY_SECONDS", 0.2)
+    impatient = Store()
+    other = sqlite3.connect(home / "store.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert impatient.list_runs() == []  # readers do not wait for a writer
+    with pytest.raises(StoreTrouble, match=r"locked for 0\.2 seconds; try again"):
+        impatient.create(replay.a_spec())
+    other.execute("ROLLBACK")
+    assert impatient.status(impatient.create(replay.a_spec())) == "queued"
+
+
+def test_a_read_only_store_is_read_and_not_written():
+    with tempfile.TemporaryDirectory() as folder:  # below a folder that everyone may enter
+        path = Path(folder) / "store.sqlite"
+        store = Store(f"sqlite:///{path}")
+        run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+        store._reads.dispose()
+        path.chmod(0o444)
+        Path(folder).chmod(0o777)
+        with _nobody():
+            mine = Store(f"sqlite:///{path}")
+            assert (mine.status(run_id), len(mine.events_after(run_id))) == ("finished", 63)
+            for act in (lambda: mine.create(replay.a_spec()), lambda: mine.rename(run_id, "x")):
+                with pytest.raises(StoreTrouble) as caught:
+                    act()
+                assert str(caught.value) == (
+                    f"store sqlite:///{path}: is read-only, so nothing new can be kept; what is stored is untouched"
+                )
+            mine._reads.dispose()
+        for leftover in Path(folder).glob("store.sqlite-*"):
+            leftover.unlink()
+        Path(folder).chmod(0o555)
+        with _nobody(), pytest.raises(StoreTrouble, match="is read-only"):
+            Store(f"sqlite:///{path}").list_runs()
+        Path(folder).chmod(0o755)
+
+
+def test_a_full_disk_loses_nothing_that_was_stored(store, home):
+    said = replay.recorded(replay.a_spec())
+    kept = replay.fill(store, replay.a_spec(), said)
+
+    def write_until_it_fails() -> None:
+        while True:
+            replay.fill(store, replay.a_spec(), said)
+
+    with _no_room(200_000), pytest.raises(StoreTrouble) as caught:
+        write_until_it_fails()
+    assert "the disk is full or failing" in str(caught.value)
+    assert str(caught.value).endswith("what was stored before is untouched")
+    for opened in (store, Store()):
+        assert [event for _, event in opened.events_after(kept)] == said
+        opened.rename(kept, "there is room again")
+        assert all(len(opened.events_after(run.id)) in (0, len(said)) for run in opened.list_runs())
+
+
+def test_a_process_killed_in_the_middle_of_writing_loses_no_finished_write(store, home):
+    said = replay.recorded(replay.a_spec())
+    kept = replay.fill(store, replay.a_spec(), said)
+    under_way = replay.fill(store, replay.a_spec(), [], status="running")
+
+    def write_for_ever() -> None:
+        own = Store()
+        while True:
+            own.append(under_way, [Note("info", "x" * 2000)] * 7)
+
+    writer = multiprocessing.get_context("fork").Process(target=write_for_ever)
+    writer.start()
+    while len(store.events_after(under_way)) < 50:
+        time.sleep(0.01)
+    writer.kill()
+    writer.join()
+    again = Store()
+    assert [event for _, event in again.events_after(kept)] == said
+    assert len(again.events_after(under_way)) % 7 == 0
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_the_store_writes_ahead_and_keeps_its_references(store, home):
+    with store._reading() as connection:
+        names = ("journal_mode", "foreign_keys", "busy_timeout")
+        found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+    assert found == ["wal", 1, 10_000]
+
+
+def _together(act, n: int) -> None:
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _took(store: Store, run_id: str, seconds: float) -> None:
+    times = {"started": 1000.0, "finished": 1000.0 + seconds}
+    with store._writing() as connection:
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**times))
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    """The superuser, whom no permission stops, is somebody else in here."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+@contextmanager
+def _no_room(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

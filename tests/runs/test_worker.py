@@ -1,0 +1,272 @@
+"""One run carried out in this process: what is kept, how it ends, how it waits for its turn."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from dpcl_core.errors import BadInput, DataMissing, Diverged, StoreTrouble
+from dpcl_core.events import Event, Progress, TaskLearned
+from dpcl_core.runs import process, worker
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
+from tests.support import replay
+
+
+@dataclass
+class Bystander:
+    """An executor that only counts."""
+
+    pumped: int = 0
+    submitted: list[str] = field(default_factory=list)
+
+    def submit(self, run_id: str) -> None:
+        self.submitted.append(run_id)
+
+    def pump(self) -> None:
+        self.pumped += 1
+
+    def stop(self, run_id: str) -> None:
+        raise AssertionError("a worker stops nobody")
+
+
+def claimed(store: Store, spec: RunSpec) -> str:
+    run_id = store.create(spec)
+    assert store.claim(run_id, process.me())
+    return run_id
+
+
+def engine_of(said: list[Event], error: BaseException | None = None):
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said
+        if error is not None:
+            raise error
+
+    return engine
+
+
+def test_all_that_is_said_is_kept_and_handed_on_and_the_run_is_finished(store):
+    spec, heard, runner = replay.a_spec(), [], Bystander()
+    run_id = claimed(store, spec)
+    said = replay.recorded(spec)
+    assert worker.carry_out(store, run_id, on_event=heard.append, engine=engine_of(said), executor=runner) == "finished"
+    assert heard == said
+    kept = [event for _, event in store.events_after(run_id)]
+    assert [e for e in kept if not isinstance(e, Progress)] == [e for e in said if not isinstance(e, Progress)]
+    assert len(store.results([run_id])[run_id]) == 9
+    assert runner.pumped == 1  # whoever waits for the device is started
+    run = store.get(run_id)
+    assert run.started is not None
+    assert run.finished is not None
+    assert run.created <= run.started <= run.finished
+    assert run.error is run.error_kind is None
+
+
+def test_events_are_in_the_store_within_a_second_and_the_state_follows(store):
+    spec = replay.a_spec()
+    run_id = claimed(store, spec)
+    said = replay.recorded(spec)
+    seen: list[tuple[int, str]] = []
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from said[:2]
+        time.sleep(0.6)
+        seen.append((len(store.events_after(run_id)), store.status(run_id)))
+        yield from said[2:10]
+        time.sleep(0.6)
+        seen.append((len(store.events_after(run_id)), store.status(run_id)))
+        yield from said[10:]
+
+    worker.carry_out(store, run_id, engine=engine, executor=Bystander())
+    assert seen[0][0] in (1, 2)  # two words on progress at once are kept as one
+    assert seen[1][0] - seen[0][0] == 8
+    assert [status for _, status in seen] == ["starting", "running"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (BadInput("seeds", -1, "must be at least 0"), "wrong-input", "seeds = -1: must be at least 0"),
+        (DataMissing("data.dataset", "mnist", "is not here"), "data-missing", "data.dataset = mnist: is not here"),
+        (Diverged("the loss is not finite at step 7"), "diverged", "the loss is not finite at step 7"),
+        (MemoryError(), "out-of-memory", "The computer ran out of memory"),
+        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), "out-of-memory", "The computer ran out of memory"),
+        (StoreTrouble("store x: the disk is full"), "store", "store x: the disk is full"),
+        (OSError(28, "No space left on device"), "store", "No space left on device"),
+        (RuntimeError("two\nlines"), "internal", "The program itself went wrong (RuntimeError: two lines); the settings"),
+        (SystemExit(3), "internal", "The program itself went wrong (SystemExit: 3)"),
+    ],
+)
+def test_failures_are_told_apart_in_one_sentence_with_details_aside(store, error, kind, says):
+    spec = replay.a_spec()
+    run_id = claimed(store, spec)
+    said = replay.recorded(spec)[:12]
+    assert worker.carry_out(store, run_id, engine=engine_of(said, error), executor=Bystander()) == "failed"
+    run = store.get(run_id)
+    assert run.error_kind == kind
+    assert says in run.error
+    assert "\n" not in run.error
+    assert "Traceback" not in run.error
+    assert "Traceback" in run.error_log
+    assert [e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)] == [
+        e for e in said if isinstance(e, TaskLearned)
+    ]
+
+
+def test_a_run_whose_settings_can_no_longer_be_read_fails_and_says_why(store, monkeypatch):
+    run_id = claimed(store, replay.a_spec())
+    monkeypatch.setattr("dpcl_core.methods.catalog.CARDS", {})
+    assert worker.carry_out(store, run_id, executor=Bystander()) == "failed"
+    run = store.get(run_id)
+    assert run.error_kind == "wrong-input"
+    assert "its settings can no longer be read: method = cosine" in run.error
+
+
+def test_a_stop_ends_the_run_between_two_events_and_keeps_what_was_said(store):
+    spec = replay.a_spec()
+    run_id = claimed(store, spec)
+    closed = threading.Event()
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        try:
+            for number, event in enumerate(replay.slowly(replay.recorded(spec), 15)):
+                if number == 4:
+                    assert store.request_stop(run_id) == store.request_stop(run_id) == "stopping"
+                yield event
+        finally:
+            closed.set()
+
+    started = time.monotonic()
+    assert worker.carry_out(store, run_id, engine=engine, executor=Bystander()) == "cancelled"
+    assert time.monotonic() - started < 10
+    assert closed.is_set()  # the engine could put away what it held
+    assert 3 <= len(store.events_after(run_id)) < 20
+    assert store.get(run_id).error is None
+
+
+def test_an_interrupt_at_the_terminal_cancels_the_run(store):
+    run_id = claimed(store, replay.a_spec())
+    engine = engine_of(replay.recorded(replay.a_spec())[:5], KeyboardInterrupt())
+    assert worker.carry_out(store, run_id, engine=engine, executor=Bystander()) == "cancelled"
+
+
+def test_a_run_declared_lost_meanwhile_ends_and_stays_lost(store):
+    from dpcl_core.runs.store import Failure
+
+    run_id = claimed(store, replay.a_spec())
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        yield from replay.recorded(spec)[:5]
+        assert store.end(run_id, "lost", Failure("worker-died", "gone", ""))
+        time.sleep(0.6)
+        yield from replay.recorded(spec)[5:]
+
+    assert worker.carry_out(store, run_id, engine=engine, executor=Bystander()) == "lost"
+    assert store.get(run_id).error == "gone"
+    assert len(store.events_after(run_id)) < 10
+
+
+def test_a_store_that_fails_while_running_fails_the_run_and_not_silently(store, monkeypatch):
+    run_id = claimed(store, replay.a_spec())
+    before = store.append
+
+    def full(run_id: str, said: list[Event]) -> None:
+        if any(isinstance(event, TaskLearned) for event in said):
+            raise StoreTrouble("store x: the disk is full")
+        before(run_id, said)
+
+    monkeypatch.setattr(store, "append", full)
+    engine = lambda spec, device: replay.slowly(replay.recorded(spec), 15)  # noqa: E731
+    started = time.monotonic()
+    assert worker.carry_out(store, run_id, engine=engine, executor=Bystander()) == "failed"
+    assert time.monotonic() - started < 12
+    assert (store.get(run_id).error_kind, store.get(run_id).error) == ("store", "store x: the disk is full")
+
+
+def test_the_run_of_another_process_is_followed_to_its_end(store):
+    spec = replay.a_spec()
+    run_id = replay.fill(store, spec, replay.recorded(spec)[:5], status="running")
+    other = store.get(run_id).process
+    assert other is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "me", lambda: process.Process(other.machine, other.pid, 1))
+        heard: list[Event] = []
+
+        def end_soon() -> None:
+            time.sleep(0.4)
+            store.append(run_id, replay.recorded(spec)[5:])
+            store.end(run_id, "finished")
+
+        thread = threading.Thread(target=end_soon)
+        thread.start()
+        assert worker.carry_out(store, run_id, on_event=heard.append) == "finished"
+        thread.join()
+    assert heard == replay.recorded(spec)
+
+
+def test_a_terminal_waits_its_turn_and_says_its_place(store):
+    spec = replay.a_spec()
+    first = replay.fill(store, spec, [], status="running")
+    second, mine, later = (store.create(spec) for _ in range(3))
+    assert store.wait(second, process.me())  # someone else's terminal, so that nothing is started for it
+    places: list[int] = []
+
+    def on_wait(place: int) -> None:
+        places.append(place)
+        if len(places) == 1:
+            store.end(first, "finished")
+        if len(places) == 2:
+            assert store.claim(second)
+        if len(places) == 4:
+            store.end(second, "finished")
+
+    assert worker.wait_for_device(store, mine, on_wait)
+    assert places[:4] == [2, 2, 1, 1]
+    assert store.get(mine).process == process.me()
+    assert [store.status(run_id) for run_id in (mine, later)] == ["starting", "queued"]
+
+
+def test_a_terminal_whose_run_was_cancelled_waits_no_longer(store):
+    first = replay.fill(store, replay.a_spec(), [], status="running")
+    mine = store.create(replay.a_spec())
+    assert not worker.wait_for_device(store, mine, lambda place: store.request_stop(mine) and None)
+    assert worker.carry_out(store, mine) == "cancelled"
+    assert store.status(first) == "running"
+
+
+def test_an_interrupt_while_waiting_cancels_the_run(store):
+    replay.fill(store, replay.a_spec(), [], status="running")
+    mine = store.create(replay.a_spec())
+
+    def interrupt(place: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        worker.wait_for_device(store, mine, interrupt)
+    assert store.status(mine) == "cancelled"
+
+
+def test_the_worker_says_in_one_line_what_is_wrong_with_its_arguments(home, capsys):
+    assert worker.main(["../../etc/passwd"]) == 2
+    assert worker.main(["0123456789ab", "--store", "bogus://x"]) == 2
+    assert worker.main(["0123456789ab"]) == 0  # nothing of that name to do: as if it had been taken
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["run = ../../etc/passwd", "store bogus"]
+
+
+def test_a_worker_loads_no_torch_before_its_engine_does():
+    import subprocess
+
+    names = "('torch', 'streamlit', 'pandas', 'dp_accounting', 'plotly')"
+    script = f"import sys, dpcl_core.runs.worker; print([name for name in {names} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_the_device_is_the_processor_where_no_card_is_to_be_seen(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert worker.default_device() == "cpu"

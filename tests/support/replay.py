@@ -1,0 +1,134 @@
+"""Runs that never ran: event streams made up by rule, and stores filled with runs in any state. Needs no data, no engine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import update
+
+from dpcl_core import checks, metrics
+from dpcl_core.errors import FailureKind
+from dpcl_core.events import CellFinished, Event, Guarantee, Note, Progress, Started, TaskLearned
+from dpcl_core.runs import process
+from dpcl_core.runs.store import Failure, Status, Store
+from dpcl_core.runs.tables import ACTIVE, runs
+from dpcl_core.spec import Cell, LabelSetting, RunSpec
+
+
+def a_spec(
+    *,
+    epsilons: Sequence[float] = (1.0, 8.0, math.inf),
+    seeds: Sequence[int] = (0, 1, 2),
+    tasks: int = 5,
+    labels: LabelSetting = "prior-const",
+) -> RunSpec:
+    """A small run of the cosine classifier on the bundled digits."""
+    return checks.parse(
+        {
+            "method": "cosine",
+            "labels": labels,
+            "data": {"dataset": "digits", "backbone": "pixels"},
+            "scenario": {"kind": "class-incremental", "tasks": tasks},
+            "privacy": {"epsilons": list(epsilons)},
+            "seeds": list(seeds),
+        }
+    )
+
+
+def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
+    """Everything a run of this spec could say, the same each time: accuracy falls with tasks and rises with epsilon."""
+    said: list[Event] = [
+        Progress("data", 0, 1, None, f"loading {spec.data.dataset}"),
+        Progress("backbone", 0, 1, None, f"computing features with {spec.data.backbone}"),
+        Started(n_tasks, tuple(f"task {k + 1}" for k in range(n_tasks)), "Digits (8 × 8)", 1437, 360),
+        Note("info", "A recorded run, played back."),
+    ]
+    for task in range(n_tasks):
+        said.append(Progress("training", 1, 1, task, f"summing features of task {task + 1}"))
+        said += [_learned(spec, cell, task) for cell in spec.cells()]
+    return said + [_finished(spec, cell, n_tasks) for cell in spec.cells()]
+
+
+def fill(
+    store: Store,
+    spec: RunSpec,
+    events: Sequence[Event],
+    *,
+    status: Status = "finished",
+    name: str | None = None,
+    device: str = "cpu",
+    failure: Failure | None = None,
+) -> str:
+    """Puts a run that said `events` into the store in any state and gives its id; `failure` for "failed" and "lost".
+
+    A run under way belongs to this process, which counts as its worker while it lives. A device holds one of those only.
+    """
+    run_id = store.create(spec, name=name, device=device)
+    now = time.time()
+    values: dict[str, object] = {"status": status}
+    if status != "queued":
+        values |= {"started": now - 10, "heartbeat": now}
+    if status in ACTIVE:
+        mine = process.me()
+        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
+    elif status != "queued":
+        values |= {"finished": now}
+    if status in ("failed", "lost"):
+        told = failure or a_failure("worker-died" if status == "lost" else "diverged")
+        values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}
+    with store._writing() as connection:  # no run passes through these states in such order by itself
+        connection.execute(update(runs).where(runs.c.id == run_id).values(**values))
+    store.append(run_id, events)
+    return run_id
+
+
+def a_failure(kind: FailureKind) -> Failure:
+    """A failure of a kind, with words to look for."""
+    return Failure(kind, f"This run failed on purpose ({kind}).", "Traceback: made up for a test")
+
+
+def slowly(events: Sequence[Event], seconds: float) -> Iterator[Event]:
+    """The events, spread evenly over so many seconds."""
+    for event in events:
+        yield event
+        time.sleep(seconds / len(events))
+
+
+def _accuracy(cell: Cell, after_task: int, on_task: int) -> float:
+    kept = 0.95 if math.isinf(cell.epsilon) else 0.95 * cell.epsilon / (cell.epsilon + 0.5)
+    return round(kept - 0.03 * (after_task - on_task) - 0.01 * (cell.seed % 3), 4)
+
+
+def _row(cell: Cell, task: int) -> tuple[float, ...]:
+    return tuple(_accuracy(cell, task, on_task) for on_task in range(task + 1))
+
+
+def _spent(spec: RunSpec, cell: Cell) -> float:
+    return math.inf if spec.labels == "data" else cell.epsilon
+
+
+def _learned(spec: RunSpec, cell: Cell, task: int) -> TaskLearned:
+    row = _row(cell, task)
+    return TaskLearned(cell, task, row, sum(row) / len(row), _spent(spec, cell))
+
+
+def _finished(spec: RunSpec, cell: Cell, n_tasks: int) -> CellFinished:
+    leak = ("The list of labels is read from the data: it can show with certainty that someone took part.",)
+    guarantee = Guarantee(
+        epsilon=_spent(spec, cell),
+        delta=spec.privacy.delta,
+        unit="one training image",
+        adjacency="add-remove: neighbouring datasets differ by one image added or removed",
+        composition="parallel: every image is in one task",
+        scope="every classifier released along the stream, one after each task",
+        claimed_epsilon=cell.epsilon,
+        noise=spec.privacy.noise,
+        assumptions=("the list of classes is public",),
+        not_covered=("the test images",),
+        caveats=leak if spec.labels == "data" else (),
+        parts={f"task {task + 1}": _spent(spec, cell) for task in range(n_tasks)},
+    )
+    matrix = [_row(cell, task) for task in range(n_tasks)]
+    return CellFinished(cell, metrics.summary(matrix), guarantee, 0.25)
