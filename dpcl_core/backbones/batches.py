@@ -1,0 +1,78 @@
+"""Runs a frozen network over images in batches, on a CPU or a graphics card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpcl_core.backbones.extractor import Done, finite
+from dpcl_core.data.images import Images, Interpolation
+
+_PIXELS_A_BATCH = 1 << 22  # side squared times images: keeps the largest activations of a ViT-B below 1 GB
+_MOST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What a network asks for: side of the square image, channels, and how images are brought to that size."""
+
+    size: int
+    n_channels: Literal[1, 3]
+    interpolation: Interpolation
+
+
+def precision(device: str) -> str:
+    """Part of an extractor's identity: half precision on a graphics card gives slightly other features."""
+    return "half" if device.startswith("cuda") else "single"
+
+
+def in_batches(
+    forward: Callable[[Tensor], Tensor], asked: Input, images: Images, feature_dim: int, device: str, progress: Done | None
+) -> NDArray[np.float32]:
+    """Features float32 [n, feature_dim], in order.
+
+    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises itself. A batch that does not fit into
+    memory is halved until it does. Raises MemoryError where even one image does not fit.
+    """
+    features = np.zeros((len(images), feature_dim), np.float32)
+    limit = max(1, min(_MOST, _PIXELS_A_BATCH // asked.size**2)) * (8 if device.startswith("cuda") else 1)
+    done = 0
+    for batch in images.batches(asked.size, asked.n_channels, limit, asked.interpolation):
+        start = 0
+        while start < len(batch):
+            try:
+                rows = _computed(forward, batch[start : start + limit], device)
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                if limit == 1:
+                    raise MemoryError(f"one image of {asked.size}x{asked.size} pixels does not fit into memory") from error
+                limit = min(limit, len(batch) - start) // 2 or 1
+                continue
+            features[done : done + len(rows)] = finite(rows)
+            start, done = start + len(rows), done + len(rows)
+            if progress is not None:
+                progress(done, len(images))
+    return features
+
+
+@torch.inference_mode()
+def _computed(forward: Callable[[Tensor], Tensor], batch: NDArray[np.uint8], device: str) -> NDArray[np.float32]:
+    pixels = torch.from_numpy(batch.copy()).to(device)  # a copy: decoded arrays may be read-only, which torch warns of
+    if not device.startswith("cuda"):
+        return forward(pixels).cpu().numpy().astype(np.float32)
+    half = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    with torch.autocast("cuda", dtype=half):
+        return forward(pixels).float().cpu().numpy()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return "allocate memory" in str(error)  # the CPU allocator raises a plain RuntimeError

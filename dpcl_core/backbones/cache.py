@@ -1,0 +1,70 @@
+"""Features computed once: kept under the hash of who computed them and of what images.
+
+The files hold features of possibly private images; they are written readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core import paths
+from dpcl_core.backbones.extractor import Done, Extractor, load
+from dpcl_core.data.images import Images
+
+
+def features(backbone: str, images: Images, device: str = "cpu", progress: Done | None = None) -> NDArray[np.float32]:
+    """Features of the images [n, K] float32 by the backbone of that name, from the cache where they are in it.
+
+    A damaged file is computed anew. A cache that cannot be written costs a warning, never the features.
+    Raises what `extractor.load` raises, and BadInput naming an image that cannot be decoded.
+    """
+    extractor = load(backbone, device)
+    path = paths.features_dir() / f"{key(extractor, images)}.npz"
+    found = _read(path, len(images))
+    if found is not None:
+        if progress is not None:
+            progress(len(images), len(images))
+        return found
+    computed = extractor.features(images, progress)
+    try:
+        _write(path, computed)
+    except OSError as error:
+        warnings.warn(f"features could not be kept in {path.parent}: {error.strerror or error}", stacklevel=2)
+    return computed
+
+
+def key(extractor: Extractor, images: Images) -> str:
+    """Address of the features: 64 hexadecimal digits over extractor, content of the images, and their public shape."""
+    return sha256(f"{extractor.identity}\n{images.digest()}\n{images.shape}".encode()).hexdigest()
+
+
+def _read(path: Path, n_images: int) -> NDArray[np.float32] | None:
+    """The stored array; None where there is none, or where what lies there is damaged (zip keeps a checksum)."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            found = stored["features"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    fits = found.dtype == np.float32 and found.ndim == 2 and len(found) == n_images
+    return found if fits else None
+
+
+def _write(path: Path, computed: NDArray[np.float32]) -> None:
+    """All at once: of several writers the last wins, with the same content, and no reader sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem[:16]}.", dir=path.parent)  # mkstemp: for the owner alone
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, features=computed)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,167 @@
+"""The backbones by name: what each is, what it was trained on, whether it can be used here. Imports no torch, no timm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+from dpcl_core.backbones import weights
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import hub
+from dpcl_core.errors import BadInput, DataMissing
+
+FIELD = weights.FIELD
+TIMM = "timm:"
+_TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
+_TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
+
+
+@dataclass(frozen=True, slots=True)
+class BackboneCard:
+    """What a visitor reads of a backbone. All of it is public.
+
+    `feature_dim`: None where the images or the model's own settings decide. `saw`: names of the datasets it was trained on;
+    for a timm model as far as the name tells. `module` holds `make(card, device)`. `size_mb`: size of the weights in MB,
+    None where only the hub knows.
+    """
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    kind: Literal["image"]
+    feature_dim: int | None
+    saw: tuple[str, ...]
+    module: str
+    size_mb: float | None
+
+
+CARDS: Mapping[str, BackboneCard] = {
+    card.name: card
+    for card in (
+        BackboneCard(
+            name="pixels",
+            title="Pixels",
+            summary=(
+                "No network at all: the grey or colour values themselves, divided by 255. Right for small, centred pictures "
+                "such as handwritten digits, weak for photographs."
+            ),
+            source="no training, no weights",
+            kind="image",
+            feature_dim=None,
+            saw=(),
+            module="dpcl_core.backbones.pixels",
+            size_mb=0.0,
+        ),
+        BackboneCard(
+            name="convnext-cifar100",
+            title="Small ConvNeXt, trained on CIFAR-100",
+            summary=(
+                "A bundled network of one million weights for 32x32 pictures, trained by this project on 30,000 public "
+                "pictures of CIFAR-100. Serves every dataset but CIFAR-100 itself, whose pictures it has seen."
+            ),
+            source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
+            kind="image",
+            feature_dim=192,
+            saw=("cifar100",),
+            module="dpcl_core.backbones.bundled",
+            size_mb=2.1,
+        ),
+        BackboneCard(
+            name="convnext-cifar10",
+            title="Small ConvNeXt, trained on CIFAR-10",
+            summary=(
+                "The same bundled network, trained by this project on 20,000 public pictures of CIFAR-10. Made for "
+                "CIFAR-100, which shares no picture with it; knowing ten classes only, its features tell fewer things apart."
+            ),
+            source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
+            kind="image",
+            feature_dim=192,
+            saw=("cifar10",),
+            module="dpcl_core.backbones.bundled",
+            size_mb=2.1,
+        ),
+        BackboneCard(
+            name=f"{TIMM}vit_base_patch16_224.augreg_in21k",
+            title="ViT-B/16, trained on ImageNet-21k",
+            summary=(
+                "The papers' backbone: a Vision Transformer of 86 million weights for 224x224 pictures. Not bundled; wants "
+                "timm and 0.4 GB of weights, and a graphics card for more than a few thousand pictures."
+            ),
+            source="Steiner et al. 2022, How to train your ViT?; weights from the timm collection",
+            kind="image",
+            feature_dim=768,
+            saw=("imagenet-21k",),
+            module="dpcl_core.backbones.timm_models",
+            size_mb=410.0,
+        ),
+    )
+}
+
+
+def card(name: str) -> BackboneCard:
+    """The card of a backbone; `timm:MODEL` makes one for any model of timm. Raises BadInput naming the known ones."""
+    if name in CARDS:
+        return CARDS[name]
+    model = name.removeprefix(TIMM)
+    if model == name or not _TIMM_MODEL.fullmatch(model):
+        raise BadInput(FIELD, name, f"must be one of {', '.join(CARDS)}, or {TIMM}MODEL for another image model of timm")
+    return BackboneCard(
+        name=name,
+        title=f"{model} (timm)",
+        summary=(
+            "A model of the timm collection, frozen. Its own settings decide picture size and feature dimension. Whether "
+            "its training pictures include the ones you call private is for you to know: its name tells only part of it."
+        ),
+        source="timm",
+        kind="image",
+        feature_dim=None,
+        saw=_saw(model),
+        module="dpcl_core.backbones.timm_models",
+        size_mb=None,
+    )
+
+
+def refuses(card: BackboneCard, dataset_name: str) -> str | None:
+    """One sentence if the backbone was trained on the dataset or a member of it: those images cannot be called private."""
+    try:
+        members = [member.name for member in datasets.members(datasets.card(dataset_name))]
+    except BadInput:
+        members = [dataset_name]
+    seen = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
+    if not seen:
+        return None
+    fitting = [other.name for other in CARDS.values() if not set(other.saw) & {dataset_name, *members}]
+    return f"was trained on {', '.join(seen)}, whose images are then no longer private; take {' or '.join(fitting)}"
+
+
+def available(card: BackboneCard) -> str | None:
+    """None where the backbone can be used; else one sentence that says what to put where. Opens no weights.
+
+    Weights that are not on this computer count as usable while the hub answers.
+    """
+    if card.module == "dpcl_core.backbones.pixels":
+        return None
+    if not card.name.startswith(TIMM):
+        try:
+            weights.bundled(card.name)
+        except DataMissing as missing:
+            return missing.allowed
+        return None
+    lacking = [package for package in ("timm", "torchvision") if find_spec(package) is None]
+    if lacking:
+        return f"needs {' and '.join(lacking)}: install requirements-vision.txt"
+    model = card.name.removeprefix(TIMM)
+    if weights.local(model) or weights.in_hub_cache(f"timm/{model}") or hub.is_reachable():
+        return None
+    return weights.wish(model, "the Hugging Face hub cannot be reached")
+
+
+def _saw(model: str) -> tuple[str, ...]:
+    """What the model's name says of its training data, under our datasets' names where they have one."""
+    words = re.split(r"[._]", model)
+    named = [_TAGS[word] for word in words if word in _TAGS]
+    return tuple(named + [word for word in words if word in datasets.CARDS])

@@ -1,0 +1,52 @@
+"""Opens a backbone by name. Imports no torch: a backbone that needs it loads it when it first computes features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones import catalog
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.data.images import Images
+
+Done = Callable[[int, int], None]  # called with (images done, images in all)
+
+
+class Extractor(Protocol):
+    """A frozen public function from an image to a feature vector."""
+
+    @property
+    def feature_dim(self) -> int | None:
+        """Length of a feature vector; None where the images' own size decides."""
+
+    @property
+    def identity(self) -> str:
+        """Name, hash of the weights, preprocessing and precision: two extractors of one identity give the same features."""
+
+    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
+        """Features [n, K] in the order of the images; a row that came out not finite is all zero, never dropped."""
+
+
+class Make(Protocol):
+    """What a card's module offers under the name `make`."""
+
+    def __call__(self, card: BackboneCard, device: str) -> Extractor: ...
+
+
+def load(name: str, device: str = "cpu") -> Extractor:
+    """The extractor of that name on a torch device. Raises BadInput for unknown names and damaged weights, DataMissing for
+    weights or packages that are not here."""
+    card = catalog.card(name)
+    return cast(Make, import_module(card.module).make)(card, device)
+
+
+def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The same rows with every row that holds NaN or infinity replaced by zeros.
+
+    Dropping it instead would tell how many images break the network, and would shift all later rows.
+    """
+    return np.where(np.isfinite(features).all(axis=1, keepdims=True), features, np.float32(0))

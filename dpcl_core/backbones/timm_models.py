@@ -1,0 +1,106 @@
+"""Any image model of timm as a frozen extractor, with the input size and normalisation of its own settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.batches import Input, in_batches, precision
+from dpcl_core.backbones.catalog import TIMM, BackboneCard
+from dpcl_core.backbones.extractor import Done
+from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.data.images import Images
+from dpcl_core.errors import BadInput, DataMissing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimmExtractor:
+    """One model without its classifier. `mean` and `std` are of pixel values in [0, 1], one a channel."""
+
+    network: nn.Module
+    feature_dim: int
+    identity: str
+    asked: Input
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    device: str
+
+    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
+        """float32 [n, K], pooled as the model's own classifier would read them."""
+        mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
+
+        def forward(pixels: Tensor) -> Tensor:
+            pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
+            return pooled
+
+        return in_batches(forward, self.asked, images, self.feature_dim, self.device, progress)
+
+
+def make(card: BackboneCard, device: str) -> TimmExtractor:
+    """The extractor of a timm model.
+
+    Whole images are resized to the model's size: its own centre crop is for photographs, and would cut the rim off small
+    ones. Raises BadInput for a model timm does not know, DataMissing where timm or the weights are missing.
+    """
+    if find_spec("timm") is None or ensure_torchvision() == "absent":
+        raise DataMissing(weights.FIELD, card.name, "needs timm and torchvision: install requirements-vision.txt")
+    import timm
+    from timm.data.config import resolve_data_config
+
+    model = card.name.removeprefix(TIMM)
+    try:
+        network: nn.Module = timm.create_model(model, pretrained=False, num_classes=0)
+    except RuntimeError as error:  # timm's word for an unknown name or an unknown tag
+        raise BadInput(weights.FIELD, card.name, f"is no model of the installed timm {timm.__version__}") from error
+    network.eval().requires_grad_(False)
+    settings = resolve_data_config({}, model=network)  # type: ignore[no-untyped-call]
+    n_channels, height, width = settings["input_size"]
+    if height != width or n_channels not in (1, 3):
+        raise BadInput(weights.FIELD, card.name, "must take square images of one or three channels")
+    digest = _load(network, card.name, model)
+    asked = Input(height, n_channels, "bicubic" if settings["interpolation"] == "bicubic" else "bilinear")
+    mean, std = tuple(map(float, settings["mean"])), tuple(map(float, settings["std"]))
+    resolved = f"{n_channels}x{height}x{width} {asked.interpolation} whole mean={mean} std={std}"
+    return TimmExtractor(
+        network=network.to(device),
+        feature_dim=_feature_dim(network, n_channels, height),
+        identity=f"{card.name}|{digest}|timm {timm.__version__}|{resolved}|{precision(device)}",
+        asked=asked,
+        mean=mean,
+        std=std,
+        device=device,
+    )
+
+
+@torch.inference_mode()
+def _feature_dim(network: nn.Module, n_channels: int, size: int) -> int:
+    """By one blank image: timm's own attributes name different stages in different families."""
+    return int(network(torch.zeros(1, n_channels, size, size)).shape[1])
+
+
+def _load(network: nn.Module, name: str, model: str) -> str:
+    """Fills the network from a safetensors file, classifier left out; gives the file's SHA-256."""
+    settings: dict[str, object] = network.pretrained_cfg  # type: ignore[assignment]
+    path = weights.local(model)
+    if path is None:
+        repository = settings.get("hf_hub_id")
+        if not isinstance(repository, str):
+            raise DataMissing(weights.FIELD, name, weights.wish(model, "timm knows no place to fetch them from"))
+        path = weights.from_hub(repository, model)
+    classifier = settings.get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(str(part) for part in classifier)  # type: ignore[attr-defined]
+    try:
+        state = load_file(path)
+        kept = {key: value for key, value in state.items() if not key.startswith(tuple(f"{head}." for head in heads))}
+        network.load_state_dict(kept)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise weights.damaged(name, path, error) from error
+    return weights.digest(path)

@@ -1,0 +1,93 @@
+"""Where weights are: bundled with the project, in a folder of yours, or on the hub. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from dpcl_core import paths
+from dpcl_core.data import hub
+from dpcl_core.errors import BadInput, DataMissing
+
+FIELD = "data.backbone"
+_HUB_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundled network: its weights file, and from the JSON card beside it what is needed before torch is loaded."""
+
+    path: Path
+    sha256: str
+    preprocessing: str
+    feature_dim: int
+
+
+def bundled(name: str) -> Bundle:
+    """The bundled weights of that name. Raises DataMissing where one of the two files is missing or the card is damaged."""
+    folder = paths.assets_dir() / "backbones"
+    path, written = (paths.inside(folder, f"{name}.{ending}", FIELD) for ending in ("safetensors", "json"))
+    if path.is_file():
+        try:
+            facts = json.loads(written.read_text(encoding="utf-8"))
+            return Bundle(path, str(facts["sha256"]), str(facts["preprocessing"]), int(facts["feature_dim"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    wanted = f"put {path.name} and {written.name} into {folder}, or train them with scripts/pretrain_backbone.py"
+    raise DataMissing(FIELD, name, wanted)
+
+
+def local(model: str) -> Path | None:
+    """`MODEL.safetensors` in the folder named by `DPCL_WEIGHTS`, if it is there."""
+    folder = os.environ.get("DPCL_WEIGHTS")
+    if not folder:
+        return None
+    path = paths.inside(Path(folder), f"{model}.safetensors", FIELD)
+    return path if path.is_file() else None
+
+
+def in_hub_cache(repository: str) -> Path | None:
+    """The weights of a hub repository, if an earlier download left them on this computer."""
+    from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only timm's models need it
+
+    found = try_to_load_from_cache(repository, _HUB_FILE)
+    return Path(found) if isinstance(found, str) else None
+
+
+def from_hub(repository: str, model: str) -> Path:
+    """The weights of a hub repository, downloaded where needed. Raises DataMissing saying what to put where."""
+    if found := in_hub_cache(repository):
+        return found
+    if not hub.is_reachable():
+        raise DataMissing(FIELD, f"timm:{model}", wish(model, "the Hugging Face hub cannot be reached"))
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, _HUB_FILE))
+    except Exception as error:  # the hub's client raises many kinds; to the reader all mean one thing
+        reason = f"the Hugging Face hub did not give them ({type(error).__name__})"
+        raise DataMissing(FIELD, f"timm:{model}", wish(model, reason)) from error
+
+
+def wish(model: str, reason: str) -> str:
+    """What to put where, so that `local` finds it."""
+    folder = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
+    return f"put {model}.safetensors into {folder}; its weights are not on this computer, and {reason}"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, read in pieces: weights can be larger than what memory should hold twice."""
+    content = sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            content.update(piece)
+    return content.hexdigest()
+
+
+def damaged(name: str, path: Path, error: Exception) -> BadInput:
+    """What a loader raises for weights that cannot be read or do not fit the model."""
+    reason = str(error).partition("\n")[0]
+    return BadInput(FIELD, name, f"its weights {path} must be a whole safetensors file made for this model ({reason})")
