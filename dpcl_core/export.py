@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpcl_core import checks
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, Started, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import shown, words
+from dpcl_core.privacy.statement import Words, shown, words
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -76,28 +76,44 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
 
 
 def privacy_text(events: Sequence[Event]) -> str:
-    """The statement of every budget of a run, in the words that the app prints."""
+    """The statement of a run in the words that the app prints: each budget, then what holds for all of them."""
     from dpcl_core.runs import frames
 
-    return "\n".join(_statement(epsilon, given) for epsilon, given in frames.guarantees(events).items()) + "\n"
+    given = frames.guarantees(events)
+    said = {asked: words(guarantee) for asked, guarantee in given.items()}
+    lists = {asked: _lists(guarantee, said[asked]) for asked, guarantee in given.items()}
+    common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
+    lines: list[str] = []
+    for asked, guarantee in given.items():
+        own = [line for line in lists[asked] if line not in common]
+        lines += [
+            f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(guarantee.epsilon)}, delta {guarantee.delta:g}.",
+            *(f"  {line}" for line in (said[asked].banner, said[asked].headline, said[asked].odds, *own) if line),
+        ]
+    return "\n".join([*lines, *common]) + "\n"
 
 
-def _statement(asked: float, given: Guarantee) -> str:
-    said = words(given)
-    parts = "; ".join(f"{name}: epsilon {shown(value)}" for name, value in given.parts.items())
-    lines = [
-        f"Asked for epsilon {shown(asked)}; accounted for epsilon {shown(given.epsilon)}, delta {given.delta:g}.",
-        *([said.banner] if said.banner else []),
-        said.headline,
-        said.odds,
+def _lists(given: Guarantee, said: Words) -> list[str]:
+    return [
         *(f"Covered: {text}" for text in said.covered),
         *(f"Not covered: {text}" for text in said.not_covered),
         *(f"Assumed: {text}" for text in said.assumptions),
         *(f"Note: {text}" for text in said.caveats),
         f"Composition: {given.composition}",
-        f"By part: {parts}",
+        f"By part: {_parts(given.parts)}",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _parts(parts: Mapping[str, float]) -> str:
+    """Parts that cost the same said once: "task 1 to task 5: epsilon 1"."""
+    groups: list[tuple[list[str], str]] = []
+    for name, value in parts.items():
+        if groups and groups[-1][1] == shown(value):
+            groups[-1][0].append(name)
+        else:
+            groups.append(([name], shown(value)))
+    spans = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names, _ in groups]
+    return "; ".join(f"{span}: epsilon {value}" for span, (_, value) in zip(spans, groups, strict=True))
 
 
 def _cards(events: Sequence[Event]) -> list[JsonValue]:

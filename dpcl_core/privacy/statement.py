@@ -163,7 +163,7 @@ def shown(value: float) -> str:
         return "∞"
     if value == 0:
         return "0"
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 2)
-    return f"{math.ceil(value / step - 1e-6) * step:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}".rstrip("0").rstrip(
-        "."
-    ) if abs(value) < 100 else f"{math.ceil(value - 1e-6):,d}"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    # An accountant's rounding in the seventh digit is no reason to print 1.01 for a calibrated 1.
+    rounded = math.ceil(value * 10.0**digits * (1 - 1e-7)) / 10.0**digits
+    return f"{rounded:,.{max(0, digits)}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"

@@ -1,0 +1,134 @@
+"""The one statement: its numbers, what it says for each setting, and the words it never uses."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import dp_accounting as dp
+import pytest
+
+from dpcl_core import checks
+from dpcl_core.events import Guarantee
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.statement import guarantee, odds_bound, shown, words
+from dpcl_core.spec import Cell
+
+
+def made(epsilon: float = 1.0, n_people: int = 1347, recurrence: str = "once", **raw: object) -> Guarantee:
+    spec = checks.parse({"privacy": {"epsilons": [epsilon], "noise": raw.pop("noise", "release")}, "seeds": [0], **raw})
+    ledger = Ledger(spec.privacy.delta, "add-remove", recurrence)  # type: ignore[arg-type]
+    for task in range(5):
+        if spec.labels == "data":
+            ledger.spend(dp.NonPrivateDpEvent(), task=task, what="labels")
+        event = dp.GaussianDpEvent(gaussian.sigma(epsilon, 1e-5)) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+        ledger.spend(event, task=task, what="sums")
+    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=n_people, n_tasks=5)
+
+
+def all_words(given: Guarantee) -> str:
+    said = words(given)
+    return " ".join(
+        [said.headline, *said.covered, *said.not_covered, *said.assumptions, *said.caveats, said.odds, said.banner or "",
+         given.composition, given.scope, given.unit, given.adjacency]
+    )  # fmt: skip
+
+
+def test_a_guarantee_names_everything_it_must() -> None:
+    given = made()
+    assert given.epsilon == pytest.approx(1.0, rel=2e-5)
+    assert given.delta == 1e-5
+    assert given.claimed_epsilon == 1.0
+    assert given.unit == "one training example"
+    assert "add-remove" in given.adjacency
+    assert "parallel" in given.composition
+    assert given.parts["task 3"] == pytest.approx(1.0, rel=2e-5)
+    assert given.parts["the same person in every task"] == pytest.approx(2.442, abs=1e-3)
+    assert any("public" in text for text in given.assumptions)
+    assert any("tuning" in text for text in given.not_covered)
+
+
+def test_recurring_people_are_told_the_sum() -> None:
+    given = made(recurrence="every")
+    assert "sequential" in given.composition
+    assert given.epsilon == pytest.approx(2.442, abs=1e-3)
+
+
+def test_the_headline_states_the_factor_and_delta() -> None:
+    said = words(made())
+    assert said.is_private
+    assert said.banner is None
+    assert "at most 2.72 times as likely" in said.headline
+    assert "1e-05" in said.headline
+
+
+@pytest.mark.parametrize("labels", ["prior", "prior-const"])
+def test_public_labels_are_named_as_an_assumption(labels: str) -> None:
+    text = " ".join(made(labels=labels).assumptions)
+    assert ("oracle prior" in text) == (labels == "prior")
+
+
+def test_labels_from_the_data_are_not_dp_whatever_epsilon_was_asked_for() -> None:
+    given = made(labels="data")
+    said = words(given)
+    assert given.epsilon == math.inf
+    assert given.claimed_epsilon == 1.0
+    assert not said.is_private
+    assert said.banner is not None
+    assert said.banner.startswith("Not DP.")
+    assert "labels" in said.banner
+    assert said.covered == ()
+
+
+def test_no_noise_is_not_dp() -> None:
+    said = words(made(math.inf))
+    assert not said.is_private
+    assert said.banner is not None
+    assert "No noise" in said.banner
+
+
+def test_a_recorded_seed_is_said_to_void_the_bound() -> None:
+    said = words(made(noise="seeded"))
+    assert said.banner is not None
+    assert "seed" in said.banner
+    assert words(made()).banner is None
+
+
+def test_small_data_and_large_epsilon_get_their_notes() -> None:
+    assert any("Only 40" in text for text in made(n_people=40).caveats)
+    assert not any("Only" in text for text in made().caveats)
+    assert any("odds protect little" in text for text in made(16.0).caveats)
+    assert not any("odds protect little" in text for text in made(1.0).caveats)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "percent"), [(0.1, 52.5), (0.5, 62.2), (1, 73.1), (2, 88.1), (4, 98.2), (8, 99.97)]
+)
+def test_worst_case_odds(epsilon: float, percent: float) -> None:
+    assert 100 * odds_bound(epsilon, 0) == pytest.approx(percent, abs=0.05)
+    assert odds_bound(epsilon, 1e-3) > odds_bound(epsilon, 0)
+
+
+def test_odds_of_any_size() -> None:
+    assert odds_bound(0, 0) == 0.5
+    assert odds_bound(1e6, 1e-5) == 1.0
+    assert odds_bound(math.inf, 1e-5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (0.9999999, "1"), (1.00000001, "1"), (1.001, "1.01"), (3.61859, "3.62"), (35.61735, "35.7"), (0.1, "0.1"),
+     (0.12301, "0.124"), (545.57, "546"), (12345.6, "12,400"), (math.inf, "∞"), (0.0, "0"), (99.99, "100")],
+)  # fmt: skip
+def test_numbers_are_shown_with_three_digits_rounded_up(value: float, text: str) -> None:
+    assert shown(value) == text
+
+
+@pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
+@pytest.mark.parametrize("epsilon", [0.1, 8.0, math.inf])
+@pytest.mark.parametrize("noise", ["release", "seeded"])
+def test_forbidden_words_never_appear(labels: str, epsilon: float, noise: str) -> None:
+    text = all_words(made(epsilon, labels=labels, noise=noise)).lower()
+    assert not re.search(r"anonym|\bsafe\b|guaranteed|zero risk|encrypt|\d %? of 3 %", text)
+    assert not re.search(r"\bprivate\b", text.replace("differentially private", ""))

@@ -1,0 +1,151 @@
+"""From what a person writes to a spec: every wrong value gives one sentence naming field, value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.spec import RunSpec
+
+
+def refused(raw: dict[str, object]) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        checks.check(checks.parse(raw))
+    assert "\n" not in str(caught.value)
+    assert not re.search(r"pydantic|Traceback|type=|https?:", str(caught.value))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("raw", "field", "allowed"),
+    [
+        ({"method": "perceptron"}, "method", "cosine"),
+        ({"method": 3}, "method", "name"),
+        ({"data": {"dataset": "mnits"}}, "data.dataset", "digits"),
+        ({"data": {"backbone": "vit-nothing"}}, "data.backbone", "pixels"),
+        ({"data": {"dataset": "../../etc/passwd"}}, "data.dataset", "must be one of"),
+        ({"data": {"dataset": "own:../../etc"}}, "data.dataset", "letters"),
+        ({"scenario": {"kind": "none"}}, "scenario.kind", "class-incremental"),
+        ({"scenario": "five"}, "scenario", "table"),
+        ({"scenario": {"tasks": 0}}, "scenario.tasks", "greater than or equal to 1"),
+        ({"scenario": {"tasks": 11}}, "scenario.tasks", "at most 10"),
+        ({"scenario": {"tasks": 3}}, "scenario.tasks", "divide"),
+        ({"scenario": {"task": 5}}, "scenario.task", "no such setting"),
+        ({"scenario": {"tasks": 6, "classes_per_task": 2}}, "scenario.tasks", "at most 5"),
+        ({"scenario": {"kind": "source-incremental"}}, None, ""),
+        ({"labels": "oracle"}, "labels", "prior"),
+        ({"labels": "data", "public_labels": ["1"]}, "public_labels", "prior"),
+        ({"public_labels": ["eleven"]}, "public_labels", "classes of digits"),
+        ({"privacy": {"epsilons": [0]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": [-1]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": ["banana"]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": [math.nan]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": [True]}}, "privacy.epsilons", "above 0"),
+        ({"privacy": {"epsilons": [1, 1.0]}}, "privacy.epsilons", "twice"),
+        ({"privacy": {"epsilons": []}}, "privacy.epsilons", "at least 1"),
+        ({"privacy": {"delta": 0}}, "privacy.delta", "greater than 0"),
+        ({"privacy": {"delta": 1}}, "privacy.delta", "less than 1"),
+        ({"privacy": {"delta": "small"}}, "privacy.delta", "number"),
+        ({"privacy": {"delta": 0.01}}, "privacy.delta", "below 1/"),
+        ({"privacy": {"noise": "pink"}}, "privacy.noise", "release"),
+        ({"seeds": [0, 0]}, "seeds", "twice"),
+        ({"seeds": [-1]}, "seeds", "greater than or equal to 0"),
+        ({"seeds": []}, "seeds", "at least 1"),
+        ({"seeds": 7}, "seeds", "tuple"),
+        ({"params": {"learning_rate": 1}}, "params.learning_rate", "no such setting"),
+        ({"colour": "red"}, "colour", "no such setting"),
+        ({"data": {"train_per_class": 0}}, "data.train_per_class", "greater than or equal to 1"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(raw: dict[str, object], field: str | None, allowed: str) -> None:
+    error = refused(raw)
+    if field is not None:
+        assert error.field == field
+    assert allowed in str(error)
+
+
+def test_delta_is_compared_with_the_people_of_the_subset() -> None:
+    raw: dict[str, object] = {"data": {"train_per_class": 5}, "privacy": {"delta": 0.01}}
+    checks.check(checks.parse(raw))
+    assert "1/50" in str(refused({**raw, "privacy": {"delta": 0.02}}))
+
+
+def test_a_dataset_that_is_not_here_says_what_to_put_where(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path))
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataMissing, match=r"data\.dataset = own:mine"):
+        checks.check(checks.parse({"data": {"dataset": "own:mine"}}))
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_presets_survive_toml_and_json_and_keep_their_digest(name: str) -> None:
+    spec = presets.load(name)
+    again = checks.parse(checks.read_toml(checks.to_toml(spec)))
+    assert again == spec
+    assert again.digest() == spec.digest()
+    assert checks.parse(_json(spec)) == spec
+
+
+def _json(spec: RunSpec) -> dict[str, object]:
+    import json
+
+    loaded: dict[str, object] = json.loads(spec.model_dump_json())
+    return loaded
+
+
+@given(
+    epsilons=st.lists(st.one_of(st.floats(1e-3, 1e3), st.just(math.inf)), min_size=1, max_size=6, unique=True),
+    delta=st.floats(1e-12, 0.9),
+    seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5, unique=True),
+    labels=st.sampled_from(["data", "prior", "prior-const"]),
+    public=st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4, unique=True),
+    tasks=st.integers(1, 50),
+)
+def test_any_spec_survives_toml(
+    epsilons: list[float], delta: float, seeds: list[int], labels: str, public: list[str] | None, tasks: int
+) -> None:
+    spec = checks.parse(
+        {
+            "privacy": {"epsilons": epsilons, "delta": delta},
+            "seeds": seeds,
+            "labels": labels,
+            "scenario": {"tasks": tasks},
+            **({"public_labels": public} if public else {}),
+        }
+    )
+    assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec
+
+
+def test_sets_are_read_as_toml_and_bare_words_as_text() -> None:
+    raw = checks.apply_sets(
+        {"privacy": {"delta": 1e-5}},
+        ["method=cosine", "privacy.epsilons=[1, inf]", "scenario.tasks=2", 'data.dataset="digits"', "seeds=[3]"],
+    )
+    spec = checks.parse(raw)
+    assert spec.privacy.epsilons == (1.0, math.inf)
+    assert spec.privacy.delta == 1e-5
+    assert spec.seeds == (3,)
+
+
+@pytest.mark.parametrize("assignment", ["seeds", "=3", "method.name=cosine"])
+def test_broken_sets_are_refused(assignment: str) -> None:
+    with pytest.raises(BadInput, match="--set"):
+        checks.apply_sets({"method": "cosine"}, [assignment])
+
+
+def test_broken_toml_is_refused_with_its_line() -> None:
+    with pytest.raises(BadInput, match="line 2"):
+        checks.read_toml("method = 'cosine'\nseeds = = 3")
+
+
+@pytest.mark.parametrize(("n", "delta"), [(1437, 1e-5), (50_000, 1e-6), (100, 1e-4), (99, 1e-3)])
+def test_default_delta_is_a_power_of_ten_below_a_tenth_over_n(n: int, delta: float) -> None:
+    assert checks.default_delta(n) == pytest.approx(delta)
+    assert checks.default_delta(n) < 1 / (10 * n)

@@ -1,0 +1,106 @@
+"""The floors of the house: nothing imports upward, only pages import streamlit, the app process imports no torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcl_core.methods import catalog as methods
+
+ROOT = Path(__file__).resolve().parent.parent
+# From the top floor to the ground: a module imports only from its own room and from rooms further down.
+FLOORS = [
+    "cli", "listing", "export", "figures", "runs", "engine", "presets", "checks", "methods", "backbones", "scenarios",
+    "data", "privacy", "metrics", "events", "spec", "paths", "errors",
+]  # fmt: skip
+MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
+
+
+def room(name: str) -> str | None:
+    parts = name.split(".")
+    return parts[1] if parts[0] == "dpcl_core" and len(parts) > 1 else None
+
+
+def imported(path: Path) -> set[str]:
+    """Every module a file imports, however late, as dotted names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_imports_upward(path: Path) -> None:
+    own = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    if own in (None, "__init__", "__main__"):
+        return
+    assert own in FLOORS, f"{own} has no floor: put it into the list, and into ARCHITECTURE.md"
+    above = FLOORS[: FLOORS.index(own)]
+    upward = {name for name in imported(path) if room(name) in above}
+    assert not upward, f"{path} imports {upward} from above"
+
+
+def test_only_the_app_and_pages_import_streamlit() -> None:
+    guilty = [path for path in MODULES if any(name.split(".")[0] == "streamlit" for name in imported(path))]
+    assert not guilty
+
+
+def test_figures_import_no_torch() -> None:
+    for path in (ROOT / "dpcl_core" / "figures").rglob("*.py"):
+        assert not any(name.split(".")[0] == "torch" for name in imported(path)), path
+
+
+def test_nothing_is_unpickled() -> None:
+    forbidden = {"pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal"}
+    for path in MODULES:
+        assert not {name.split(".")[0] for name in imported(path)} & forbidden, path
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
+                source = ast.unparse(node)
+                if source.startswith(("np.load", "numpy.load")):
+                    assert "allow_pickle=False" in source, f"{path}: {source}"
+                assert not source.startswith("torch.load"), f"{path}: {source}"
+
+
+def test_the_app_process_imports_no_torch() -> None:
+    """Everything the app's pages import, imported: neither torch nor what brings it along may be there."""
+    modules = sorted(
+        name
+        for page in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]
+        for name in imported(page)
+        if name.split(".")[0] in ("dpcl_core", "pages")
+    )
+    code = (
+        "import importlib, sys\n"
+        f"for name in {modules!r}:\n"
+        "    try:\n"
+        "        importlib.import_module(name)\n"
+        "    except ModuleNotFoundError as error:\n"
+        "        if error.name is None or not name.startswith(error.name): raise\n"  # a function, not a module
+        "heavy = {'torch', 'timm', 'transformers', 'opacus', 'sentence_transformers'} & set(sys.modules)\n"
+        "assert 'dpcl_core.runs.store' in sys.modules, 'the check imported nothing'\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_method_is_one_file_and_one_card() -> None:
+    for name, card in methods.CARDS.items():
+        assert card.name == name
+        assert (ROOT / Path(*card.module.split("."))).with_suffix(".py").exists()
+        assert (ROOT / "dpcl_core" / "methods" / "cards" / f"{card.module.rpartition('.')[2]}.py").exists()
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for name in FLOORS:
+        assert f"{name}.py" in text or f"{name}/" in text, f"{name} is not in ARCHITECTURE.md"
