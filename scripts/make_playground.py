@@ -1,7 +1,9 @@
-"""Makes assets/playground/SETTING-TASKS.json: the bundled digits, ready to be replayed at any budget in the browser.
+"""Makes assets/playground: the bundled digits, ready to be replayed at any budget in the browser.
 
     python scripts/make_playground.py
 
+SETTING-TASKS.json holds the products that a replay needs, guarantees.json what each budget on the slider promises: the
+accountant takes up to a second for one of them, and a page has a fifth of a second.
 Public teaching data only: the files hold unnoised class sums (as products with test features), and their noise is seeded.
 """
 
@@ -9,14 +11,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 
-from dpcl_core import paths
+from dpcl_core import events, paths
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
+from dpcl_core.figures.statistics import interval_factor
 from dpcl_core.methods import cosine_replay
+from dpcl_core.methods.cosine_promise import promised
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios import class_incremental
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -25,12 +29,13 @@ from dpcl_core.spec import Cell, DataSpec, LabelSetting
 
 SETTINGS: tuple[LabelSetting, ...] = ("prior-const", "prior")
 TASKS = (2, 5, 10)
+STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, np.inf)
 SEEDS = (0, 1, 2, 3, 4)
 DELTA = 1e-5
 DATA = DataSpec(dataset="digits", test_per_class=30)  # ten tasks of all 450 test digits would exceed what a page may send
 
 
-def document(setting: LabelSetting, n_tasks: int) -> dict[str, object]:
+def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
     """One file: where the numbers come from, and the numbers."""
     dataset = load.load(DATA)
     train, test = (
@@ -56,18 +61,37 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, object]:
         "n_train": len(train),
         "n_test": len(test),
         "seeds": list(SEEDS),
+        "interval_factor": interval_factor(len(SEEDS)),  # kept here because the first page must not wait for scipy
     }
     return {"about": about, "replay": cosine_replay.encode(data)}
+
+
+def guarantees(about: dict[str, Any]) -> dict[str, list[object]]:
+    """By label setting and number of tasks: what a finished cell at every stop of the slider would say."""
+    n_classes, n_people = len(about["classes"]), about["n_train"]
+
+    def finished(setting: LabelSetting, n_tasks: int, epsilon: float) -> object:
+        found = promised(
+            setting, epsilon, DELTA, n_tasks=n_tasks, n_classes=n_classes, n_people=n_people, n_seeds=len(SEEDS)
+        )
+        return events.to_json(events.CellFinished(Cell(epsilon, 0), {}, found, 0.0))
+
+    return {
+        f"{setting}-{n_tasks}": [finished(setting, n_tasks, epsilon) for epsilon in STOPS]
+        for setting in (*SETTINGS, "data")
+        for n_tasks in TASKS
+    }
 
 
 def main(folder: Path) -> None:
     """Writes every file into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for setting in SETTINGS:
-        for n_tasks in TASKS:
-            path = folder / f"{setting}-{n_tasks}.json"
-            path.write_text(json.dumps(cast(object, document(setting, n_tasks)), separators=(",", ":")) + "\n")
-            print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+    files = {f"{setting}-{n_tasks}": document(setting, n_tasks) for setting in SETTINGS for n_tasks in TASKS}
+    files["guarantees"] = guarantees(files["prior-5"]["about"])
+    for name, content in files.items():
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,11 @@ def verdict(differences: Sequence[float], first: str, second: str) -> Verdict:
     return Verdict(found, False, needed, f"Cannot tell yet: {range_text} ({_seeds(found.n)}); {advice}.")
 
 
+def interval_factor(n: int) -> float | None:
+    """Half width of the 95 % interval of n values, in their standard deviations; None with fewer than three."""
+    return _half_width(1.0, n) if n >= MIN_SEEDS else None
+
+
 def _half_width(spread: float, n: int) -> float:
     return float(stdtrit(n - 1, 0.975)) * spread / math.sqrt(n)
 

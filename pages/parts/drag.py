@@ -1,8 +1,8 @@
 """The ε-drag: one browser-side element that redraws while it is dragged and tells the server once it is let go.
 
-What it draws is computed in the browser, exactly, from products that hold no feature (dpcl_core/methods/cosine_replay.py), or
-looked up among the trained cells of a run; between cells nothing is invented. The same numbers and sentences come from here
-in Python, for figures that the server draws and for the plain slider that stands in where the element cannot load.
+What it draws is computed in the browser, exactly, from products that hold no feature (methods/cosine_replay.py), or looked
+up among the trained cells of a run; between cells nothing is invented. The same numbers and sentences come from here in
+Python, for figures that the server draws and for the plain slider that stands in where the element cannot load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
-from dpcl_core import metrics, paths
+from dpcl_core import events, metrics, paths
+from dpcl_core.events import CellFinished, Guarantee
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import statement
 
@@ -27,22 +28,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
-SETTINGS = ("prior-const", "prior")
 TASKS = (2, 5, 10)
+_EXACT = "Computed for this very budget while you drag, not interpolated."
 _FILES = ("replay.mjs", "drag.mjs")
 
 
-def words(what: str, badge: str, badge_help: str) -> dict[str, str]:
-    """Every sentence of the element, as templates that the browser and `sentence` fill alike. `what`: "test digits"."""
+def words(what: str, badge: str, badge_help: str, *, is_bounded: bool = True) -> dict[str, str]:
+    """Every sentence of the element, as templates that the browser and `Source` fill alike.
+
+    `what`: what is right or wrong, "test digits". `is_bounded`: no budget has a bound where the labels come from the data.
+    """
+    right = f"{{accuracy}} % of {what} are right after {{tasks}} tasks"
+    odds = f"{statement.ODDS} {statement.GAUSSIAN_ODDS.replace('percent', 'exact')}"
     return {
-        "bounded": f"At ε = {{epsilon}}, {{accuracy}} % of {what} are right after {{tasks}} tasks; without noise {{clean}} %.",
-        "bounded_alone": f"At ε = {{epsilon}}, {{accuracy}} % of {what} are right after {{tasks}} tasks.",
-        "noiseless": f"Without noise, {{accuracy}} % of {what} are right after {{tasks}} tasks, and nobody is protected.",
+        "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
+        "bounded_alone": f"At ε = {{epsilon}}, {right}.",
+        "noiseless": f"Without noise, {right}, and nobody is protected.",
         "lost": "Old tasks lost {lost} points since their best.",
         "gained": "Old tasks gained {lost} points since their best.",
-        "odds": statement.ODDS,
+        "odds": odds if is_bounded else statement.NO_ODDS,
         "no_odds": statement.NO_ODDS,
-        "gaussian_odds": statement.GAUSSIAN_ODDS,
         "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
         "badge": badge,
         "badge_help": badge_help,
@@ -53,6 +58,7 @@ def words(what: str, badge: str, badge_help: str) -> dict[str, str]:
 class Source:
     """What the element can show: either a replay (any budget) or a table of trained budgets.
 
+    `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
     `replay`: the document of `cosine_replay.encode`. `table`: accuracies [seed][after task][on task] of every stop.
     """
 
@@ -61,7 +67,8 @@ class Source:
     delta: float
     words: Mapping[str, str]
     classes: tuple[str, ...]
-    n_seeds: int
+    interval_factor: float | None
+    is_bounded: bool = True
     replay: Mapping[str, Any] | None = None
     table: tuple[list[list[list[float | None]]], ...] = ()
 
@@ -131,8 +138,10 @@ class Source:
         """The odds line below the slider."""
         from dpcl_core.privacy import gaussian
 
-        worst = statement.odds(epsilon, self.delta)
-        return worst if math.isinf(epsilon) else f"{worst} {statement.gaussian_odds(gaussian.sigma(epsilon, self.delta))}"
+        if not self.is_bounded or math.isinf(epsilon):
+            return statement.NO_ODDS
+        exact = statement.gaussian_odds(gaussian.sigma(epsilon, self.delta))
+        return f"{statement.odds(epsilon, self.delta)} {exact}"
 
     def _final(self, epsilon: float) -> tuple[float, float | None]:
         """Mean over seeds of AA and AF after the last task."""
@@ -143,18 +152,40 @@ class Source:
 
 
 @lru_cache(maxsize=8)
-def digits(setting: str, n_tasks: int) -> Source:
-    """The bundled digits, public teaching data, at any budget. `setting` and `n_tasks`: of SETTINGS and TASKS."""
-    document = json.loads((paths.assets_dir() / "playground" / f"{setting}-{n_tasks}.json").read_text(encoding="utf-8"))
+def digits(labels: str, n_tasks: int) -> Source:
+    """The bundled digits, public teaching data, at any budget, under a label setting. `n_tasks`: one of TASKS.
+
+    A list of labels read from the data holds exactly the labels of the task, as the public list of each task does here: the
+    accuracy is the same, but there is no bound.
+    """
+    is_bounded = labels != "data"
+    name = f"{labels if is_bounded else 'prior'}-{n_tasks}.json"
+    document = json.loads((paths.assets_dir() / "playground" / name).read_text(encoding="utf-8"))
     return Source(
-        key=f"digits-{setting}-{n_tasks}",
+        key=f"digits-{labels}-{n_tasks}",
         stops=STOPS,
         delta=document["replay"]["delta"],
-        words=words("test digits", "exact", "Computed for this very budget while you drag, not interpolated."),
+        words=words("test digits", "exact", _EXACT, is_bounded=is_bounded),
         classes=tuple(document["about"]["classes"]),
-        n_seeds=len(document["about"]["seeds"]),
+        interval_factor=document["about"]["interval_factor"],
+        is_bounded=is_bounded,
         replay=document["replay"],
     )
+
+
+def guarantees(labels: str, n_tasks: int) -> dict[float, Guarantee]:
+    """What each stop of the slider promises on the digits, as the mechanism's own ledger adds it up."""
+    return _promises()[f"{labels}-{n_tasks}"]
+
+
+@lru_cache(maxsize=1)
+def _promises() -> dict[str, dict[float, Guarantee]]:
+    recorded = json.loads((paths.assets_dir() / "playground" / "guarantees.json").read_text(encoding="utf-8"))
+    cells = {name: [events.from_json(document) for document in documents] for name, documents in recorded.items()}
+    return {
+        name: {cell.cell.epsilon: cell.guarantee for cell in found if isinstance(cell, CellFinished)}
+        for name, found in cells.items()
+    }
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
@@ -208,16 +239,6 @@ def _element() -> Any:
     )
 
 
-@lru_cache(maxsize=16)
-def _factor(n_seeds: int) -> float | None:
-    """Half width of the 95 % interval over seeds in standard deviations; None with too few for a band."""
-    from scipy.special import stdtrit
-
-    from dpcl_core.figures.statistics import MIN_SEEDS
-
-    return float(stdtrit(n_seeds - 1, 0.975)) / math.sqrt(n_seeds) if n_seeds >= MIN_SEEDS else None
-
-
 def _document(source: Source, start: float, panels: tuple[str, ...]) -> dict[str, object]:
     """What the element is fed. The same for every budget it is let go at, so that it is sent only once."""
     return {
@@ -227,7 +248,7 @@ def _document(source: Source, start: float, panels: tuple[str, ...]) -> dict[str
         "delta": source.delta,
         "words": dict(source.words),
         "classes": list(source.classes),
-        "interval_factor": _factor(source.n_seeds),
+        "interval_factor": source.interval_factor,
         "panels": list(panels),
         "replay": source.replay,
         "table": source.table or None,

@@ -1,0 +1,245 @@
+// The ε-drag: a slider that redraws its pictures in the browser and tells the server once it is let go.
+// Appended to replay.mjs (no import can be resolved from there). Fed once; what it is fed is described in pages/parts/drag.py.
+
+const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
+
+export default function element({ data, parentElement, setStateValue }) {
+  const host = parentElement.querySelector(".drag");
+  const memory = memories.get(parentElement) ?? begin(parentElement, host);
+  memory.report = (value) => setStateValue("epsilon", value);
+  if (memory.fed !== data) feed(memory, data);
+  return () => {
+    memory.watcher.disconnect();
+    clearTimeout(memory.timer);
+    memories.delete(parentElement);
+  };
+}
+
+const asText = (epsilon) => (epsilon === Infinity ? "inf" : String(epsilon));
+const asNumber = (text) => (text === "inf" ? Infinity : Number(text));
+const shown = (epsilon) => (epsilon === Infinity ? "∞" : String(Number(epsilon.toPrecision(4))));
+const percent = (share) => (100 * share).toFixed(1);
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
+const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+
+function begin(parentElement, host) {
+  const memory = { host, find: (name) => host.querySelector(`.${name}`), epsilon: 1, timer: 0, byKey: false };
+  memories.set(parentElement, memory);
+  const slider = memory.find("slider"), typed = memory.find("typed");
+  slider.addEventListener("keydown", () => { memory.byKey = true; });
+  slider.addEventListener("pointerdown", () => { memory.byKey = false; });
+  slider.addEventListener("input", () => show(memory, asNumber(memory.data.stops[slider.value])));
+  slider.addEventListener("change", () => tell(memory, memory.byKey ? 300 : 0)); // keys repeat: wait for the last one
+  typed.addEventListener("keydown", (event) => {
+    event.stopPropagation(); // single letters are shortcuts of the page around
+    if (event.key === "Enter") take(memory);
+  });
+  typed.addEventListener("change", () => take(memory));
+  memory.watcher = new ResizeObserver(() => {
+    if (memory.data && host.clientWidth !== memory.width) draw(memory);
+  });
+  memory.watcher.observe(host);
+  return memory;
+}
+
+function feed(memory, data) {
+  const isNewStart = memory.fed?.start !== data.start;
+  memory.fed = memory.data = data;
+  memory.replay = data.replay ? decode(data.replay) : null;
+  memory.cache = new Map();
+  const slider = memory.find("slider");
+  slider.max = data.stops.length - 1;
+  memory.find("badge").textContent = data.words.badge;
+  memory.find("badge").title = data.words.badge_help;
+  memory.find("typed-row").hidden = !data.replay;
+  for (const name of ["accuracy", "matrix", "classes"]) memory.find(`panel-${name}`).hidden = !data.panels.includes(name);
+  memory.host.classList.add("fed");
+  const held = !isNewStart && (data.replay || data.stops.some((stop) => asNumber(stop) === memory.epsilon));
+  show(memory, held ? memory.epsilon : asNumber(data.start));
+}
+
+function take(memory) {
+  const typed = memory.find("typed"), complaint = memory.find("complaint");
+  const text = typed.value.trim().replace(",", ".").toLowerCase();
+  const value = ["∞", "inf", "infinity"].includes(text) ? Infinity : text === "" ? NaN : Number(text);
+  const low = asNumber(memory.data.stops[0]);
+  const high = Math.max(...memory.data.stops.map(asNumber).filter(Number.isFinite));
+  const isFine = value === Infinity || (value >= low && value <= high);
+  complaint.textContent = isFine ? "" : filled(memory.data.words.complaint, { value: typed.value, low, high });
+  typed.setAttribute("aria-invalid", String(!isFine));
+  if (!isFine || value === memory.epsilon) return;
+  show(memory, value);
+  tell(memory, 0);
+}
+
+function tell(memory, wait) {
+  clearTimeout(memory.timer);
+  memory.timer = setTimeout(() => memory.report(asText(memory.epsilon)), wait);
+}
+
+// Accuracies at a budget: computed, or looked up among the trained ones.
+function results(memory, epsilon) {
+  if (!memory.cache.has(epsilon)) {
+    const { table } = memory.data;
+    const found = memory.replay
+      ? accuracies(memory.replay, epsilon)
+      : { matrices: table[memory.data.stops.findIndex((stop) => asNumber(stop) === epsilon)], classes: [] };
+    if (memory.cache.size > 64) memory.cache.clear();
+    memory.cache.set(epsilon, summarised(found));
+  }
+  return memory.cache.get(epsilon);
+}
+
+function summarised({ matrices, classes }) {
+  const nTasks = matrices[0].length, tasks = [...Array(nTasks).keys()];
+  const seen = matrices.map((matrix) => matrix.map((row, k) => mean(row.slice(0, k + 1)))); // [seed][after task]
+  const lost = matrices.map((matrix) => nTasks < 2 ? NaN : mean(tasks.slice(0, -1).map((i) =>
+    Math.max(...tasks.slice(i, -1).map((j) => matrix[j][i])) - matrix[nTasks - 1][i])));
+  return {
+    nTasks,
+    seen,
+    curve: tasks.map((k) => mean(seen.map((one) => one[k]))),
+    matrix: tasks.map((k) => tasks.slice(0, k + 1).map((i) => mean(matrices.map((one) => one[k][i])))),
+    lost: mean(lost),
+    classes: (classes[0] ?? []).map((_, c) => mean(classes.map((one) => one[c]))),
+  };
+}
+
+function show(memory, epsilon) {
+  memory.epsilon = epsilon;
+  const { words, stops, delta } = memory.data, slider = memory.find("slider"), typed = memory.find("typed");
+  const values = stops.map(asNumber);
+  const distance = (value) => value === epsilon ? 0 : Math.abs(Math.log(value) - Math.log(epsilon));
+  slider.value = values.reduce((best, value, i) => (distance(value) < distance(values[best]) ? i : best), 0);
+  slider.style.setProperty("--done", `${(100 * slider.value) / Math.max(1, stops.length - 1)}%`);
+  const now = results(memory, epsilon);
+  const clean = values.includes(Infinity) ? results(memory, Infinity) : null;
+  const last = now.nTasks - 1;
+  const fields = {
+    epsilon: shown(epsilon),
+    accuracy: percent(now.curve[last]),
+    clean: clean ? percent(clean.curve[last]) : "",
+    lost: percent(Math.abs(now.lost)),
+    tasks: now.nTasks,
+  };
+  const parts = [filled(epsilon === Infinity ? words.noiseless : clean ? words.bounded : words.bounded_alone, fields)];
+  if (now.nTasks > 1) parts.push(filled(now.lost >= 0 ? words.lost : words.gained, fields));
+  memory.sentence = parts.join(" ");
+  memory.find("value").textContent = `ε = ${shown(epsilon)}`;
+  memory.find("sentence").textContent = memory.sentence;
+  memory.find("odds").textContent = oddsText(words, epsilon, delta);
+  slider.setAttribute("aria-valuetext", `ε = ${shown(epsilon)}: ${fields.accuracy} %`);
+  if (typed.getRootNode().activeElement !== typed || typed.value !== "") typed.value = shown(epsilon);
+  typed.setAttribute("aria-invalid", "false");
+  memory.find("complaint").textContent = "";
+  memory.now = now;
+  memory.clean = clean;
+  draw(memory);
+}
+
+function oddsText(words, epsilon, delta) {
+  if (epsilon === Infinity) return words.no_odds;
+  const bound = Math.min(1, (Math.exp(epsilon) + delta) / (1 + Math.exp(epsilon)));
+  return filled(words.odds, {
+    percent: Number((Math.ceil(bound * 1e4 - 1e-6) / 100).toPrecision(6)), // a bound is rounded up
+    exact: percent(normalBelow(1 / (2 * sigma(epsilon, delta)))),
+  });
+}
+
+function draw(memory) {
+  memory.width = memory.host.clientWidth;
+  const painters = { accuracy: paintAccuracy, matrix: paintMatrix, classes: paintClasses };
+  for (const name of memory.data.panels) {
+    const svg = memory.find(`panel-${name}`).querySelector("svg");
+    const width = Math.max(220, svg.parentElement.clientWidth), height = 236;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.setAttribute("height", height);
+    svg.setAttribute("aria-label", memory.sentence);
+    svg.innerHTML = painters[name](memory, width, height);
+  }
+}
+
+const text = (x, y, label, kind = "", anchor = "middle") =>
+  `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" class="${kind}" text-anchor="${anchor}">${escaped(label)}</text>`;
+const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+function paintAccuracy({ data, now, clean, epsilon }, width, height) {
+  const left = 44, right = width - 84, top = 10, bottom = height - 36;
+  const x = (k) => (now.nTasks === 1 ? (left + right) / 2 : left + ((right - left) * k) / (now.nTasks - 1));
+  const y = (share) => bottom - (bottom - top) * Math.min(1, Math.max(0, share));
+  const out = [];
+  for (const tick of [0, 25, 50, 75, 100]) {
+    out.push(`<line class="grid" x1="${left}" x2="${right}" y1="${y(tick / 100)}" y2="${y(tick / 100)}"/>`);
+    out.push(text(left - 8, y(tick / 100) + 4, `${tick} %`, "soft", "end"));
+  }
+  const every = Math.ceil(now.nTasks / 10);
+  for (let k = 0; k < now.nTasks; k += every) out.push(text(x(k), bottom + 17, k + 1, "soft"));
+  out.push(text((left + right) / 2, height - 3, "tasks learned", "soft"));
+  const ends = [];
+  if (clean && epsilon !== Infinity) {
+    out.push(`<path class="clean" d="${path(clean.curve.map((v, k) => [x(k), y(v)]))}"/>`);
+    ends.push({ at: y(clean.curve.at(-1)), label: "no noise", kind: "soft start" });
+  }
+  if (data.interval_factor !== null) {
+    const half = now.curve.map((v, k) => {
+      const spread = Math.sqrt(now.seen.reduce((sum, one) => sum + (one[k] - v) ** 2, 0) / (now.seen.length - 1));
+      return data.interval_factor * spread;
+    });
+    const high = now.curve.map((v, k) => [x(k), y(v + half[k])]);
+    const low = now.curve.map((v, k) => [x(k), y(v - half[k])]).reverse();
+    out.push(`<path class="band" d="${path([...high, ...low])}Z"/>`);
+  } else {
+    for (const one of now.seen) one.forEach((v, k) => out.push(`<circle class="seed" cx="${x(k)}" cy="${y(v)}" r="2.5"/>`));
+  }
+  out.push(`<path class="line" d="${path(now.curve.map((v, k) => [x(k), y(v)]))}"/>`);
+  now.curve.forEach((v, k) => out.push(`<circle class="dot" cx="${x(k)}" cy="${y(v)}" r="3.5"/>`));
+  ends.push({ at: y(now.curve.at(-1)), label: epsilon === Infinity ? "no noise" : `ε = ${shown(epsilon)}`, kind: "mine" });
+  ends.sort((a, b) => a.at - b.at);
+  if (ends.length > 1 && ends[1].at - ends[0].at < 15) {
+    const middle = Math.min((ends[0].at + ends[1].at) / 2, bottom - 8);
+    ends[0].at = middle - 7.5;
+    ends[1].at = middle + 7.5;
+  }
+  for (const end of ends) out.push(text(right + 10, end.at + 4, end.label, end.kind, "start"));
+  return out.join("");
+}
+
+function paintMatrix({ now }, width, height) {
+  const left = 58, top = 4, n = now.nTasks, gap = n > 7 ? 2 : 4;
+  const w = (width - left) / n, h = (height - 36 - top) / n;
+  const out = [];
+  for (let k = 0; k < n; k++) {
+    out.push(text(left - 8, top + h * (k + 0.5) + 4, `after ${k + 1}`, "soft", "end"));
+    out.push(text(left + w * (k + 0.5), top + h * n + 15, k + 1, "soft"));
+    for (let i = 0; i < n; i++) {
+      const value = now.matrix[k][i];
+      const box = `x="${left + w * i + gap / 2}" y="${top + h * k + gap / 2}" width="${w - gap}" height="${h - gap}" rx="3"`;
+      out.push(i > k ? `<rect class="none" ${box}/>` : `<rect class="cell" ${box} fill-opacity="${0.07 + 0.85 * value}"/>`);
+      if (i <= k) {
+        out.push(text(left + w * (i + 0.5), top + h * (k + 0.5) + 4, Math.round(100 * value), value > 0.55 ? "number high" : "number"));
+      }
+    }
+  }
+  out.push(text(left + (w * n) / 2, height - 3, "on task", "soft"));
+  return out.join("");
+}
+
+function paintClasses({ data, now, clean }, width, height) {
+  const names = data.classes, longest = Math.max(...names.map((name) => name.length));
+  const left = Math.min(110, 14 + 7 * longest), right = width - 40, top = 4;
+  const h = (height - 10 - top) / names.length;
+  const out = [];
+  names.forEach((name, c) => {
+    const y = top + h * c, value = now.classes[c], end = left + (right - left) * value;
+    out.push(text(left - 7, y + h / 2 + 4, name, "soft", "end"));
+    out.push(`<rect class="none" x="${left}" y="${y + 2}" width="${right - left}" height="${h - 4}" rx="2"/>`);
+    out.push(`<rect class="bar" x="${left}" y="${y + 2}" width="${Math.max(0, end - left).toFixed(1)}" height="${h - 4}" rx="2"/>`);
+    if (clean) {
+      const mark = left + (right - left) * clean.classes[c];
+      out.push(`<line class="mark" x1="${mark}" x2="${mark}" y1="${y + 1}" y2="${y + h - 1}"/>`);
+    }
+    out.push(text(right + 6, y + h / 2 + 4, Math.round(100 * value), "soft", "start"));
+  });
+  return out.join("");
+}
