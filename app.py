@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.parts import state, style
+from pages.parts.header import INSIDE
 
 PAGES = {
     "Learn": [("start", "Start")],
@@ -28,6 +29,7 @@ def main() -> None:
     )
     style.apply()
     state.keep_queue_moving()
+    st.session_state[INSIDE] = True
     page.run()
 
 

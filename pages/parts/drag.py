@@ -21,6 +21,8 @@ from dpcl_core import events, metrics, paths
 from dpcl_core.events import CellFinished, Guarantee
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.privacy import statement
+from pages.parts.link import BUDGET
+from pages.parts.privacy_bar import privacy_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +60,7 @@ def words(what: str, badge: str, badge_help: str, *, is_bounded: bool = True) ->
 class Source:
     """What the element can show: either a replay (any budget) or a table of trained budgets.
 
-    `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
+    `provenance`: one sentence on where the numbers come from. `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
     `replay`: the document of `cosine_replay.encode`. `table`: accuracies [seed][after task][on task] of every stop.
     """
 
@@ -68,6 +70,9 @@ class Source:
     words: Mapping[str, str]
     classes: tuple[str, ...]
     interval_factor: float | None
+    provenance: str
+    n_people: int
+    n_seeds: int
     is_bounded: bool = True
     replay: Mapping[str, Any] | None = None
     table: tuple[list[list[list[float | None]]], ...] = ()
@@ -161,13 +166,17 @@ def digits(labels: str, n_tasks: int) -> Source:
     is_bounded = labels != "data"
     name = f"{labels if is_bounded else 'prior'}-{n_tasks}.json"
     document = json.loads((paths.assets_dir() / "playground" / name).read_text(encoding="utf-8"))
+    about = document["about"]
     return Source(
         key=f"digits-{labels}-{n_tasks}",
         stops=STOPS,
         delta=document["replay"]["delta"],
         words=words("test digits", "exact", _EXACT, is_bounded=is_bounded),
-        classes=tuple(document["about"]["classes"]),
-        interval_factor=document["about"]["interval_factor"],
+        classes=tuple(about["classes"]),
+        interval_factor=about["interval_factor"],
+        provenance=f"{about['dataset']}, n = {about['n_train']:,}, δ = {document['replay']['delta']:g}.",
+        n_people=about["n_train"],
+        n_seeds=len(about["seeds"]),
         is_bounded=is_bounded,
         replay=document["replay"],
     )
@@ -186,6 +195,33 @@ def _promises() -> dict[str, dict[float, Guarantee]]:
         name: {cell.cell.epsilon: cell.guarantee for cell in found if isinstance(cell, CellFinished)}
         for name, found in cells.items()
     }
+
+
+def promise(labels: str, n_tasks: int, epsilon: float) -> None:
+    """The privacy bar of the digits at a budget; one that is no stop of the slider goes through the accountant now."""
+    found = guarantees(labels, n_tasks)
+    if epsilon not in found:
+        from dpcl_core.methods.cosine_promise import promised
+
+        source = digits(labels, n_tasks)
+        n_people, n_seeds = source.n_people, source.n_seeds
+        found = {
+            epsilon: promised(
+                labels,
+                epsilon,
+                source.delta,
+                n_tasks=n_tasks,
+                n_classes=len(source.classes),
+                n_people=n_people,
+                n_seeds=n_seeds,
+            )
+        }
+    privacy_bar({epsilon: found[epsilon]}, chosen=epsilon)
+
+
+def link_text(epsilon: float) -> str:
+    """A budget as a link writes it."""
+    return BUDGET.write(epsilon)
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts import link
 from pages.parts.view import View
+
+INSIDE = "inside-the-app"  # app.py leaves this mark for the page that it runs
 
 
 def header(
@@ -45,11 +48,13 @@ def header(
 
 
 def _inside_the_app() -> None:
-    """Starts over through app.py where the page file was run on its own.
+    """Starts over through app.py where streamlit ran the page's file on its own.
 
-    A folder named `pages` makes streamlit run the page's file alone when a link to a page is the very first thing that a
-    fresh server is asked for; after app.py has called `st.navigation` once it never does again.
+    It does so, because of the folder's name `pages`, when a link to a page is the first thing that a fresh server is asked
+    for; after app.py has called `st.navigation` once it never does again. A test may run a page file by itself.
     """
-    if PagesManager.uses_pages_directory:
+    context = get_script_run_ctx()
+    through_app = st.session_state.pop(INSIDE, False)
+    if not through_app and context is not None and context.main_script_path.endswith("app.py"):
         PagesManager.uses_pages_directory = False
         st.rerun()
