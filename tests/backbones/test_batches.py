@@ -1,0 +1,83 @@
+"""Running a network over images: order, broken rows, and memory that is too small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dpcl_core.backbones.batches import Input, in_batches, precision
+from dpcl_core.data.images import Images
+
+RAW = np.arange(700, dtype=np.uint16).astype(np.uint8).reshape(700, 1, 1, 1)
+IMAGES = Images(RAW, (1, 1, 1))
+ASKED = Input(1, 1, "bilinear")
+
+
+def value(pixels: Tensor) -> Tensor:
+    return pixels.reshape(len(pixels), 1).float().repeat(1, 2)
+
+
+def test_rows_keep_their_order_and_progress_ends_at_all() -> None:
+    calls: list[tuple[int, int]] = []
+    found = in_batches(value, ASKED, IMAGES, 2, "cpu", lambda done, total: calls.append((done, total)))
+    np.testing.assert_array_equal(found[:, 1], RAW.ravel())
+    assert found.dtype == np.float32
+    assert calls == [(256, 700), (512, 700), (700, 700)]
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf"), -float("inf")])
+def test_row_that_is_not_finite_becomes_zeros_and_stays_in_place(broken: float) -> None:
+    def forward(pixels: Tensor) -> Tensor:
+        rows = value(pixels)
+        rows[rows[:, 0] == 7, 1] = broken
+        return rows
+
+    found = in_batches(forward, ASKED, IMAGES, 2, "cpu", None)
+    expected = np.repeat(RAW.reshape(-1, 1), 2, axis=1).astype(np.float32)
+    expected[RAW.ravel() == 7] = 0
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+    ],
+)
+def test_batch_that_does_not_fit_is_halved_until_it_does(error: Exception) -> None:
+    sizes: list[int] = []
+
+    def forward(pixels: Tensor) -> Tensor:
+        sizes.append(len(pixels))
+        if len(pixels) > 40:
+            raise error
+        return value(pixels)
+
+    found = in_batches(forward, ASKED, IMAGES, 2, "cpu", None)
+    np.testing.assert_array_equal(found[:, 0], RAW.ravel())
+    assert sizes[:4] == [256, 128, 64, 32]
+    assert max(sizes[4:]) == 32  # what did not fit once is not tried again
+
+
+def test_one_image_too_large_for_memory_is_an_error_not_a_loop() -> None:
+    def forward(pixels: Tensor) -> Tensor:
+        raise MemoryError
+
+    with pytest.raises(MemoryError, match="1x1 pixels"):
+        in_batches(forward, ASKED, IMAGES, 2, "cpu", None)
+
+
+def test_other_errors_are_not_taken_for_memory() -> None:
+    def forward(pixels: Tensor) -> Tensor:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        in_batches(forward, ASKED, IMAGES, 2, "cpu", None)
+
+
+def test_precision_is_told_apart_by_device() -> None:
+    assert precision("cpu") != precision("cuda:0")

@@ -1,0 +1,135 @@
+"""Features are computed once, and no state of the disk can change or lose them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpcl_core import paths
+from dpcl_core.backbones import cache
+from dpcl_core.backbones.extractor import Done
+from dpcl_core.data.images import Images
+
+RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
+IMAGES = Images(RAW, (2, 2, 1))
+
+
+class Counting:
+    """An extractor that counts how often it computes."""
+
+    feature_dim: int | None = 4
+
+    def __init__(self, identity: str = "counting") -> None:
+        self.identity = identity
+        self.n_calls = 0
+
+    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
+        self.n_calls += 1
+        return np.concatenate(list(images.batches(None, 1, 100))).reshape(len(images), 4).astype(np.float32)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    made = Counting()
+    monkeypatch.setattr(cache, "load", lambda name, device: made)
+    return made
+
+
+def only_file() -> Path:
+    (path,) = paths.features_dir().iterdir()
+    return path
+
+
+def test_second_call_gives_the_same_array_and_computes_nothing(counting: Counting) -> None:
+    calls: list[tuple[int, int]] = []
+    first = cache.features("any", IMAGES)
+    second = cache.features("any", IMAGES, progress=lambda done, total: calls.append((done, total)))
+    assert counting.n_calls == 1
+    np.testing.assert_array_equal(first, RAW.reshape(6, 4))
+    np.testing.assert_array_equal(first, second)
+    assert second.dtype == np.float32
+    assert calls == [(6, 6)]
+
+
+def test_images_shape_and_extractor_each_have_part_in_the_address() -> None:
+    other = RAW.copy()
+    other[3, 1, 0, 0] ^= 1
+    keys = {
+        cache.key(Counting(), IMAGES),
+        cache.key(Counting("another"), IMAGES),
+        cache.key(Counting(), Images(other, (2, 2, 1))),
+        cache.key(Counting(), Images(RAW[::-1].copy(), (2, 2, 1))),
+        cache.key(Counting(), Images(RAW, None)),
+    }
+    assert len(keys) == 5
+    assert cache.key(Counting(), Images(RAW.copy(), (2, 2, 1))) in keys
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[content.index(b"NUMPY") + 140] ^= 0xFF  # within the numbers, behind the array's header
+    path.write_bytes(content)
+
+
+def too_few_rows(path: Path) -> None:
+    np.savez(path, features=np.zeros((5, 4), np.float32))
+
+
+def pickled(path: Path) -> None:
+    np.savez(path, features=np.array([object()] * 6, dtype=object))
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    flip,
+    too_few_rows,
+    pickled,
+    lambda path: path.write_bytes(path.read_bytes()[:-30]),
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b"no archive"),
+    lambda path: np.savez(path, other=np.zeros((6, 4), np.float32)),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_file_is_computed_anew_and_replaced(counting: Counting, damage: Callable[[Path], object]) -> None:
+    expected = cache.features("any", IMAGES)
+    damage(only_file())
+    np.testing.assert_array_equal(cache.features("any", IMAGES), expected)
+    assert counting.n_calls == 2
+    np.testing.assert_array_equal(cache.features("any", IMAGES), expected)
+    assert counting.n_calls == 2
+
+
+def test_cache_that_cannot_be_written_costs_a_warning_only(counting: Counting, home: Path) -> None:
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("a file where the folder should be")
+    with pytest.warns(UserWarning, match="could not be kept"):
+        found = cache.features("any", IMAGES)
+    np.testing.assert_array_equal(found, RAW.reshape(6, 4))
+
+
+def test_full_disk_leaves_no_half_file(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: object, **arrays: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(UserWarning, match="No space left on device"):
+        found = cache.features("any", IMAGES)
+    np.testing.assert_array_equal(found, RAW.reshape(6, 4))
+    assert not list(paths.features_dir().iterdir())
+
+
+def test_kept_features_are_for_their_owner_alone(counting: Counting) -> None:
+    cache.features("any", IMAGES)
+    assert stat.S_IMODE(only_file().stat().st_mode) == 0o600
+
+
+def test_real_backbone_through_the_cache_equals_itself() -> None:
+    first, second = cache.features("convnext-cifar100", IMAGES), cache.features("convnext-cifar100", IMAGES)
+    assert first.shape == (6, 192)
+    np.testing.assert_array_equal(first, second)

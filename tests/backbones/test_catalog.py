@@ -1,0 +1,126 @@
+"""Cards: names, what a network saw, and whether it can be used, all without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import paths
+from dpcl_core.backbones import catalog, weights
+from dpcl_core.errors import BadInput, DataMissing
+
+BUNDLED = ["convnext-cifar100", "convnext-cifar10"]
+TEST_VIT = "timm:test_vit.r160_in1k"
+
+
+def test_catalog_and_cache_import_no_torch() -> None:
+    code = (
+        "import sys; from dpcl_core.backbones import cache, catalog, extractor\n"
+        "for card in catalog.CARDS.values(): catalog.available(card)\n"
+        "e = extractor.load('convnext-cifar100'); e.identity, e.feature_dim; extractor.load('pixels')\n"
+        "print(sorted({'torch', 'timm', 'torchvision', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "vgg", "PIXELS", "../x", "timm:", "timm:../../etc/passwd", "timm:/etc/passwd", "timm:a/b"),
+        *("timm:vit..in1k", "timm:.hidden", "timm:vit\n", "timm:" + "a" * 200),
+    ],
+)
+def test_unknown_names_give_one_sentence(name: str) -> None:
+    with pytest.raises(BadInput, match=r"(?s)^data\.backbone = .*: must be one of pixels, convnext-cifar100") as caught:
+        catalog.card(name)
+    assert "\n" not in caught.value.allowed
+
+
+def test_card_of_every_name_is_found_under_it() -> None:
+    for name in [*catalog.CARDS, TEST_VIT]:
+        assert catalog.card(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "saw"),
+    [
+        ("timm:vit_base_patch16_224.augreg_in21k_ft_in1k", ("imagenet-21k", "imagenet-1k")),
+        ("timm:resnet18", ()),
+        ("timm:some_net.cifar10", ("cifar10",)),
+    ],
+)
+def test_timm_names_tell_what_was_seen(name: str, saw: tuple[str, ...]) -> None:
+    assert catalog.card(name).saw == saw
+
+
+@pytest.mark.parametrize(
+    ("backbone", "dataset", "refused"),
+    [
+        ("convnext-cifar100", "cifar100", True),
+        ("convnext-cifar100", "cifar10", False),
+        ("convnext-cifar100", "5-datasets", False),
+        ("convnext-cifar10", "cifar10", True),
+        ("convnext-cifar10", "cifar100", False),
+        ("convnext-cifar10", "5-datasets", True),  # CIFAR-10 is one of the five
+        ("pixels", "cifar100", False),
+        ("convnext-cifar100", "own:holiday", False),
+        ("timm:some_net.cifar10", "5-datasets-mnist-m", True),
+    ],
+)
+def test_refuses_what_the_network_saw(backbone: str, dataset: str, refused: bool) -> None:
+    sentence = catalog.refuses(catalog.card(backbone), dataset)
+    assert (sentence is not None) is refused
+    if sentence:
+        offered = sentence.partition("take ")[2].split(" or ")
+        assert "pixels" in offered
+        assert backbone not in offered
+
+
+@pytest.mark.parametrize("name", ["pixels", *BUNDLED])
+def test_what_is_bundled_is_available(name: str) -> None:
+    assert catalog.available(catalog.card(name)) is None
+
+
+def test_missing_bundle_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path)
+    sentence = catalog.available(catalog.card("convnext-cifar10"))
+    assert sentence is not None
+    assert "put convnext-cifar10.safetensors and convnext-cifar10.json into" in sentence
+    folder = tmp_path / "backbones"
+    folder.mkdir()
+    (folder / "convnext-cifar10.safetensors").write_bytes(b"")
+    (folder / "convnext-cifar10.json").write_text("{not json")
+    with pytest.raises(DataMissing):
+        weights.bundled("convnext-cifar10")
+
+
+def test_timm_weights_are_wanted_until_they_lie_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(catalog, "find_spec", lambda name: object())
+    card = catalog.card(TEST_VIT)
+    sentence = catalog.available(card)
+    assert sentence is not None
+    assert "put test_vit.r160_in1k.safetensors into" in sentence
+    assert "DPCL_WEIGHTS" in sentence
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
+    (tmp_path / "test_vit.r160_in1k.safetensors").write_bytes(b"x")
+    assert catalog.available(card) is None
+
+
+def test_timm_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "find_spec", lambda name: None if name == "timm" else object())
+    assert catalog.available(catalog.card(TEST_VIT)) == "needs timm: install requirements-vision.txt"
+
+
+def test_weights_link_that_leads_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, folder = tmp_path / "secret.safetensors", tmp_path / "weights"
+    secret.write_bytes(b"x")
+    folder.mkdir()
+    (folder / "test_vit.safetensors").symlink_to(secret)
+    monkeypatch.setenv("DPCL_WEIGHTS", str(folder))
+    with pytest.raises(BadInput, match="inside"):
+        weights.local("test_vit")

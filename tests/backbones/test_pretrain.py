@@ -1,0 +1,109 @@
+"""The training script: a short run learns, is written whole, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pretrain_backbone.py"
+
+
+@pytest.fixture(scope="module")
+def pretrain() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pretrain_backbone", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["pretrain_backbone"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def split(pretrain: ModuleType, n_images: int = 256) -> object:
+    """Two classes of noise, one darker than the other."""
+    rng = np.random.default_rng(0)
+    labels = torch.arange(n_images) % 2
+    images = torch.from_numpy(rng.integers(0, 128, (n_images, 32, 32, 3), dtype=np.uint8))
+    images += 100 * labels.byte()[:, None, None, None]
+    return pretrain.Split(images, labels, ("0" * 64,))
+
+
+def trained(pretrain: ModuleType, folder: Path, epochs: float) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    shape = pretrain.Shape((8, 8, 8), (1, 1, 1), 2)
+    network, averaged = pretrain.build(shape), pretrain.build(shape)
+    averaged.load_state_dict(network.state_dict())
+    pretrain.train(split(pretrain), network, averaged, pretrain.Clock(None, epochs, 256), folder, seed=0)
+    state: dict[str, torch.Tensor] = network.state_dict()
+    return state
+
+
+def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(
+    pretrain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(pretrain, tmp_path / "whole", 4)
+    again = trained(pretrain, tmp_path / "again", 4)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    steps = iter(range(100))
+    step = pretrain.Optimizer.step
+
+    def interrupted(self: object, pace: float, n_steps: int) -> None:
+        if next(steps) == 3:
+            raise KeyboardInterrupt
+        step(self, pace, n_steps)
+
+    monkeypatch.setattr(pretrain, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(pretrain.Optimizer, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained(pretrain, tmp_path / "stopped", 4)
+    monkeypatch.setattr(pretrain.Optimizer, "step", step)
+    resumed = trained(pretrain, tmp_path / "stopped", 4)
+    for name in whole:
+        torch.testing.assert_close(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
+
+
+def test_orthogonal_brings_singular_values_near_one(pretrain: ModuleType) -> None:
+    for shape in ((12, 40), (40, 12)):
+        matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+        values = torch.linalg.svdvals(pretrain.orthogonal(matrix))
+        assert values.min() > 0.4
+        assert values.max() < 1.3
+
+
+def test_pace_rises_then_falls_to_zero(pretrain: ModuleType) -> None:
+    assert [round(pretrain.pace_at(progress), 3) for progress in (0, 0.05, 0.1, 0.55, 1)] == [0, 0.5, 1, 0.5, 0]
+
+
+def test_augmented_batches_are_shaped_finite_and_differ(pretrain: ModuleType) -> None:
+    data = pretrain.Augmented(split(pretrain), seed=0)
+    (small, labels), (full, _) = data.batch(24), data.batch(32)
+    assert small.shape == (128, 3, 24, 24)
+    assert full.shape == (128, 3, 32, 32)
+    assert labels.shape == (128,)
+    assert bool(full.isfinite().all())
+    blank = (full == 0).all(1).sum((1, 2))
+    assert int(blank.min()) >= 16  # a quarter of the square is always inside
+    assert int(blank.max()) <= 64
+
+
+def test_export_writes_weights_and_a_card_that_agree(
+    pretrain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrain, "PROBES", ())
+    network = pretrain.build(pretrain.Shape((8, 8, 8), (1, 1, 1), 2))
+    data, out = split(pretrain), tmp_path / "out" / "tiny"
+    pretrain.export(network, "two", (data, data), pretrain.Clock(None, 1, 256), out, 0)
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert card["sha256"] == hashlib.sha256(out.with_suffix(".safetensors").read_bytes()).hexdigest()
+    assert card["saw"] == {"dataset": "two", "split": "train", "rows": 256, "sha256": ["0" * 64]}
+    assert {tensor.dtype for tensor in load_file(out.with_suffix(".safetensors")).values()} == {torch.float16}
+    assert np.array(card["example_features"]).shape == (4, 8)
