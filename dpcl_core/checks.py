@@ -160,7 +160,8 @@ def _toml(value: object) -> str:
         return str(value)
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    return json.dumps(str(value), ensure_ascii=False)  # a JSON string is a TOML basic string
+    # A JSON string is a TOML basic string but for one character, which JSON may hold bare and TOML may not.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _text(value: object, field: str) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, cast
 
+from pydantic import TypeAdapter
+
 from dpcl_core.spec import Cell, NoiseSource
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -94,7 +96,9 @@ class Note:
 
 
 Event = Started | Progress | TaskLearned | CellFinished | Note  # a closed list: adding one is a decision
-_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in (Started, Progress, TaskLearned, CellFinished, Note)}
+_READERS: Mapping[str, TypeAdapter[Event]] = {
+    kind.__name__: TypeAdapter(kind) for kind in (Started, Progress, TaskLearned, CellFinished, Note)
+}
 
 
 def to_json(event: Event) -> dict[str, JsonValue]:
@@ -105,8 +109,7 @@ def to_json(event: Event) -> dict[str, JsonValue]:
 def from_json(document: Mapping[str, JsonValue]) -> Event:
     """The event that `to_json` wrote. Raises KeyError for an unknown kind."""
     fields = dict(document)
-    kind = _KINDS[str(fields.pop("event"))]
-    return kind(**{key: _revived(key, value) for key, value in fields.items()})  # type: ignore[arg-type]
+    return _READERS[str(fields.pop("event"))].validate_python(fields)
 
 
 def plain_number(value: float) -> float | str:
@@ -122,19 +125,3 @@ def _plain(value: object) -> JsonValue:
     if isinstance(value, (tuple, list)):
         return [_plain(inner) for inner in value]
     return cast(JsonValue, value)
-
-
-def _revived(key: str, value: JsonValue) -> object:
-    if key == "cell":
-        cell = cast(dict[str, float | str | int], value)
-        return Cell(float(cell["epsilon"]), int(cell["seed"]))
-    if key == "guarantee":
-        fields = {name: _revived(name, inner) for name, inner in cast(dict[str, JsonValue], value).items()}
-        return Guarantee(**fields)  # type: ignore[arg-type]
-    if value in ("inf", "-inf"):
-        return float(str(value))
-    if isinstance(value, list):
-        return tuple(_revived("", inner) for inner in value)
-    if isinstance(value, dict):
-        return {name: _revived("", inner) for name, inner in value.items()}
-    return value

@@ -1,0 +1,172 @@
+"""The command line as a person uses it: one JSON document, exit status, one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks, cli, presets
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return tmp_path / "home"
+
+
+def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = cli.main(arguments)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+SMALL = ["run", "--preset", "digits-cosine", "--set", "seeds=[0, 1]", "--set", "privacy.epsilons=[1.0, inf]"]
+
+
+def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = called(*SMALL, "--json", capsys=capsys)
+    assert status == 0
+    document = json.loads(out)
+    assert document["status"] == "finished"
+    assert [(cell["epsilon"], cell["seed"]) for cell in document["cells"]] == [(1.0, 0), (1.0, 1), ("inf", 0), ("inf", 1)]
+    for cell in document["cells"]:
+        empty = [[value is None for value in row] for row in cell["accuracy"]]
+        assert empty == [[i > k for i in range(5)] for k in range(5)]
+        assert set(cell["metrics"]) == {"AA", "AF", "BWT", "FWT", "Last", "Avg"}
+        for key in ("epsilon", "delta", "unit", "adjacency", "composition", "scope", "claimed_epsilon", "caveats", "parts"):
+            assert key in cell["guarantee"]
+        assert cell["seconds"] > 0
+    assert document["cells"][0]["guarantee"]["epsilon"] == pytest.approx(1.0, rel=2e-5)
+    assert document["cells"][2]["guarantee"]["epsilon"] == "inf"
+    assert document["cells"][2]["metrics"]["AA"] > 0.85
+    assert "task 5" in err
+    status, shown, _ = called("show", document["run_id"], "--json", capsys=capsys)
+    assert status == 0
+    assert json.loads(shown)["cells"] == document["cells"]
+    assert checks.parse(document["spec"]) == checks.parse(
+        checks.apply_sets(presets.raw("digits-cosine"), ["seeds=[0, 1]", "privacy.epsilons=[1.0, inf]"])
+    )
+
+
+def test_runs_in_release_mode_differ_and_seeded_ones_repeat(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, list[object]] = {"release": [], "seeded": []}
+    for noise, results in found.items():
+        for _ in range(2):
+            sets = ["--set", f"privacy.noise={noise}", "--set", "privacy.epsilons=[0.5]"]
+            document = json.loads(called(*SMALL, *sets, "--json", capsys=capsys)[1])
+            results.append([cell["accuracy"] for cell in document["cells"]])
+    assert found["release"][0] != found["release"][1]
+    assert found["seeded"][0] == found["seeded"][1]
+
+
+def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = checks.parse(checks.apply_sets(presets.raw("digits-cosine"), ["seeds=[7]", "privacy.epsilons=[2.0]"]))
+    file = tmp_path / "spec.toml"
+    file.write_text(checks.to_toml(spec), encoding="utf-8")
+    run_id = json.loads(called("run", str(file), "--json", capsys=capsys)[1])["run_id"]
+    status, out, _ = called("export", run_id, "--to", str(tmp_path / "out"), "--json", capsys=capsys)
+    assert status == 0
+    files = set(json.loads(out)["files"])
+    assert files == {path.name for path in (tmp_path / "out").iterdir()}
+    expected = {"accuracy.csv", "metrics.csv", "spec.toml", "accuracy.html", "privacy.txt", "privacy.json", "command.txt"}
+    assert expected <= files
+    assert checks.parse(checks.read_toml((tmp_path / "out" / "spec.toml").read_text(encoding="utf-8"))) == spec
+    assert "Plotly.newPlot" in (tmp_path / "out" / "accuracy.html").read_text(encoding="utf-8")
+    assert len((tmp_path / "out" / "accuracy.csv").read_text(encoding="utf-8").splitlines()) == 1 + 15
+    listed = called("runs", "--json", capsys=capsys)[1]
+    assert [run["run_id"] for run in json.loads(listed)] == [run_id]
+
+
+def test_the_exported_command_line_carries_out_the_same_spec() -> None:
+    import shlex
+
+    spec = presets.load("digits-cosine")
+    words = shlex.split(checks.command_line(spec))
+    assert words[:4] == ["python", "-m", "dpcl_core", "run"]
+    sets = [word for word in words[4:] if word != "--set"]
+    assert checks.parse(checks.apply_sets({}, sets)) == spec
+
+
+@pytest.mark.parametrize("what", ["methods", "datasets", "backbones", "scenarios", "presets"])
+def test_everything_that_can_be_chosen_is_listed(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = called("list", what, "--json", capsys=capsys)
+    rows = json.loads(out)
+    assert status == 0
+    assert rows
+    assert all(row["name"] and row["title"] and row["summary"] for row in rows)
+    assert called("list", what, capsys=capsys)[1].count("\n") == len(rows)
+
+
+def test_account_answers_each_question(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(*options: str) -> dict[str, float]:
+        answer: dict[str, float] = json.loads(called("account", *options, "--json", capsys=capsys)[1])
+        return answer
+
+    assert ask("--epsilon", "1", "--delta", "1e-5")["sigma"] == pytest.approx(3.7306, abs=1e-4)
+    assert ask("--sigma", "3.7306", "--delta", "1e-5", "--steps", "10")["epsilon"] == pytest.approx(3.6186, abs=1e-3)
+    assert ask("--sigma", "3.7306", "--epsilon", "1")["delta"] == pytest.approx(1e-5, rel=1e-3)
+
+
+def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
+    status, out, _ = called("audit", "--preset", "digits-cosine", *sets, "--trials", "400", "--json", capsys=capsys)
+    found = json.loads(out)["audits"][0]
+    assert status == 0
+    assert found["claimed_epsilon"] == 1.0
+    assert found["accounted_epsilon"] == "inf"
+    assert found["audited_lower_bound"] > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run"], ["SPEC.toml", "--preset"]),
+        (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
+        (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
+        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
+        (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=banana"], ["privacy.epsilons", "banana"]),
+        (["run", "--preset", "digits-cosine", "--set", "scenario.tasks=11"], ["scenario.tasks = 11", "at most 10"]),
+        (["run", "--preset", "digits-cosine", "--set", "privacy.delta=0.01"], ["privacy.delta = 0.01", "below 1/"]),
+        (["run", "--preset", "digits-cosine", "--set", "data.dataset=nowhere"], ["data.dataset = nowhere", "digits"]),
+        (["run", "--preset", "digits-cosine", "--store", "gopher://x"], ["gopher"]),
+        (["show", "../../etc/passwd"], ["run = ../../etc/passwd"]),
+        (["show", "0123456789ab"], ["0123456789ab"]),
+        (["export", "0123456789ab", "--to", "/tmp/x"], ["0123456789ab"]),
+        (["list", "shoes"], ["shoes"]),
+        (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
+        (["account", "--epsilon", "1"], ["exactly two"]),
+        (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
+        (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),
+        (["fly"], ["fly"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = called(*arguments, capsys=capsys)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1, err
+    for word in words:
+        assert word in err
+    assert "Traceback" not in err
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dpcl_core", "account", "--epsilon", "0", "--delta", "1e-5"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "epsilon" in done.stderr

@@ -1,0 +1,52 @@
+"""Events survive JSON, infinity and gaps included; the list is closed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from dpcl_core.events import CellFinished, Guarantee, Note, Progress, Started, TaskLearned, from_json, to_json
+from dpcl_core.spec import Cell
+
+GUARANTEE = Guarantee(
+    epsilon=math.inf,
+    delta=1e-5,
+    unit="one training example",
+    adjacency="add-remove",
+    composition="parallel",
+    scope="every classifier",
+    claimed_epsilon=None,
+    noise="release",
+    assumptions=("a",),
+    not_covered=(),
+    caveats=("b", "inf"),
+    parts={"task 1": 1.0, "all": math.inf},
+)
+EVENTS = [
+    Started(2, ("one", "two"), "Digits", 100, 10),
+    Progress("training", 1, 5, None, "summing"),
+    TaskLearned(Cell(math.inf, 3), 1, (0.5, 0.25), 0.4, math.inf),
+    CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.5),
+    Note("warning", "careful"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_survives_strict_json(event: object) -> None:
+    text = json.dumps(to_json(event), allow_nan=False)  # type: ignore[arg-type]
+    back = from_json(json.loads(text))
+    assert back == event
+    assert type(back) is type(event)
+
+
+def test_text_that_looks_like_infinity_stays_text() -> None:
+    back = from_json(json.loads(json.dumps(to_json(EVENTS[3]))))
+    assert isinstance(back, CellFinished)
+    assert back.guarantee.caveats == ("b", "inf")
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        from_json({"event": "Telegram"})
