@@ -1,13 +1,78 @@
-"""Placeholder of this page."""
+"""About: can I trust this? Methods and their papers, what the words mean, what is not claimed, and which versions run."""
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import streamlit as st
+
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.header import header
+from pages.parts.text import plain
+
+GLOSSARY = {
+    "ε (epsilon)": "The privacy budget. Taking part makes any outcome at most e^ε times as likely. Smaller protects more.",
+    "δ (delta)": "The chance that the ε bound fails. It stays well below one over the number of people.",
+    "unit": "What is protected as a whole: one training example, or everything of one person.",
+    "neighbouring datasets": "Two datasets that differ in one unit: one added or removed, or one replaced by another.",
+    "ledger": "The list of every noisy step on private data. The ε on screen is computed from it, never from the form.",
+    "accounted, claimed, audited": "What the ledger adds up to; what a paper says; what an attack measured from below.",
+    "parallel and sequential": "Where nobody is in two tasks, the worst task counts; where somebody may be, tasks add up.",
+    "task": "A part of the data that arrives together. The learner never sees earlier tasks again.",
+    "accuracy over tasks (AA)": "After each task: mean test accuracy over all tasks seen so far.",
+    "forgetting (AF)": "Points an old task has lost since its best. Defined from the second task on.",
+    "label list": "The names a classifier may answer with. A list read from the data can show that someone took part.",
+    "seed": "One draw of class order, subset and batches. Intervals are over seeds.",
+    "clipping": "Every example's influence is cut to the same length before noise is added, so that the noise can hide it.",
+    "not DP": "There is no bound. It is not a weak guarantee but none, whatever ε was asked for.",
+}
+LIMITS = """
+- The datasets here are public: a run simulates what such a release would protect.
+- A bound holds for one released model. Several models of one run, or of several runs, together reveal more.
+- Choosing settings by looking at results on the same data spends privacy that no ledger here has counted.
+- Seeded noise is for teaching: whoever knows the seed can subtract it, and then no bound holds.
+- Noise is drawn in floating point and is not hardened against attacks on its last digits.
+- Results on a subset or on a stand-in dataset say so in their title; they are not results on the full set.
+"""
+PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")
 
 
 def page() -> None:
     """The page."""
-    header("About", "This page is being built.")
+    header("About", "Can I trust this?")
+    how, words, limits = st.tabs(["Methods and data", "Words", "Limits and versions"], key="about-tabs")
+    with how:
+        _cards("Methods", [(card.title, card.summary, card.source) for card in methods.CARDS.values()])
+        _cards("Streams", [(card.title, card.summary, card.source) for card in scenarios.CARDS.values()])
+        _cards("Networks for features", [(card.title, card.summary, card.source) for card in backbones.CARDS.values()])
+        _cards("Datasets", [(card.title, card.summary, card.source) for card in datasets.CARDS.values()])
+    with words:
+        for word, meaning in GLOSSARY.items():
+            st.markdown(f"**{word}** {meaning}")
+    with limits:
+        st.markdown(LIMITS)
+        st.markdown(f"Python {platform.python_version()} · " + " · ".join(_versions()))
+
+
+def _cards(title: str, cards: list[tuple[str, str, str]]) -> None:
+    with st.container(key=f"card-about-{title.split()[0].lower()}"):
+        st.subheader(title, anchor=False)
+        for name, summary, source in cards:
+            st.markdown(f"**{plain(name)}** {plain(summary)} :small[{plain(source)}]")
+
+
+def _versions() -> list[str]:
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"{package} not installed")
+    return found
 
 
 if __name__ == "__main__":

@@ -1,14 +1,256 @@
-"""Placeholder of this page."""
+"""Compare: which is better, and is it real? Several runs on one axis, differences paired by seed, settings side by side."""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import Provenance, epsilon_text
+from pages.parts import comparing, link, privacy_bar, results, state, style
 from pages.parts.header import header
+from pages.parts.results import Result
+from pages.parts.strip import figure
+from pages.parts.text import plain
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 6
+LETTERS = "ABCDEF"
+HELP = """Pick up to six runs. A difference is formed seed by seed, because runs with the same seed met the same classes
+in the same order; it counts only where its 95 % interval leaves out zero. Looking at many runs and keeping the best one is
+a choice made on the data: on data of your own, that spends privacy too."""
+CODEC = link.Codec(
+    [
+        link.Field("runs", "r", "runs", link.Many(link.Text(12), MOST), ()),
+        link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
+        link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
+        link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
+    ]
+)
 
 
 def page() -> None:
     """The page."""
-    header("Compare", "This page is being built.")
+    state.store()
+    view = View("compare", lambda _: CODEC)
+    names = _finished()
+    start, missing = _wanted(view, names)
+    header(
+        "Compare",
+        "Which is better, and is it real?",
+        share=st.query_params.to_dict(),
+        help_text=HELP,
+        notices=[*view.read.notices, *missing],
+        view=view,
+    )
+    if not names:
+        _nothing_yet()
+        return
+    picked = st.multiselect(
+        "Runs", list(names), default=start, format_func=names.__getitem__, key=view.key("runs"), max_selections=MOST,
+        placeholder="Pick up to six finished runs",
+    )  # fmt: skip
+    found = {LETTERS[i]: results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
+    values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None}
+    if not found:
+        st.info("Pick at least one run above; two runs of the same data and stream can be compared seed by seed.")
+    else:
+        values |= _comparison(view, found)
+    view.commit(values, CODEC)
+
+
+def _finished() -> dict[str, str]:
+    """Finished runs that can still be read, newest first: id to what the list shows."""
+    return {
+        run.id: f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
+        for run in state.store().list_runs()
+        if run.status == "finished" and run.readable_spec is not None
+    }
+
+
+def _wanted(view: View, names: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The runs to start from: those of the link that are here, else the two newest; and a sentence for each that is not."""
+    asked = cast("tuple[str, ...]", view["runs"])
+    missing = [f"The link names run {run_id}, which this store does not have." for run_id in asked if run_id not in names]
+    start = list(dict.fromkeys(run_id for run_id in asked if run_id in names))
+    return (start or ([] if asked else list(names)[:2])), missing
+
+
+def _nothing_yet() -> None:
+    with st.container(key="card-empty"):
+        st.markdown("**Nothing to compare yet.** Two finished runs are needed; each takes a few seconds. Below: an example.")
+        st.page_link("pages/train.py", label="Start a run")
+    example = results.example()
+    privacy_bar.privacy_bar(example.guarantees)
+    _trade_off({"Example": example})
+
+
+def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
+    specs = {letter: result.spec for letter, result in found.items()}
+    st.caption(" · ".join(f"**{letter}** {plain(result.name)}" for letter, result in found.items()))
+    warning = comparing.different_tests(specs)
+    if warning:
+        st.warning(plain(warning))
+    budgets = comparing.shared_budgets(list(specs.values()))
+    chosen = _budget(view, budgets)
+    if chosen is not None:
+        said = [(letter, r.guarantees[chosen]) for letter, r in found.items() if chosen in r.guarantees]
+        privacy_bar.side_by_side(said)
+        _curves(found, chosen)
+    else:
+        st.info("These runs share no ε, so their curves cannot be laid over each other; the trade-off below still can.")
+    names = ["Paired difference", "What privacy costs", "Settings"]
+    pair, cost, settings = st.tabs(names, key="compare-tabs", on_change="rerun")
+    values: dict[str, object] = {"focus": chosen}
+    if cost.open:
+        with cost:
+            _trade_off(found)
+    if pair.open:
+        with pair:
+            values |= _pair(view, found, warning)
+    if settings.open:
+        with settings:
+            _settings(found)
+    return values
+
+
+def _budget(view: View, budgets: list[float]) -> float | None:
+    if not budgets:
+        return None
+    asked = cast("float | None", view["focus"])
+    default = asked if asked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
+    if len(budgets) == 1:
+        st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")
+        return budgets[0]
+    picked = st.segmented_control(
+        "Budget ε of the curves", budgets, default=default, format_func=epsilon_text, key=view.key("focus"), required=True
+    )
+    return default if picked is None else float(picked)
+
+
+def _colours(found: dict[str, Result]) -> list[str]:
+    """The methods' own colours where each run has another method; else one colour a run."""
+    from dpcl_core.figures import theme
+
+    dark, methods = style.is_dark(), [result.spec.method for result in found.values()]
+    if len(set(methods)) == len(methods):
+        return [theme.colour_of_method(method, dark) for method in methods]
+    return [theme.colour_of_series(i, dark) for i in range(len(methods))]
+
+
+def _provenance(found: dict[str, Result]) -> Provenance:
+    """What the runs have in common; where they differ, both."""
+    sources = [result.provenance for result in found.values()]
+    first = sources[0]
+    n_train = {source.n_train for source in sources}
+    deltas = {source.delta for source in sources}
+    return Provenance(
+        dataset=" | ".join(dict.fromkeys(source.dataset for source in sources)),
+        n_train=first.n_train if len(n_train) == 1 else None,
+        method=" | ".join(dict.fromkeys(source.method for source in sources)),
+        labels=first.labels if len({source.labels for source in sources}) == 1 else "label lists differ",
+        epsilons=tuple(sorted({epsilon for source in sources for epsilon in source.epsilons})),
+        delta=first.delta if len(deltas) == 1 else None,
+        n_seeds=min(source.n_seeds for source in sources),
+        runs=tuple(run for source in sources for run in source.runs),
+        is_example=any(source.is_example for source in sources),
+        is_seeded=any(source.is_seeded for source in sources),
+    )
+
+
+def _curves(found: dict[str, Result], chosen: float) -> None:
+    import pandas as pd
+
+    from dpcl_core.figures import curves
+
+    frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in found.items()}
+    picture = curves.compared_over_tasks(
+        frames,
+        n_tasks=max(result.n_tasks for result in found.values()),
+        colours=_colours(found),
+        labels=[result.spec.labels for result in found.values()],
+        dark=style.is_dark(),
+    )
+    table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
+    figure(
+        picture, _provenance(found), key="compared", title="Accuracy on the tasks seen so far",
+        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list", table=table,
+        share=st.query_params.to_dict(),
+    )  # fmt: skip
+
+
+def _trade_off(found: dict[str, Result]) -> None:
+    import pandas as pd
+
+    from dpcl_core.figures import tradeoff
+
+    frames = {letter: result.accuracy for letter, result in found.items()}
+    picture = tradeoff.trade_off(
+        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], dark=style.is_dark()
+    )
+    table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
+    figure(
+        picture, _provenance(found), key="compared-cost", title="Final accuracy and forgetting against the budget",
+        note="dots: trained models; bars: 95 % interval over seeds", table=table,
+    )  # fmt: skip
+
+
+def _pair(view: View, found: dict[str, Result], warning: str | None) -> dict[str, object]:
+    """Two of the runs, seed by seed; refused in words where a difference would mean nothing."""
+    from dpcl_core.figures import curves, difference
+
+    if len(found) < 2:
+        st.info("A difference needs two runs: pick another one above.")
+        return {}
+    letters = list(found)
+    left, right = st.columns(2)
+    asked = [cast("str | None", view[name]) for name in ("first", "second")]
+    first = left.selectbox(
+        "First", letters, index=letters.index(asked[0]) if asked[0] in letters else 0, key=view.key("first")
+    )
+    others = [letter for letter in letters if letter != first]
+    second = right.selectbox(
+        "Second", others, index=others.index(asked[1]) if asked[1] in others else 0, key=view.key("second")
+    )
+    pair = {first: found[first], second: found[second]}
+    refusal = comparing.different_tests({letter: result.spec for letter, result in pair.items()})
+    if refusal:
+        st.warning(f"{plain(refusal)} No difference is drawn.")
+        return {"first": first, "second": second}
+    tables = [_finals(curves.mean_so_far(result.accuracy)) for result in pair.values()]
+    picture = difference.paired_difference(tables[0], tables[1], names=(first, second), dark=style.is_dark())
+    table = tables[0].merge(tables[1], on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
+    figure(
+        picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final accuracy",
+        note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
+    )  # fmt: skip
+    verdicts = difference.paired(tables[0], tables[1], (first, second))
+    for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 else ():
+        st.markdown(f"- ε = {epsilon_text(epsilon)}: {verdict.sentence}")
+    return {"first": first, "second": second}
+
+
+def _finals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Final accuracy of every model: columns epsilon, seed, value."""
+    return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
+
+
+def _settings(found: dict[str, Result]) -> None:
+    rows, n_equal = comparing.differences({letter: result.spec for letter, result in found.items()})
+    if rows:
+        st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
+    else:
+        st.markdown("The runs have the same settings.")
+    st.caption(f"{n_equal} other settings are equal in all of them.")
 
 
 if __name__ == "__main__":
-    page()
+    try:
+        page()
+    except BadInput as refused:
+        st.error(plain(str(refused)))

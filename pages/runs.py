@@ -15,6 +15,7 @@ from dpcl_core.figures.picture import epsilons
 from pages.parts import link, runpanel, state, status
 from pages.parts.header import header
 from pages.parts.results import method_title
+from pages.parts.text import plain
 from pages.parts.view import View
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _queue(runs: list[Run]) -> None:
         here = [run for run in runs if run.device == device and not run.is_over]
         busy = next((run for run in here if run.status != "queued"), None)
         waiting = sum(run.status == "queued" for run in here)
-        what = f"{busy.status} “{busy.name}”" if busy is not None else "free"
+        what = f"{busy.status} “{plain(busy.name)}”" if busy is not None else "free"
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 
@@ -217,9 +218,9 @@ def _actions(picked: list[Run]) -> None:
     (run,) = picked
     said = status.of(run, (), time.time())
     with st.container(key="card-chosen"):
-        st.markdown(f"**{run.name}** · {said.label.lower()} · {said.detail or said.headline}")
+        st.markdown(f"**{plain(run.name)}** · {said.label.lower()} · {plain(said.detail or said.headline)}")
         if run.error:
-            st.caption(run.error)
+            st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link("pages/train.py", label="Open", query_params={"v": "1", "run": run.id})
             if run.status in ("queued", "starting", "running"):
@@ -277,11 +278,11 @@ def _restore() -> None:
 def _messages() -> None:
     """What the last press did, with Undo where it can be undone."""
     if refused := st.session_state.pop("runs-refused", None):
-        st.error(refused)
+        st.error(plain(refused))
     done = st.session_state.pop("runs-done", None)
     if done or st.session_state.get("runs-deleted"):
         with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(done or "Deleted runs can be brought back.", width="content")
+            st.markdown(plain(done or "Deleted runs can be brought back."), width="content")
             if st.session_state.get("runs-deleted"):
                 st.button("Undo delete", key="undo-delete", on_click=_restore)
 

@@ -11,6 +11,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, results, runpanel, state, status, trainform
 from pages.parts.header import header
+from pages.parts.text import plain
 from pages.parts.view import View
 
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each ε and each seed is a model of its
@@ -78,7 +79,7 @@ def _controls(view: View) -> trainform.Values:
     spec, refusal = _checked(values)
     with st.container(key="start-box", gap="small"):
         if refusal:
-            st.error(refusal)
+            st.error(plain(refusal))
         elif spec is not None:
             st.caption(_estimate(spec))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
@@ -145,7 +146,7 @@ def _start(spec: RunSpec) -> None:
 def _answer(view: View, run_id: str | None) -> float | None:
     """The run, its bar and its figures. Gives the budget that the visitor looks at (None: the page's own choice)."""
     if refused := st.session_state.pop("refused", None):
-        st.error(refused)
+        st.error(plain(refused))
     if run_id is None:
         result = results.example()
         with st.container(key="card-status"):
@@ -155,7 +156,7 @@ def _answer(view: View, run_id: str | None) -> float | None:
     try:
         result = results.of(run)
     except BadInput as refused:
-        st.error(f"{refused}. Its files can still be exported from Runs.")
+        st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return None
     if run.is_over:
         runpanel.status_card(run, result)

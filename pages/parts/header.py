@@ -9,6 +9,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.parts import link
+from pages.parts.text import plain
 from pages.parts.view import View
 
 INSIDE = "inside-the-app"  # app.py leaves this mark for the page that it runs
@@ -44,7 +45,7 @@ def header(
                 with st.popover("Help"):
                     st.markdown(help_text)
     for notice in notices:
-        st.warning(notice)
+        st.warning(plain(notice))
 
 
 def _inside_the_app() -> None:

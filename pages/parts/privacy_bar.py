@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import streamlit as st
@@ -56,6 +56,20 @@ def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
     with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
         for budget in sorted(guarantees):
             _statement(epsilon_label(budget), guarantees[budget])
+
+
+def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
+    """One cell a run: its guarantee in one sentence, or that there is none."""
+    from dpcl_core.privacy.statement import words
+
+    cells, has_bound = "", True
+    for name, guarantee in guarantees:
+        said = words(guarantee)
+        has_bound = has_bound and said.is_private
+        kind, text = ("covered", said.headline) if said.is_private else ("not", said.banner or said.headline)
+        cells += f'<div class="bar-cell {kind}"><b>{escape(name)}</b> {escape(text)}</div>'
+    edge = "" if has_bound else " not-dp"
+    st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="What is protected">{cells}</div>')
 
 
 def _some(texts: tuple[str, ...]) -> str:

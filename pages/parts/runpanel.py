@@ -114,7 +114,7 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
 
     dark, spec = style.is_dark(), result.spec
     picture = tradeoff.trade_off(
-        {result.name: result.accuracy},
+        {"this run": result.accuracy},
         colours=[theme.colour_of_method(spec.method, dark)],
         labels=[spec.labels],
         dark=dark,

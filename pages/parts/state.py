@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.errors import StoreTrouble
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.executor import LocalExecutor
@@ -23,7 +24,7 @@ def store() -> Store:
     try:
         return _store(where())
     except StoreTrouble as trouble:
-        st.error(str(trouble))
+        st.error(plain(str(trouble)))
         st.stop()
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 from dpcl_core.figures import html
 from dpcl_core.figures.picture import Picture, Provenance
 from pages.parts import link as links
+from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,12 +51,12 @@ def strip(
     live: bool = False,
 ) -> None:
     """The lines below a figure alone, for what is not drawn by plotly."""
-    st.markdown(f"**{picture.finding}**")
+    st.markdown(f"**{plain(picture.finding)}**")
     if live:
-        st.caption(provenance.line() if provenance is not None else "")
+        st.caption(plain(provenance.line()) if provenance is not None else "")
         return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(provenance.line() if provenance is not None else "", width="stretch")
+        st.caption(plain(provenance.line()) if provenance is not None else "", width="stretch")
         if table is not None:
             st.download_button(
                 "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",

@@ -18,6 +18,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts import fields, link, privacy_bar
+from pages.parts.text import plain
 from pages.parts.view import View
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
@@ -241,7 +242,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     )  # fmt: skip
     bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
     if bad:
-        st.warning(f"ε = {bad[0][:40]}: must be a number above 0, or inf for no noise; left out.")
+        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name, title in (("train_per_class", "Training examples a class"), ("test_per_class", "Test examples a class")):
         start = cast("int | None", view[name])
         more[name] = st.number_input(
@@ -271,10 +272,10 @@ def _delta(view: View, dataset: str, train_per_class: int | None) -> float | Non
     try:
         value = float(typed)
     except ValueError:
-        st.warning(f"δ = {typed[:40]}: must be a number between 0 and 1; using {shown}.")
+        st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
         return None
     if not 0 < value < 1:
-        st.warning(f"δ = {typed[:40]}: must lie between 0 and 1; using {shown}.")
+        st.warning(f"δ = {plain(typed[:40])}: must lie between 0 and 1; using {shown}.")
         return None
     return value
 

@@ -1,0 +1,70 @@
+"""Whether runs can be compared, and where their settings differ. Pure: no streamlit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dpcl_core.figures.picture import epsilons
+from dpcl_core.spec import RunSpec
+
+
+def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
+    """One sentence where the runs were not tested on the same examples in the same tasks (None: they were)."""
+    names = list(specs)
+    for name in names[1:]:
+        first, other = specs[names[0]], specs[name]
+        pair = f"{names[0]} and {name}"
+        if first.data.dataset != other.data.dataset:
+            return (
+                f"{pair} were tested on different data ({first.data.dataset}, {other.data.dataset}): "
+                "a difference in accuracy says nothing about the methods."
+            )
+        if first.data.test_per_class != other.data.test_per_class:
+            return f"{pair} were tested on different subsets of {first.data.dataset}: do not read small differences."
+        if first.public_labels != other.public_labels:
+            return f"{pair} had other classes to tell apart: a difference in accuracy says nothing about the methods."
+        if first.scenario != other.scenario:
+            return f"{pair} met the classes in another stream: accuracy over tasks means something else in each."
+    return None
+
+
+def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
+    """The budgets that every run has, smallest first."""
+    return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
+
+
+def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
+    """One row a setting that differs, by dotted key, with a column a run; and how many settings are equal in all."""
+    flat = {name: _flat(spec) for name, spec in specs.items()}
+    keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
+    rows, n_equal = [], 0
+    for key in keys:
+        values = [flat[name].get(key, "not a setting here") for name in flat]
+        if len(set(values)) > 1:
+            rows.append({"setting": key} | dict(zip(flat, values, strict=True)))
+        else:
+            n_equal += 1
+    return rows, n_equal
+
+
+def _flat(spec: RunSpec) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in spec.model_dump().items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": _shown(f"{key}.{name}", inner) for name, inner in value.items()}
+        else:
+            flat[key] = _shown(key, value)
+    return flat
+
+
+def _shown(key: str, value: object) -> str:
+    if value is None:
+        return "all" if key.startswith("data.") else "automatic"
+    if key == "privacy.epsilons" and isinstance(value, tuple):
+        return epsilons(value)
+    if isinstance(value, tuple):
+        return ", ".join(str(item) for item in value)
+    if isinstance(value, float):
+        return "∞" if math.isinf(value) else f"{value:g}"
+    return str(value)
