@@ -28,7 +28,7 @@ lint: install-dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest --benchmark-skip -m "not slow"
+	$(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow"
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only

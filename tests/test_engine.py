@@ -1,0 +1,120 @@
+"""One run, whole: its events in order, its numbers against the laws they must follow, and every card's common rules."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks, engine, metrics
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.methods import catalog as methods
+from dpcl_core.spec import Cell, RunSpec
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+
+
+def spec(**changes: object) -> RunSpec:
+    raw: dict[str, object] = {
+        "privacy": {"epsilons": [1.0, math.inf], "noise": "seeded"},
+        "seeds": [0, 1],
+        "data": {"dataset": "digits"},
+    }
+    return checks.parse({**raw, **changes})
+
+
+def learned(events: list[Event]) -> dict[tuple[Cell, int], TaskLearned]:
+    return {(event.cell, event.task): event for event in events if isinstance(event, TaskLearned)}
+
+
+def test_events_come_in_order_and_every_cell_finishes() -> None:
+    run = spec()
+    events = list(engine.run(run))
+    kinds = [type(event) for event in events]
+    started = kinds.index(Started)
+    assert set(kinds[:started]) == {Progress}
+    assert TaskLearned not in kinds[kinds.index(CellFinished) :]
+    points = learned(events)
+    assert set(points) == {(cell, task) for cell in run.cells() for task in range(5)}
+    for (_, task), event in points.items():
+        assert len(event.accuracy) == task + 1
+        assert all(0 <= value <= 1 for value in event.accuracy)
+    finished = [event for event in events if isinstance(event, CellFinished)]
+    assert [event.cell for event in finished] == list(run.cells())
+    for event in finished:
+        matrix = [points[event.cell, task].accuracy for task in range(5)]
+        assert dict(event.metrics) == metrics.summary(matrix)
+
+
+def test_the_epsilon_of_a_point_is_what_the_ledger_adds_up_to() -> None:
+    points = learned(list(engine.run(spec())))
+    for task in range(5):
+        assert points[Cell(1.0, 0), task].epsilon == pytest.approx(1.0, rel=2e-5)
+        assert points[Cell(math.inf, 0), task].epsilon == math.inf
+
+
+def test_accuracy_grows_with_epsilon_and_is_the_same_for_all_label_settings_without_noise() -> None:
+    epsilons = [0.1, 1.0, 8.0, math.inf]
+    finals: dict[str, dict[float, float]] = {}
+    for labels in ("data", "prior", "prior-const"):
+        run = spec(labels=labels, privacy={"epsilons": epsilons}, seeds=list(range(10)))
+        found: dict[float, list[float]] = {}
+        for event in engine.run(run):
+            if isinstance(event, CellFinished):
+                found.setdefault(event.cell.epsilon, []).append(event.metrics["AA"] or 0.0)
+        finals[labels] = {epsilon: sum(values) / len(values) for epsilon, values in found.items()}
+    for by_epsilon in finals.values():
+        values = [by_epsilon[epsilon] for epsilon in epsilons]
+        assert values[0] < values[1] < values[2] + 0.02
+        assert values[2] < values[3] + 0.02
+    assert finals["data"][math.inf] == pytest.approx(finals["prior"][math.inf])
+    assert finals["prior"][math.inf] == pytest.approx(finals["prior-const"][math.inf])
+    # One list noises every class in every task: at a small budget it must lose clearly (paper card: 89 against 81).
+    assert finals["prior"][1.0] > finals["prior-const"][1.0] + 0.03
+
+
+def test_pooled_accuracy_without_noise_does_not_depend_on_the_class_order() -> None:
+    run = spec(privacy={"epsilons": [math.inf]}, seeds=[0, 1, 2])
+    pooled = {event.pooled for event in engine.run(run) if isinstance(event, TaskLearned) and event.task == 4}
+    assert len({round(value, 12) for value in pooled}) == 1
+
+
+def test_labels_outside_the_public_list_are_never_predicted() -> None:
+    run = spec(public_labels=["0", "1", "2"], privacy={"epsilons": [math.inf]}, seeds=[0], scenario={"tasks": 1})
+    event = next(event for event in engine.run(run) if isinstance(event, TaskLearned))
+    assert event.pooled < 0.35  # three of ten classes can be right
+
+
+def test_a_subset_says_so_and_counts_its_people() -> None:
+    run = spec(data={"dataset": "digits", "train_per_class": 10})
+    events = list(engine.run(run))
+    started = next(event for event in events if isinstance(event, Started))
+    assert started.n_train == 100
+    assert "subset" in started.dataset_title
+    finished = next(event for event in events if isinstance(event, CellFinished))
+    assert any("Only 100" in text for text in finished.guarantee.caveats)
+
+
+def test_what_is_wrong_is_said_before_anything_starts() -> None:
+    with pytest.raises(BadInput, match=r"scenario\.tasks"):
+        next(iter(engine.run(spec(scenario={"tasks": 11}))))
+
+
+@pytest.mark.parametrize("method", methods.CARDS)
+@pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
+def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
+    """Same spec, same events; every task has its ledger entry; labels from the data are never called DP."""
+    if labels not in methods.card(method).labels:
+        return
+    run = spec(method=method, labels=labels)
+    first, second = ([e for e in engine.run(run) if isinstance(e, TaskLearned)] for _ in range(2))
+    assert first == second
+    for event in engine.run(run):
+        if isinstance(event, CellFinished) and event.cell.epsilon == 1.0:
+            assert [name for name in event.guarantee.parts if name.startswith("task")] == [f"task {k + 1}" for k in range(5)]
+            assert (event.guarantee.epsilon == math.inf) == (labels == "data")
