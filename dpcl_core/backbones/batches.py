@@ -27,11 +27,6 @@ class Input:
     interpolation: Interpolation
 
 
-def precision(device: str) -> str:
-    """Part of an extractor's identity: half precision on a graphics card gives slightly other features."""
-    return "half" if device.startswith("cuda") else "single"
-
-
 def in_batches(
     forward: Callable[[Tensor], Tensor], asked: Input, images: Images, feature_dim: int, device: str, progress: Done | None
 ) -> NDArray[np.float32]:

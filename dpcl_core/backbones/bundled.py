@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.extractor import Done
+from dpcl_core.backbones.extractor import Done, precision
 from dpcl_core.data.images import Images
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ class Bundled:
 
     @property
     def identity(self) -> str:
-        precision = "half" if self.device.startswith("cuda") else "single"
-        return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision}"
+        return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
 
     def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
         """float32 [n, 192]: the normed mean of the last map."""

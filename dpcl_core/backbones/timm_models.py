@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpcl_core.backbones import weights
-from dpcl_core.backbones.batches import Input, in_batches, precision
+from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
-from dpcl_core.backbones.extractor import Done
+from dpcl_core.backbones.extractor import Done, precision
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing

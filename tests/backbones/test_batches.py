@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpcl_core.backbones.batches import Input, in_batches, precision
+from dpcl_core.backbones.batches import Input, in_batches
+from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.images import Images
 
 RAW = np.arange(700, dtype=np.uint16).astype(np.uint8).reshape(700, 1, 1, 1)
