@@ -51,13 +51,11 @@ def listing(split: Path, card: DatasetCard) -> Listing:
     return Listing(found, np.asarray(labels, dtype=np.int64), tuple(folder.name for folder in folders))
 
 
-def read_images(files: Listing, split: Path, card: DatasetCard) -> Images:
-    """The listed images, still encoded. Raises BadInput for a file that cannot be read."""
-    return Images(
-        [_bytes(path, _shown(card, split, path)) for path in files.paths],
-        card.shape,
-        [_shown(card, split, path) for path in files.paths],
-    )
+def read_images(files: Listing, split: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
+    """The images of these rows of the listing, still encoded. Raises BadInput for a file that cannot be read."""
+    paths = [files.paths[row] for row in rows]
+    origins = [_shown(card, split, path) for path in paths]
+    return Images([_bytes(path, origin) for path, origin in zip(paths, origins, strict=True)], card.shape, origins)
 
 
 def stamp(split: Path) -> Iterator[tuple[str, int]]:

@@ -18,12 +18,12 @@ from dpcl_core.data import files
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.errors import DataMissing
 
-_PROBE_SECONDS = 1.5
+_PROBE_SECONDS = 1.0
 _PROBE_LASTS_SECONDS = 300
 
 
 def is_reachable() -> bool:
-    """Whether the hub answers; asked at most once in five minutes, and waits at most 1.5 s. HF_HUB_OFFLINE=1 says no."""
+    """Whether the hub answers; asked at most once in five minutes, and waits at most a second. HF_HUB_OFFLINE=1 says no."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
         return False
     return _answers(int(time.monotonic() // _PROBE_LASTS_SECONDS))

@@ -11,7 +11,6 @@ from dpcl_core.data import bundled, catalog, files, folder, hub, parquet
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.files import Found
-from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import DataMissing
@@ -55,22 +54,19 @@ def _find(card: DatasetCard) -> Found | None:
 
 
 def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Split, Split]:
-    train = _images(card, found, found.train if found else ())
-    test = _images(card, found, found.test) if found and found.test else train
-    return _split(train, kept.train), _split(test, kept.test)
+    train = found.train if found else ()
+    test = found.test if found else ()
+    return _split(card, train, kept.train), _split(card, test or train, kept.test)
 
 
-def _images(card: DatasetCard, found: Found | None, parts: tuple[Path, ...]) -> Images:
-    if found is None:
-        return bundled.digits()[0]
-    if found.is_folder:
-        return folder.read_images(folder.listing(parts[0], card), parts[0], card)
-    return parquet.read_images(parts, card)
-
-
-def _split(images: Images, part: Part) -> Split:
-    is_whole = len(part.rows) == len(images)
-    return Split(images if is_whole else images.take(part.rows), part.labels, part.sources)
+def _split(card: DatasetCard, parts: tuple[Path, ...], part: Part) -> Split:
+    if not parts:
+        images = bundled.digits()[0].take(part.rows)
+    elif parts[0].name.endswith(".parquet"):
+        images = parquet.read_images(parts, card, part.rows)
+    else:
+        images = folder.read_images(folder.listing(parts[0], card), parts[0], card, part.rows)
+    return Split(images, part.labels, part.sources)
 
 
 def _joined(card: DatasetCard, splits: tuple[Split, ...], outlines: list[Outline]) -> Split:

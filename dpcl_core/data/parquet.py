@@ -52,9 +52,17 @@ def read_rows(parts: Sequence[Path], card: DatasetCard) -> Rows:
     return Rows(np.concatenate([piece.labels for piece in pieces]), names, np.concatenate(sources) if sources else None)
 
 
-def read_images(parts: Sequence[Path], card: DatasetCard) -> Images:
-    """The images of a split, in the rows' order. Raises BadInput naming file, row and what is allowed."""
-    pieces = [_images(path, card) for path in parts]
+def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Images:
+    """The images of these rows (ascending) of a split; of image files, one row group at a time is in memory besides.
+
+    Raises BadInput naming file, row and what is allowed.
+    """
+    ends = np.cumsum([_n_rows(path, card) for path in parts])
+    starts = np.concatenate([[0], ends[:-1]])
+    pieces = [
+        _images(path, card, rows[(rows >= start) & (rows < end)] - start)
+        for path, start, end in zip(parts, starts, ends, strict=True)
+    ]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
@@ -94,25 +102,38 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
     return Rows(labels, names, sources)
 
 
-def _images(path: Path, card: DatasetCard) -> Images:
+def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
     shown = _shown(card, path)
+    origins = [f"{shown} row {row}" for row in rows]
     with _readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         name = next((name for name in IMAGE_COLUMNS if name in schema.names), None)
         if name is None:
             raise BadInput(shown, ", ".join(schema.names), "must have a column image (or img)")
-        column: pa.ChunkedArray = file.read(columns=[name])[name]
-    origins = [f"{shown} row {row}" for row in range(len(column))]
-    if is_list(column.type):
-        pixels = pixels_of(column.combine_chunks(), card.shape, shown)
-        return Images(pixels, (pixels.shape[1], pixels.shape[2], pixels.shape[3]), origins)
+        if is_list(schema.field(name).type):
+            pixels = pixels_of(file.read(columns=[name])[name].combine_chunks(), card.shape, shown)
+            return Images(pixels[rows], (pixels.shape[1], pixels.shape[2], pixels.shape[3]), origins)
+        encoded: list[bytes] = []
+        end = 0
+        for group in range(file.num_row_groups):
+            start, end = end, end + file.metadata.row_group(group).num_rows
+            wanted = rows[(rows >= start) & (rows < end)]
+            if len(wanted):
+                column = file.read_row_group(group, columns=[name])[name]
+                encoded += _encoded(column, wanted - start, name, shown, start)
+    return Images(encoded, card.shape, origins)
+
+
+def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int) -> list[bytes]:
+    """The image files in the wanted rows of a row group that starts at row `start`."""
     if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
         column = pc.struct_field(column, "bytes")
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)):
         raise BadInput(f"{shown} column {name}", str(kind), "must hold the bytes of image files, or lists of pixels")
-    _refuse_nulls(column, name, shown, "must hold the bytes of an image file")
-    return Images(column.to_pylist(), card.shape, origins)
+    _refuse_nulls(column, name, shown, "must hold the bytes of an image file", start)
+    files: list[bytes] = (column if len(wanted) == len(column) else column.take(pa.array(wanted))).to_pylist()
+    return files
 
 
 def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
@@ -172,9 +193,10 @@ def _texts(column: pa.ChunkedArray, name: str, shown: str) -> tuple[list[str], N
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str) -> None:
+def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, start: int = 0) -> None:
+    """Raises BadInput naming the first row without a value, of a column that starts at row `start` of its file."""
     if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        row = start + int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
 
 

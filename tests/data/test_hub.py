@@ -128,10 +128,10 @@ def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None
     assert hub.is_reachable() is expected
 
 
-def test_a_silent_network_costs_two_seconds_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: time.sleep(8))
     monkeypatch.setattr(time, "monotonic", lambda: 1e6)
     started = time.perf_counter()
     assert not hub.is_reachable()
     assert not hub.is_reachable()
-    assert time.perf_counter() - started < 2.9  # one wait of 1.5 s, not two
+    assert time.perf_counter() - started < 1.9  # one wait, not two

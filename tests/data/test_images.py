@@ -109,6 +109,11 @@ def test_the_largest_allowed_image_passes() -> None:
     assert open_image(picture(9, (4096, 4096)), "image 0").size == (4096, 4096)
 
 
+def test_formats_beyond_the_common_ones_are_refused_though_pillow_reads_them() -> None:
+    with pytest.raises(BadInput, match="must be an image file that can be decoded"):
+        open_image(picture(kind="TGA"), "image 0")
+
+
 def test_sixteen_bits_are_scaled_not_clipped() -> None:
     file = io.BytesIO()
     Image.fromarray(np.array([[0, 255, 256, 32768, 65535]], dtype=np.uint16)).save(file, "PNG")

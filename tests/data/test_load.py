@@ -13,6 +13,7 @@ import pytest
 from dpcl_core.data import catalog
 from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.load import load
+from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
 from tests.data.making import picture, write, write_images, write_pair
 
@@ -125,6 +126,31 @@ def test_styles_become_sources_that_can_hold_every_class(data_dir: Path) -> None
     assert found.train.sources is not None
     assert found.train.sources.tolist() == [1, 0, 1]
     assert catalog.facts("own:cats").sources == ("art", "sketch")
+
+
+def test_rows_are_found_across_row_groups_and_pieces(data_dir: Path) -> None:
+    """70 rows in two pieces, in row groups of 9: a subset's images are those of the very rows that were kept."""
+    labels = np.random.default_rng(2).integers(0, 3, 70).tolist()
+    files = [picture(row) for row in range(70)]
+    for piece, (start, end) in enumerate([(0, 40), (40, 70)]):
+        rows = pa.table({"image": files[start:end], "label": labels[start:end]})
+        (data_dir / "cats").mkdir(exist_ok=True)
+        pq.write_table(rows, data_dir / "cats" / f"train-0000{piece}-of-00002.parquet", row_group_size=9)
+    write(data_dir / "cats", "test", image=files[:3], label=[0, 1, 2])
+    assert greys(own().train) == list(range(70))
+    some = own(train_per_class=4).train
+    assert len(some) == 12
+    assert [labels[row] for row in greys(some)] == some.labels.tolist()
+    shown = [f"own:cats/train-0000{row // 40}-of-00002.parquet row {row % 40}" for row in greys(some)]
+    assert some.images.origins == shown
+
+
+def test_a_missing_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
+    write(data_dir / "cats", "test", image=[picture()], label=[0])
+    rows = pa.table({"image": [*[picture()] * 15, None], "label": [0] * 16})
+    pq.write_table(rows, data_dir / "cats" / "train.parquet", row_group_size=5)
+    with pytest.raises(BadInput, match=r"^own:cats/train\.parquet row 15, image = nothing: "):
+        own()
 
 
 def test_pixel_lists_are_read_as_the_pixels_they_say(data_dir: Path) -> None:

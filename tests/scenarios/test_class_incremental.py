@@ -75,6 +75,8 @@ def test_the_order_is_the_seeds_own_and_repeats() -> None:
     assert orders == [order(seed) for seed in range(200)]
     assert all(sorted(found) == list(range(10)) for found in orders)
     assert len(set(orders)) == 200
+    bare = [tuple(np.random.default_rng(seed).permutation(10).tolist()) for seed in range(200)]
+    assert not any(a == b for a, b in zip(orders, bare, strict=True))  # whoever seeds with the bare number draws others
 
 
 def test_every_class_comes_first_equally_often() -> None:
