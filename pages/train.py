@@ -151,7 +151,7 @@ def _answer(view: View, run_id: str | None) -> float | None:
         result = results.example()
         with st.container(key="card-status"):
             st.markdown("**Example**: a recorded run of the first preset. Press **Start** to make one of your own.")
-        return _shown(view, result, live=False)
+        return _shown(view, result)
     run = state.store().get(run_id)
     try:
         result = results.of(run)
@@ -160,7 +160,7 @@ def _answer(view: View, run_id: str | None) -> float | None:
         return None
     if run.is_over:
         runpanel.status_card(run, result)
-        return _shown(view, result, live=False)
+        return _shown(view, result)
     _watch(run_id)
     return cast("float | None", view["focus"])
 
@@ -178,13 +178,14 @@ def _watch(run_id: str) -> None:
     runpanel.figures(result, chosen, share=None, live=True)
 
 
-def _shown(view: View, result: results.Result, *, live: bool) -> float:
+def _shown(view: View, result: results.Result) -> float | None:
+    """Bar and figures of a run that is over. Gives the budget looked at, None for the usual one."""
     bar = st.container()
     chosen = runpanel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
         runpanel.bar(result, chosen)
-    runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=live)
-    return chosen
+    runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
+    return None if chosen == runpanel.usual_focus(result.spec) else chosen
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import streamlit as st
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
 from pages.parts.results import Result
 from pages.parts.strip import figure
@@ -46,11 +47,16 @@ def bar(result: Result, chosen: float | None) -> None:
         privacy_bar.pending(result.spec.labels, result.spec.privacy.noise)
 
 
+def usual_focus(spec: RunSpec) -> float:
+    """The budget that is looked at before the visitor chooses one: 1, else the largest finite one."""
+    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
+    return 1.0 if 1.0 in finite else max(finite or spec.privacy.epsilons)
+
+
 def focus(result: Result, key: str, start: float | None) -> float:
     """The budget whose matrix and statement are shown, chosen by the visitor where the run has several."""
     budgets = sorted(result.spec.privacy.epsilons)
-    finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
-    default = start if start in budgets else 1.0 if 1.0 in budgets else (finite or budgets)[-1]
+    default = start if start in budgets else usual_focus(result.spec)
     picked = None
     with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
         if len(budgets) > 1:
