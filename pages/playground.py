@@ -1,13 +1,336 @@
-"""Placeholder of this page."""
+"""Playground: what happens if I change this? Budgets by the drag, exactly or looked up, and up to three pinned states."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Guarantee
+from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
+from dpcl_core.spec import LabelSetting
+from pages.parts import drag, layout, link, results, state, strip, style, whatif
 from pages.parts.header import header
+from pages.parts.privacy_bar import privacy_bar
+from pages.parts.text import plain
+from pages.parts.view import View
+from pages.parts.whatif import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_PINS = 3
+SETTINGS: dict[LabelSetting, tuple[str, str]] = {
+    "prior-const": ("One public list", "All ten digits are announced at the start; each task adds noise to all of them."),
+    "prior": ("A public list per task", "Which digits come when was public; noise is added to those alone."),
+    "data": ("From the data: not DP", "The list tells who took part. For contrast only: no bound holds."),
+}
+CODEC = link.Codec(
+    [
+        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+        link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
+        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in whatif.TASKS)), "5"),
+        link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
+        link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
+        link.Field("plain", "plain", "plain slider", link.Flag(), False),
+    ]
+)
+TABS = ("Accuracy", "Forgetting", "Who remembers what", "Classes")
+HELP = """Move ε and let go: everything follows. **exact** means computed for this very budget; **looked up** means that the
+slider steps through the budgets that a stored run was trained with. **Pin** a state to keep its curves while you change
+something else."""
+TEACHING = (
+    "Public teaching data, on purpose: an exact drag needs class sums without noise and the same noise at every ε, and each "
+    "of the two voids any guarantee. On data of your own every ε is a release of its own, so there you train."
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """One thing to look at: a stream at one budget."""
+
+    source: Source
+    epsilon: float
+
+    @property
+    def name(self) -> str:
+        """What a line is called."""
+        return f"{epsilon_label(self.epsilon)}, {self.source.n_tasks} tasks, {LABELS[self.source.labels]}"
+
+    def text(self) -> str:
+        """As a link writes it: `run~epsilon`, or `labels~tasks~epsilon` for the digits."""
+        where = f"{self.source.labels}~{self.source.n_tasks}" if self.source.is_exact else self.source.key
+        return f"{where}~{link.BUDGET.write(self.epsilon)}"
 
 
 def page() -> None:
     """The page."""
-    header("Playground", "This page is being built.")
+    view = View("playground", lambda _: CODEC)
+    found, trouble = _source_asked_for(view)
+    header(
+        "Playground",
+        "What happens if I change this?",
+        share=st.query_params.to_dict(),
+        help_text=HELP,
+        notices=[*view.read.notices, *trouble],
+        view=view,
+    )
+    controls, answer = layout.controls_and_answer()
+    with controls:
+        values = _controls(view, found)
+    source = found or whatif.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
+    with answer:
+        bar = st.container()
+        with st.container(key="card-drag"):
+            epsilon = drag.drag(
+                source,
+                cast(float, view["epsilon"]),
+                key=view.key(f"drag-{source.key}" if not source.is_exact else "drag"),
+                panels=("accuracy", "matrix", "classes") if source.is_exact else ("accuracy", "matrix"),
+                is_plain=bool(values["plain"]),
+            )
+        now = State(source, epsilon)
+        with bar:
+            privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
+        pins = _pins(view, now)
+        _figures(now, [pin for pin in map(_pinned, pins) if pin is not None])
+    view.commit({**values, "epsilon": epsilon, "pins": pins}, CODEC)
+
+
+def _source_asked_for(view: View) -> tuple[Source | None, list[str]]:
+    """The stored run the page shows (None: the digits), and what to say about one that cannot be shown."""
+    key = view.key("run")
+    asked = st.session_state.get(key, view["run"])
+    if asked is None:
+        return None, []
+    try:
+        source = _trained(str(asked))
+    except BadInput as refused:
+        return None, [f"{plain(str(refused))}. Showing the digits instead."]
+    return source, [] if source is not None else [
+        "That run has no trained cells to step through. Showing the digits instead."
+    ]
+
+
+def _trained(run_id: str) -> Source | None:
+    run = state.store().get(run_id)
+    if run.spec.method != "cosine" or run.status != "finished":
+        raise BadInput("run", run_id, "must be a finished run of the cosine classifier")
+    return _read(results.of(run))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={results.Result: lambda result: result.run_id})
+def _read(result: results.Result) -> Source | None:
+    return whatif.trained(result)
+
+
+def _controls(view: View, found: Source | None) -> dict[str, object]:
+    values: dict[str, object] = {"run": _data(view, found)}
+    labels, tasks = str(view["labels"]), str(view["tasks"])
+    if found is None:
+        labels = st.radio(
+            "Label list",
+            list(SETTINGS),
+            index=list(SETTINGS).index(cast(LabelSetting, labels)),
+            format_func=lambda name: SETTINGS[name][0],
+            captions=[caption for _, caption in SETTINGS.values()],
+            key=view.key("labels"),
+            help="Where the classifier's list of labels comes from.",
+        )
+        options = [str(n) for n in whatif.TASKS]
+        picked = st.segmented_control(
+            "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
+            help="The same ten digits, dealt out over so many tasks.",
+        )  # fmt: skip
+        tasks = picked or tasks
+    else:
+        st.markdown(
+            f"{plain(found.dataset)}, {LABELS[found.labels]}, {found.n_tasks} tasks, {found.n_seeds} "
+            f"seed{'s' if found.n_seeds != 1 else ''}. What was trained is fixed; ε steps through {len(found.stops)} values."
+        )
+    values |= {"labels": labels, "tasks": tasks}
+    values["plain"] = st.toggle(
+        "Plain slider", bool(view["plain"]), key=view.key("plain"), help="For browsers in which the picture does not appear."
+    )
+    if found is None:
+        st.caption(TEACHING)
+    return values
+
+
+def _data(view: View, found: Source | None) -> str | None:
+    runs = [run for run in state.store().list_runs(200) if run.status == "finished" and run.readable_spec is not None]
+    names = {run.id: run.name for run in runs if run.spec.method == "cosine"}
+    if found is not None:
+        names.setdefault(found.key, found.key)
+    options = [None, *names]
+    start = found.key if found is not None else None
+    return st.selectbox(
+        "Data",
+        options,
+        index=options.index(start),
+        format_func=lambda run: "Handwritten digits (exact)" if run is None else f"{names[run]} (looked up)",
+        key=view.key("run"),
+        help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
+    )
+
+
+def _guarantee(now: State) -> Guarantee:
+    if now.source.is_exact:
+        return whatif.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
+    return results.of(state.store().get(now.source.key)).guarantees[now.epsilon]
+
+
+def _pins(view: View, now: State) -> tuple[str, ...]:
+    """The pinned states, with the buttons that change them."""
+    key = view.key("pins")
+    pins: tuple[str, ...] = st.session_state.setdefault(key, cast("tuple[str, ...]", view["pins"]))
+    own = now.text()
+
+    def put(changed: tuple[str, ...]) -> None:
+        st.session_state[key] = changed
+
+    with st.container(key="pins", horizontal=True, vertical_alignment="center", gap="small"):
+        is_full = len(pins) >= MOST_PINS
+        st.button(
+            "Pin this state", key=view.key("pin"), on_click=put, args=((*pins, own),), disabled=is_full or own in pins,
+            help="Three states are pinned already." if is_full else "Keep these curves for comparison.",
+        )  # fmt: skip
+        for index, pin in enumerate(pins):
+            pinned = _pinned(pin)
+            name = pinned.name if pinned is not None else "a state that is no longer there"
+            rest = tuple(other for other in pins if other != pin)
+            st.button(f"✕ {name}", key=view.key(f"unpin-{index}"), on_click=put, args=(rest,), help="Unpin")
+    return pins
+
+
+def _pinned(text: str) -> State | None:
+    """The state that a link's text names; None for a run that is gone or a text that is broken."""
+    *where, budget = text.split("~")
+    try:
+        epsilon = link.BUDGET.read(budget)
+        if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in whatif.TASKS}:
+            source: Source | None = whatif.digits(cast(LabelSetting, where[0]), int(where[1]))
+        else:
+            source = _trained("~".join(where))
+    except ValueError:  # BadInput is one
+        return None
+    return State(source, source.nearest(epsilon)) if source is not None else None
+
+
+def _figures(now: State, pins: Sequence[State]) -> None:
+    states = {one.name: one for one in (now, *pins)}
+    tabs = st.tabs(list(TABS), on_change="rerun", key="playground-tab")
+    for tab, draw in zip(tabs, (_accuracy, _forgetting, _matrix, _classes), strict=True):
+        if tab.open:
+            with tab:
+                draw(states, now)
+
+
+def _accuracy(states: dict[str, State], now: State) -> None:
+    from dpcl_core.figures import curves
+
+    if len(states) == 1:
+        frame = _with_clean(now)
+        picture = curves.accuracy_over_tasks(
+            frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=style.is_dark()
+        )
+    else:
+        frame = _frames(states)
+        picture = curves.compared_over_tasks(**_compared(states), dark=style.is_dark())
+    _show(picture, states, "accuracy", frame)
+
+
+def _forgetting(states: dict[str, State], now: State) -> None:
+    from dpcl_core.figures import curves
+
+    if len(states) == 1:
+        frame = _with_clean(now)
+        picture = curves.forgetting_over_tasks(
+            frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=style.is_dark()
+        )
+    else:
+        frame = _frames(states)
+        picture = curves.forgetting_compared(**_compared(states), dark=style.is_dark())
+    _show(picture, states, "forgetting", frame)
+
+
+def _matrix(states: dict[str, State], now: State) -> None:
+    from dpcl_core.figures import grids
+
+    name = now.name
+    if len(states) > 1:
+        name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix") or name
+    chosen = states.get(name, now)
+    frame = chosen.source.frame(chosen.epsilon)
+    picture = grids.accuracy_matrix(frame, epsilon=chosen.epsilon, n_tasks=chosen.source.n_tasks, dark=style.is_dark())
+    _show(picture, {name: chosen}, "matrix", frame)
+
+
+def _classes(states: dict[str, State], now: State) -> None:
+    import pandas as pd
+
+    from dpcl_core.figures import theme
+    from dpcl_core.figures.classes import class_bars
+
+    found = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
+    known = {name: values for name, values in found.items() if values is not None}
+    colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in known]
+    classes = next((states[name].source.classes for name in known), ())
+    picture = class_bars(known, classes, colours=colours, dark=style.is_dark())
+    rows = [
+        (name, seed, label, float(value))
+        for name, values in known.items()
+        for seed, row in enumerate(values)
+        for label, value in zip(classes, row, strict=True)
+    ]
+    _show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
+
+
+def _with_clean(now: State) -> pd.DataFrame:
+    """The state's accuracies and, where there are any, those without noise."""
+    import pandas as pd
+
+    frames = [now.source.frame(now.epsilon)]
+    if math.inf in now.source.stops and math.isfinite(now.epsilon):
+        frames.append(now.source.frame(math.inf))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _frames(states: dict[str, State]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([one.source.frame(one.epsilon).assign(state=name) for name, one in states.items()], ignore_index=True)
+
+
+def _compared(states: dict[str, State]) -> dict[str, object]:
+    from dpcl_core.figures import theme
+
+    return {
+        "series": {name: one.source.frame(one.epsilon) for name, one in states.items()},
+        "n_tasks": max(one.source.n_tasks for one in states.values()),
+        "colours": [theme.colour_of_series(index, style.is_dark()) for index in range(len(states))],
+        "labels": [one.source.labels for one in states.values()],
+    }
+
+
+def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
+    first = next(iter(states.values())).source
+    provenance = Provenance(
+        dataset=first.dataset,
+        n_train=first.n_people,
+        method="DP cosine classifier",
+        labels=first.labels if len({one.source.labels for one in states.values()}) == 1 else "several label lists",
+        epsilons=tuple(sorted({one.epsilon for one in states.values()})),
+        delta=first.delta,
+        n_seeds=first.n_seeds,
+        runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
+        is_seeded=any(one.source.is_exact for one in states.values()),
+    )
+    strip.figure(picture, provenance, key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 
 if __name__ == "__main__":

@@ -1,17 +1,89 @@
-"""Start: what is this, in 60 seconds? A picture to drag, three questions to try, and what this computer has."""
+"""Start: what is this, in 60 seconds? A picture to drag, questions to try, and what this computer has."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import streamlit as st
 
-from pages.parts import drag
+from dpcl_core.spec import LabelSetting
+from pages.parts import drag, link, whatif
 from pages.parts.header import header
+from pages.parts.privacy_bar import privacy_bar
+
+LABELS: Final[LabelSetting] = "prior-const"
+N_TASKS = 5
+LEAD = (
+    "A classifier learns ten handwritten digits, two at a time, and keeps no picture. **Noise hides what any single picture "
+    "added.** How much noise is up to one number, ε. Drag it."
+)
+HELP = """**ε** says how much a release may tell about one person: at a small ε taking part changes almost nothing that can
+be seen. **A task** is a batch of new classes; **forgetting** is what later tasks cost earlier ones. Everything here works
+by keyboard: arrow keys, Home and End move the slider."""
+PUBLIC_ONLY = (
+    "Public teaching data, on purpose: to redraw at once, this page holds class sums without noise and a noise that is the "
+    "same for every ε and every visit. Each of the two voids any guarantee. Never do this with private data."
+)
 
 
 def page() -> None:
-    """The page."""
-    header("What does privacy cost a learner?", "Drag.")
-    drag.drag(drag.digits("prior-const", 5), 1.0, key="hero", panels=("accuracy", "matrix"))
+    """The page. Everything that takes time to load comes after the picture."""
+    header("Private continual learning", "What is this, in 60 seconds?", help_text=HELP)
+    st.markdown(LEAD)
+    _hero()
+    _questions()
+    _this_computer()
+
+
+@st.fragment
+def _hero() -> None:
+    source = whatif.digits(LABELS, N_TASKS)
+    with st.container(key="card-hero", gap="small"):
+        is_plain = bool(st.session_state.get("hero-plain", False))
+        epsilon = drag.drag(source, 1.0, key="hero", panels=("accuracy", "matrix"), is_plain=is_plain)
+        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+            st.page_link(
+                "pages/playground.py",
+                label=":primary[Change more than ε: the playground →]",
+                query_params={"v": link.VERSION, "e": link.BUDGET.write(epsilon)},
+            )
+            st.page_link("pages/privacy.py", label=":primary[What does ε promise? →]")
+            st.toggle("Plain slider", key="hero-plain", help="For browsers in which the picture does not appear.")
+        st.caption(
+            f"{source.dataset}, n = {source.n_people:,}, δ = {source.delta:g}. Line: mean of {source.n_seeds} seeds; band: "
+            f"95 % interval. {PUBLIC_ONLY}"
+        )
+    privacy_bar({epsilon: whatif.digits_guarantee(LABELS, N_TASKS, epsilon)}, chosen=epsilon)
+
+
+def _questions() -> None:
+    from dpcl_core import presets  # the cards of everything that can run: not needed for the first picture
+    from pages.parts import trainform
+
+    shown = presets.names()[:3]
+    st.subheader("Questions to run for real", anchor=False)
+    for column, name in zip(st.columns(len(shown)), shown, strict=True):
+        preset = presets.about(name)
+        with column, st.container(key=f"card-preset-{name}", gap="small"):
+            st.markdown(f"**{preset.title}**")
+            st.markdown(preset.question)
+            st.caption(f"About {preset.seconds:.0f} s on two processor cores" + (", live" if preset.live_demo else "") + ".")
+            st.page_link(
+                "pages/train.py",
+                label=":primary[Open it →]",
+                query_params=trainform.parameters_of(presets.load(name)),
+            )
+
+
+def _this_computer() -> None:
+    from dpcl_core.data import catalog
+    from dpcl_core.runs.worker import default_device
+
+    device = "its processor" if default_device() == "cpu" else "its graphics card"
+    ready = [card.title for card in catalog.CARDS.values() if catalog.available(card) is None]
+    missing = len(catalog.CARDS) - len(ready)
+    rest = f"; {missing} more can be added, see Train" if missing else ""
+    st.caption(f"This computer trains on {device}. Datasets ready to use: {', '.join(ready)}{rest}.")
 
 
 if __name__ == "__main__":

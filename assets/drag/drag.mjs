@@ -1,5 +1,5 @@
 // The ε-drag: a slider that redraws its pictures in the browser and tells the server once it is let go.
-// Appended to replay.mjs (no import can be resolved from there). Fed once; what it is fed is described in pages/parts/drag.py.
+// Appended to replay.mjs (no import can be resolved from there). Fed once, with what pages/parts/drag.py puts together.
 
 const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
 
@@ -152,7 +152,8 @@ function draw(memory) {
   const painters = { accuracy: paintAccuracy, matrix: paintMatrix, classes: paintClasses };
   for (const name of memory.data.panels) {
     const svg = memory.find(`panel-${name}`).querySelector("svg");
-    const width = Math.max(220, svg.parentElement.clientWidth), height = 236;
+    const width = Math.max(220, svg.parentElement.clientWidth);
+    const height = memory.width >= 880 ? 320 : 236;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("height", height);
     svg.setAttribute("aria-label", memory.sentence);

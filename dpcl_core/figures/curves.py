@@ -99,6 +99,36 @@ def forgetting_over_tasks(
     return Picture(figure, finding, finding)
 
 
+def forgetting_compared(
+    series: Mapping[str, pd.DataFrame],
+    *,
+    n_tasks: int,
+    colours: Sequence[str],
+    labels: Sequence[LabelSetting],
+    dark: bool = False,
+) -> Picture:
+    """Average forgetting of several runs after each task from the second on, one line each; frames of one budget each."""
+    drawn = {
+        name: (forgetting_so_far(frame), colour, setting)
+        for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True)
+    }
+    drawn = {name: entry for name, entry in drawn.items() if not entry[0].empty}
+    if not drawn:
+        return _nothing("Forgetting is defined from the second task on.", dark)
+    values = [100 * float(value) for rows, _, _ in drawn.values() for value in rows["value"]]
+    low, high = min(-1.0, 1.15 * min(values)), max(10.0, 1.15 * max(values))
+    figure = _frame(n_tasks, dark, "points lost since the best, mean of old tasks")
+    figure.update_yaxes(range=[low, high], tickvals=None, ticktext=None, zeroline=True)
+    ends, said = [], []
+    for name, (rows, colour, setting) in drawn.items():
+        end = _line(figure, rows, name, colour, setting)
+        ends.append((name, colour, end))
+        said.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
+    _name_ends(figure, ends, n_tasks, low=low, high=high)
+    finding = "; ".join(said) + "."
+    return Picture(figure, finding, finding)
+
+
 def mean_so_far(accuracy: pd.DataFrame) -> pd.DataFrame:
     """Mean accuracy on the tasks seen so far. Columns: epsilon, seed, after_task, value (in [0, 1])."""
     grouped = accuracy.groupby(["epsilon", "seed", "after_task"], as_index=False)["accuracy"].mean()
