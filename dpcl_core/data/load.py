@@ -13,7 +13,7 @@ from dpcl_core.data.dataset import Dataset, Source, Split
 from dpcl_core.data.files import Found
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.title import Sizes, title
-from dpcl_core.errors import DataMissing
+from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 
 
@@ -54,9 +54,12 @@ def _find(card: DatasetCard) -> Found | None:
 
 
 def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Split, Split]:
-    train = found.train if found else ()
-    test = found.test if found else ()
-    return _split(card, train, kept.train), _split(card, test or train, kept.test)
+    files_ = (found.train, found.test or found.train) if found else ((), ())
+    train, test = (_split(card, *split) for split in zip(files_, (kept.train, kept.test), strict=True))
+    if train.images.shape != test.images.shape:
+        shapes = f"{_shown(train.images.shape)} and {_shown(test.images.shape)}"
+        raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
+    return train, test
 
 
 def _split(card: DatasetCard, parts: tuple[Path, ...], part: Part) -> Split:
@@ -67,6 +70,10 @@ def _split(card: DatasetCard, parts: tuple[Path, ...], part: Part) -> Split:
     else:
         images = folder.read_images(folder.listing(parts[0], card), parts[0], card, part.rows)
     return Split(images, part.labels, part.sources)
+
+
+def _shown(shape: tuple[int, int, int] | None) -> str:
+    return "image files" if shape is None else f"pixels of {'x'.join(map(str, shape))}"
 
 
 def _joined(card: DatasetCard, splits: tuple[Split, ...], outlines: list[Outline]) -> Split:

@@ -179,6 +179,15 @@ def test_pixel_lists_of_no_image(data_dir: Path) -> None:
     assert refused("mnist") == "mnist/train.parquet column image = lists of 1x1: must have 28x28x1 pixels"
 
 
+def test_train_and_test_in_different_sizes(data_dir: Path) -> None:
+    write(data_dir / "cats", "train", image=[[[1, 2], [3, 4]]] * 3, label=[0, 1, 2])
+    write(data_dir / "cats", "test", image=[[[1, 2]]] * 3, label=[0, 1, 2])
+    allowed = "train and test must hold images of the same form and size"
+    assert refused() == f"own:cats images = pixels of 2x2x1 and pixels of 1x2x1: {allowed}"
+    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
+    assert refused() == f"own:cats images = pixels of 2x2x1 and image files: {allowed}"
+
+
 def test_a_damaged_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
     cats(data_dir, image=[picture(), picture()[:30], picture()], label=[0, 1, 2])
     for caps in ({}, {"train_per_class": 1}):
