@@ -15,6 +15,7 @@ from typing import Protocol
 
 import dpcl_core
 from dpcl_core import paths
+from dpcl_core.errors import failure_kind
 from dpcl_core.runs import process
 from dpcl_core.runs.store import Failure, Run, Store
 from dpcl_core.runs.tables import ACTIVE
@@ -95,7 +96,7 @@ class LocalExecutor:
             started = _spawn([*self.worker, run.id], self.store.url, log_file(run.id))
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."
-            self.store.end(run.id, "failed", Failure("internal", sentence, ""))
+            self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
             return
         self.store.adopt(run.id, process.of(started.pid))
 

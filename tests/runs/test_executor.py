@@ -40,8 +40,9 @@ def test_a_run_goes_on_when_the_app_ends_and_the_next_in_the_queue_follows_by_it
     ids = [store.create(spec) for _ in range(2)]
 
     def app(run_id: str) -> None:
+        os.setpgid(0, 0)
         runner(Store(), "replay:1.0").submit(run_id)
-        os._exit(0)  # as an app that is killed: nothing is tidied up
+        os.killpg(0, signal.SIGKILL)  # as a closed terminal does to all that belongs to it
 
     apps = [multiprocessing.get_context("fork").Process(target=app, args=(run_id,)) for run_id in ids]
     for one in apps:

@@ -133,6 +133,7 @@ def test_states_follow_one_another_as_the_page_promises(store, steps):
         run = store.get(run_id)
         assert run.status == expected
         assert (run.finished is not None) == (expected in ENDS) == run.is_over
+        assert run.error is None or expected == "lost"  # a run that was to stop anyway is no failure
     store.request_stop(run_id)
     store.end(run_id, "cancelled")  # leaves the device free for the next example
 
@@ -460,6 +461,23 @@ def test_a_process_killed_in_the_middle_of_writing_loses_no_finished_write(store
     assert len(again.events_after(under_way)) % 7 == 0
     with sqlite3.connect(home / "store.sqlite") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_many_who_write_at_once_wait_their_turn(store):
+    ids = [replay.fill(store, replay.a_spec(), [], status="running", device=f"cuda:{number}") for number in range(4)]
+    failed: list[Exception] = []
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(50):
+                store.append(ids[number], [Note("info", "x")] * 3)
+                store.beat(ids[number])
+        except Exception as error:
+            failed.append(error)
+
+    _together(write, 4)
+    assert failed == []
+    assert [len(store.events_after(run_id)) for run_id in ids] == [150] * 4
 
 
 def test_the_store_writes_ahead_and_keeps_its_references(store, home):

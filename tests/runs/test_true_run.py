@@ -1,0 +1,37 @@
+"""The real engine in a real worker process, on the bundled digits."""
+
+from __future__ import annotations
+
+import time
+
+from dpcl_core import engine
+from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
+from dpcl_core.runs import frames
+from dpcl_core.runs.executor import LocalExecutor, log_file
+from tests.support import replay
+
+
+def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back_the_same(store):
+    spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
+    seeded = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
+    run_id = store.create(seeded)
+    LocalExecutor(store).submit(run_id)
+    deadline = time.monotonic() + 60
+    while not store.get(run_id).is_over and time.monotonic() < deadline:
+        time.sleep(0.1)
+    run = store.get(run_id)
+    assert run.status == "finished", (run.error, run.error_log, log_file(run_id).read_text())
+    kept = [event for _, event in store.events_after(run_id)]
+    here = list(engine.run(seeded))
+    said = (Started, TaskLearned)
+    assert [event for event in kept if isinstance(event, said)] == [event for event in here if isinstance(event, said)]
+    assert [event.guarantee for event in kept if isinstance(event, CellFinished)] == [
+        event.guarantee for event in here if isinstance(event, CellFinished)
+    ]
+    assert any(isinstance(event, Progress) for event in kept)
+    played = replay.fill(store, seeded, kept)
+    again = [event for _, event in store.events_after(played)]
+    for table in (frames.accuracy, frames.metrics, frames.spent):
+        assert table(again).equals(table(kept))
+        assert len(table(kept)) > 0
+    assert store.estimate_seconds(seeded) is not None
