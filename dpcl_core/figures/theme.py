@@ -25,7 +25,7 @@ _FIXED = {"cosine": 0}
 _PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#a87900", "#3a87b8", "#6a4fb3", "#7a5230")
 _PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#e0b040", "#8fd0f5", "#b3a0f2", "#c79b76")
 # (log10 epsilon, colour); between two of them the colour is mixed
-_BUDGETS = ((-1.0, "#dd6a0a"), (0.0, "#10855f"), (0.9, "#1766ae"), (1.3, "#3c3590"))
+_BUDGETS = ((-1.0, "#dd6a0a"), (0.0, "#0c7452"), (0.9, "#175fa8"), (1.3, "#3c3590"))
 _BUDGETS_DARK = ((-1.0, "#f5944a"), (0.0, "#3fc39b"), (0.9, "#62b2ee"), (1.3, "#b0a4f5"))
 
 

@@ -1,0 +1,98 @@
+"""Accuracy and forgetting over tasks: what is drawn, what is said, and what is left undrawn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core.figures import curves
+from tests.figures.making import accuracy, by_rule
+
+
+def _trace(figure: object, name: str) -> object:
+    return next(trace for trace in figure.data if trace.name == name)  # type: ignore[attr-defined]
+
+
+def test_line_is_the_mean_over_seen_tasks_and_seeds() -> None:
+    picture = curves.accuracy_over_tasks(accuracy(), n_tasks=4)
+    line = _trace(picture.figure, "ε = 8")
+    expected = [100 * sum(by_rule(8.0, 1, k, i) for i in range(k + 1)) / (k + 1) for k in range(4)]
+    assert list(line.y) == pytest.approx(expected)  # type: ignore[attr-defined]
+    assert list(line.x) == [1, 2, 3, 4]  # type: ignore[attr-defined]
+
+
+def test_band_needs_three_seeds_and_says_what_it_is() -> None:
+    with_band = curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure
+    bands = [trace for trace in with_band.data if trace.fill == "toself"]
+    assert len(bands) == 3
+    assert all("95 % interval" in band.name for band in bands)
+    two = curves.accuracy_over_tasks(accuracy(seeds=(0, 1)), n_tasks=4).figure
+    assert not [trace for trace in two.data if trace.fill == "toself"]
+    dots = [trace for trace in two.data if trace.mode == "markers"]
+    assert len(dots) == 3
+    assert len(dots[0].x) == 2 * 4
+
+
+def test_axis_is_fixed_and_svg_alone_is_used() -> None:
+    figure = curves.accuracy_over_tasks(accuracy(), n_tasks=4).figure
+    assert tuple(figure.layout.yaxis.range) == (0, 101)
+    assert {trace.type for trace in figure.data} == {"scatter"}
+    assert figure.layout.uirevision == "keep"
+
+
+def test_finding_reads_off_the_numbers() -> None:
+    finding = curves.accuracy_over_tasks(accuracy(), n_tasks=4).finding
+    mean = {e: 100 * sum(by_rule(e, 1, 3, i) for i in range(4)) / 4 for e in (0.5, 8.0, math.inf)}
+    assert finding == (
+        f"After 4 tasks: {mean[math.inf]:.1f} % without noise, {mean[8.0]:.1f} % at ε = 8, {mean[0.5]:.1f} % at ε = 0.5."
+    )
+
+
+def test_half_a_run_says_how_far_it_is_and_one_seed_that_it_is_one_draw() -> None:
+    half = accuracy().query("after_task < 2")
+    assert "After 2 tasks of 4" in curves.accuracy_over_tasks(half, n_tasks=4).finding
+    assert "single draw" in curves.accuracy_over_tasks(accuracy(seeds=(0,)), n_tasks=4).finding
+
+
+def test_budgets_at_different_points_are_compared_where_all_have_been() -> None:
+    table = accuracy()
+    ragged = table[(table["epsilon"] != 8.0) | (table["after_task"] < 3)]
+    assert curves.accuracy_over_tasks(ragged, n_tasks=4).finding.startswith("After 3 tasks of 4")
+
+
+def test_forgetting_is_drawn_from_the_second_task_on() -> None:
+    picture = curves.forgetting_over_tasks(accuracy(), n_tasks=4)
+    line = _trace(picture.figure, "no noise")
+    assert list(line.x) == [2, 3, 4]  # type: ignore[attr-defined]
+    assert list(line.y) == pytest.approx([4, 6, 8])  # type: ignore[attr-defined]
+
+
+def test_undefined_forgetting_is_words_not_zero() -> None:
+    picture = curves.forgetting_over_tasks(accuracy().query("after_task == 0"), n_tasks=4)
+    assert not picture.figure.data
+    assert picture.finding == "Forgetting is defined from the second task on."
+
+
+def test_empty_table_gives_a_figure_with_words() -> None:
+    picture = curves.accuracy_over_tasks(accuracy().query("seed > 9"), n_tasks=4)
+    assert not picture.figure.data
+    assert picture.alt
+
+
+def test_compared_runs_are_named_at_their_ends_and_ranked() -> None:
+    worse = accuracy(rule=lambda *at: by_rule(*at) - 0.1, epsilons=(8.0,))
+    picture = curves.compared_over_tasks(
+        {"B": worse, "A": accuracy(epsilons=(8.0,))},
+        n_tasks=4,
+        colours=["#000000", "#111111"],
+        labels=["prior", "prior-const"],
+    )
+    assert [note.text for note in picture.figure.layout.annotations] == ["B", "A"]
+    assert picture.finding.index("A:") < picture.finding.index("B:")
+    assert _trace(picture.figure, "B").line.dash != _trace(picture.figure, "A").line.dash  # type: ignore[attr-defined]
+
+
+def test_message_stays_small() -> None:
+    picture = curves.accuracy_over_tasks(accuracy(n_tasks=60, epsilons=(0.1, 0.5, 1, 8, math.inf)), n_tasks=60)
+    assert len(picture.figure.to_json()) < 60_000

@@ -1,0 +1,52 @@
+"""The accuracy matrix and the forgetting grid: numbers in their cells, nothing where nothing is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcl_core.figures import grids
+from tests.figures.making import accuracy, by_rule
+
+
+def test_matrix_is_empty_above_the_diagonal_and_where_not_learned_yet() -> None:
+    table = accuracy().query("after_task < 3")
+    z = np.array(grids.accuracy_matrix(table, epsilon=8.0, n_tasks=4).figure.data[0].z, dtype=float)
+    assert z.shape == (4, 4)
+    assert np.isnan(z[np.triu_indices(4, 1)]).all()
+    assert np.isnan(z[3]).all()
+    assert z[2, 0] == pytest.approx(100 * by_rule(8.0, 1, 2, 0))
+
+
+def test_matrix_finding_names_oldest_and_newest() -> None:
+    picture = grids.accuracy_matrix(accuracy(), epsilon=math.inf, n_tasks=4)
+    assert picture.finding.startswith("Without noise, after 4 tasks, task 1 stands at 78.0 % and the newest at 90.0 %")
+
+
+def test_forgetting_counts_from_the_best_of_each_seed() -> None:
+    z = np.array(grids.forgetting_grid(accuracy(), epsilon=8.0, n_tasks=4).figure.data[0].z, dtype=float)
+    assert z.shape == (3, 3)  # tasks 1 to 3, after tasks 2 to 4
+    assert z[0] == pytest.approx([4, 8, 12])
+    assert np.isnan(z[2, :2]).all()
+    assert z[2, 2] == pytest.approx(4)
+
+
+def test_forgetting_is_undefined_after_one_task() -> None:
+    picture = grids.forgetting_grid(accuracy().query("after_task == 0"), epsilon=8.0, n_tasks=4)
+    assert not picture.figure.data
+    assert "second task" in picture.finding
+
+
+def test_nothing_lost_is_said_and_improvement_is_not_called_loss() -> None:
+    better = accuracy(rule=lambda e, s, k, i: 0.5 + 0.02 * (k - i))
+    assert "no old task is more than 0.5 points below" in grids.forgetting_grid(better, epsilon=8.0, n_tasks=4).finding
+
+
+def test_many_tasks_leave_the_numbers_to_the_hover() -> None:
+    few = grids.accuracy_matrix(accuracy(), epsilon=8.0, n_tasks=4).figure.data[0]
+    many = grids.accuracy_matrix(accuracy(n_tasks=20), epsilon=8.0, n_tasks=20).figure.data[0]
+    assert few.texttemplate is not None
+    assert many.texttemplate is None
+    assert many.type == "heatmap"

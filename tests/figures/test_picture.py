@@ -1,0 +1,34 @@
+"""Provenance lines, names of budgets, and figures as pages of their own."""
+
+from __future__ import annotations
+
+import math
+
+from dpcl_core.figures import html
+from dpcl_core.figures.curves import accuracy_over_tasks
+from dpcl_core.figures.picture import Provenance, epsilon_label, given
+from tests.figures.making import accuracy
+
+SOURCE = Provenance(
+    dataset="Digits <8×8>", n_train=1437, method="DP cosine classifier", labels="data", epsilons=(math.inf, 0.5), delta=1e-5,
+    n_seeds=1, runs=("abcdef123456",), is_seeded=True,
+)  # fmt: skip
+
+
+def test_provenance_names_everything_and_warns() -> None:
+    assert SOURCE.line() == (
+        "Digits <8×8> · n = 1 437 · DP cosine classifier · labels from the data (not DP) · ε = 0.5, ∞ · δ = 1e-05 · "
+        "1 seed · seeded noise: a recorded seed voids the guarantee · run abcd"
+    )
+
+
+def test_budgets_in_words() -> None:
+    assert (epsilon_label(math.inf), epsilon_label(0.25), given(8.0)) == ("no noise", "ε = 0.25", "at ε = 8")
+
+
+def test_html_page_needs_no_network_and_escapes() -> None:
+    page = html.page(accuracy_over_tasks(accuracy(), n_tasks=4), SOURCE)
+    assert "Digits &lt;8×8&gt;" in page
+    assert "After 4 tasks" in page
+    head = page.split("<script", 1)[0] + "".join(part.split(">", 1)[0] for part in page.split("<script")[1:])
+    assert "src=" not in head

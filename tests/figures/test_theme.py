@@ -1,0 +1,71 @@
+"""Colours that stay apart, labels that do not overlap, and lines that keep their extremes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcl_core.figures import theme
+
+
+def _luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(first: str, second: str) -> float:
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_mark_has_contrast_three_to_one_on_its_ground(dark: bool) -> None:
+    ground = theme.ink(dark).ground
+    colours = [theme.colour_of_series(i, dark) for i in range(8)]
+    colours += [theme.colour_of_epsilon(e, dark) for e in (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)]
+    for colour in colours:
+        assert _contrast(colour, ground) >= 3, colour
+
+
+def test_light_budgets_are_ordered_in_lightness() -> None:
+    steps = [_luminance(theme.colour_of_epsilon(e, False)) for e in (0.1, 0.5, 1, 2, 4, 8, 16, math.inf)]
+    assert steps == sorted(steps, reverse=True)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_eight_series_differ_and_a_method_keeps_its_colour(dark: bool) -> None:
+    assert len({theme.colour_of_series(i, dark) for i in range(8)}) == 8
+    assert theme.colour_of_method("cosine", dark) == theme.colour_of_method("cosine", dark)
+    assert theme.colour_of_method("cosine", True) != theme.colour_of_method("cosine", False)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=12))
+def test_labels_keep_their_distance_and_their_order(wanted: list[float]) -> None:
+    placed = theme.spread_labels(wanted, 6.5, 3, 100)
+    by_height = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    for low, high in itertools.pairwise(by_height):
+        assert placed[high] - placed[low] >= 6.5 - 1e-9
+    assert max(placed) <= 100
+
+
+def test_labels_that_do_not_collide_stay_where_they_are() -> None:
+    assert theme.spread_labels([90, 50, 20], 6.5, 0, 100) == [90, 50, 20]
+
+
+def test_decimation_keeps_ends_and_extremes_within_a_thousand_points() -> None:
+    x = np.arange(50_000, dtype=np.float64)
+    y = np.random.default_rng(0).normal(size=50_000)
+    y[31_234], y[777] = 99.0, -99.0
+    few_x, few_y = theme.decimated(x, y)
+    assert len(few_x) <= 1000
+    assert (few_y.max(), few_y.min()) == (99.0, -99.0)
+    assert (few_x[0], few_x[-1]) == (0, 49_999)
+    assert (np.diff(few_x) > 0).all()
+    short_x, _ = theme.decimated(x[:1000], y[:1000])
+    assert len(short_x) == 1000

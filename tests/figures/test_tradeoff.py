@@ -1,0 +1,56 @@
+"""Accuracy and forgetting against the budget: a log axis, and no noise as a column of its own."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core.figures import tradeoff
+from tests.figures.making import accuracy, by_rule
+
+
+def _picture(**more: object) -> tradeoff.Picture:
+    return tradeoff.trade_off({"A": accuracy(**more)}, colours=["#0072b2"], labels=["prior-const"])  # type: ignore[arg-type]
+
+
+def test_no_noise_is_a_column_that_no_line_reaches() -> None:
+    traces = [trace for trace in _picture().figure.data if trace.yaxis == "y"]
+    line = next(trace for trace in traces if "lines" in trace.mode)
+    alone = next(trace for trace in traces if trace.mode == "markers")
+    assert list(line.x) == pytest.approx([math.log10(0.5), math.log10(8)])
+    assert alone.x[0] > math.log10(8)
+    mean = 100 * sum(by_rule(math.inf, 1, 3, i) for i in range(4)) / 4
+    assert alone.y[0] == pytest.approx(mean)
+
+
+def test_axis_says_the_budgets_themselves() -> None:
+    axis = _picture().figure.layout.xaxis2
+    assert list(axis.ticktext) == ["0.5", "8", "no noise"]
+
+
+def test_forgetting_has_a_panel_of_its_own_and_none_when_undefined() -> None:
+    assert [t for t in _picture().figure.data if t.yaxis == "y2"]
+    assert not [t for t in _picture(n_tasks=1).figure.data if t.yaxis == "y2"]
+
+
+def test_finding_says_rises_only_where_it_rises() -> None:
+    low, high = (100 * sum(by_rule(e, 1, 3, i) for i in range(4)) / 4 for e in (0.5, 8.0))
+    assert f"rises from {low:.1f} to {high:.1f} %" in _picture().finding
+    falling = _picture(rule=lambda e, s, k, i: 0.5 - 0.01 * min(e, 9.0))
+    assert "falls" in falling.finding
+    level = _picture(rule=lambda e, s, k, i: 0.5)
+    assert "stays at 50.0 %" in level.finding
+
+
+def test_only_no_noise_and_only_one_budget_work() -> None:
+    assert "Without noise it is" in _picture(epsilons=(math.inf,)).finding
+    assert _picture(epsilons=(2.0,)).finding.startswith("At ε = 2 final accuracy is")
+
+
+def test_an_unfinished_run_is_left_out_by_name() -> None:
+    empty = accuracy().query("seed > 9")
+    both = {"A": empty, "B": accuracy()}
+    picture = tradeoff.trade_off(both, colours=["#111111", "#222222"], labels=["prior", "prior-const"])
+    assert {trace.name for trace in picture.figure.data} == {"B"}
+    assert picture.figure.data[0].line.color == "#222222"
