@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.runs import pace
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -104,22 +105,14 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
 
 
 def _fraction(run: Run, events: Sequence[Event]) -> float:
-    """Models times tasks learned, of all of them: only ever grows."""
-    opened = next((event for event in events if isinstance(event, Started)), None)
-    return _learned(events) / (opened.n_tasks * _n_cells(run)) if opened is not None else 0.0
+    return pace.fraction_done(run.readable_spec, events) if run.readable_spec is not None else 0.0
 
 
 def _left(run: Run, fraction: float, now: float) -> str:
     if run.started is None:
         return ""
-    spent = now - run.started
-    if run.estimate_seconds is not None and run.estimate_seconds > spent:
-        left = run.estimate_seconds - spent
-    elif fraction > 0:
-        left = spent * (1 - fraction) / fraction
-    else:
-        return ""
-    return f"{_range(left)} left"
+    left = pace.seconds_left(fraction, now - run.started, run.estimate_seconds)
+    return f"{_between(*left)} left" if left is not None else ""
 
 
 def _doing(events: Sequence[Event]) -> str:
@@ -142,7 +135,10 @@ def _about(seconds: float) -> str:
 
 def _range(seconds: float) -> str:
     """A duration as an honest range: a quarter less to a half more, in whole units."""
-    low, high = 0.75 * seconds, 1.5 * seconds
+    return _between(0.75 * seconds, 1.5 * seconds)
+
+
+def _between(low: float, high: float) -> str:
     if high < 90:
         first, last = max(1, round(low)), max(2, math.ceil(high))
         return f"{first}–{last} s"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, update
 
@@ -107,8 +107,13 @@ def test_a_device_is_one_we_know(store):
 # States
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(["claim", "begin", "stop", "bury", *ENDS]), max_size=8))
+_steps = st.lists(st.sampled_from(["claim", "begin", "stop", "bury", *ENDS]), max_size=8)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_steps | _steps.map(lambda steps: ["claim", *steps]))
+@example(["claim", "stop", "bury"])
+@example(["claim", "begin", "stop", "finished", "cancelled"])
 def test_states_follow_one_another_as_the_page_promises(store, steps):
     run_id = store.create(replay.a_spec())
     expected = "queued"
