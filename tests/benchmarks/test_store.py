@@ -30,14 +30,17 @@ def test_a_list_of_500_runs(benchmark: BenchmarkFixture, store: Store) -> None:
 
 
 def test_the_newest_of_ten_thousand_points(benchmark: BenchmarkFixture, store: Store) -> None:
-    """Written and read back in a hundredth of a second, however much was said before."""
+    """Written and read back in less than 20 ms, however much was said before: a page asks for it every second."""
     spec = replay.a_spec()
     points = [event for event in replay.recorded(spec) if isinstance(event, TaskLearned)]
     run_id = replay.fill(store, spec, points * (10_000 // len(points)), status="running")
+    last = store.events_after(run_id)[-1][0]
 
     def point() -> int:
-        last = store.events_after(run_id, 9_000)[-1][0]
+        nonlocal last
         store.append(run_id, points[:1])
-        return len(store.events_after(run_id, last))
+        [(last, _)] = store.events_after(run_id, last)
+        return last
 
-    assert benchmark.pedantic(point, rounds=20) == 1
+    assert benchmark(point) > 9_000
+    assert benchmark.stats.stats.median < 0.02 * NOISE
