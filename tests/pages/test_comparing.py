@@ -1,0 +1,51 @@
+"""Which runs can be compared, and where settings differ."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core import checks
+from dpcl_core.spec import RunSpec
+from pages.parts import comparing
+from tests.support import replay
+
+
+def _with(**changes: object) -> RunSpec:
+    raw: dict[str, object] = {"scenario": {"tasks": 5}, "privacy": {"epsilons": [1.0, 8.0]}} | changes
+    return checks.parse(raw)
+
+
+def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
+    assert comparing.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"data": {"dataset": "mnist"}}, "different data (digits, mnist)"),
+        ({"data": {"test_per_class": 5}}, "different subsets"),
+        ({"public_labels": ["0", "1"]}, "other classes"),
+        ({"scenario": {"tasks": 2}}, "another stream"),
+    ],
+)
+def test_different_tests_are_named(other: dict[str, object], words: str) -> None:
+    warning = comparing.different_tests({"A": _with(), "B": _with(**other)})
+    assert warning is not None
+    assert words in warning
+    assert warning.startswith("A and B")
+
+
+def test_shared_budgets() -> None:
+    specs = [replay.a_spec(epsilons=(1.0, 8.0, math.inf)), replay.a_spec(epsilons=(8.0, math.inf, 0.5))]
+    assert comparing.shared_budgets(specs) == [8.0, math.inf]
+    assert comparing.shared_budgets([]) == []
+
+
+def test_only_settings_that_differ_are_listed() -> None:
+    rows, n_equal = comparing.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
+    assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
+        "labels": ("prior-const", "prior"), "scenario.tasks": ("5", "2"),
+    }  # fmt: skip
+    assert n_equal > 8
