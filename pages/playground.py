@@ -29,6 +29,7 @@ SETTINGS: dict[LabelSetting, tuple[str, str]] = {
     "prior": ("A public list per task", "Which digits come when was public; noise is added to those alone."),
     "data": ("From the data: not DP", "The list tells who took part. For contrast only: no bound holds."),
 }
+_SHORT: dict[LabelSetting, str] = {"prior-const": "one list", "prior": "task lists", "data": "labels from data"}
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
@@ -57,9 +58,15 @@ class State:
     epsilon: float
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """What tells states apart, as short as a line's end has room for."""
+        where = "" if self.source.is_exact else f"run {self.source.key[:4]}"
+        return epsilon_label(self.epsilon), f"{self.source.n_tasks} tasks", _SHORT[self.source.labels], where
+
+    @property
     def name(self) -> str:
-        """What a line is called."""
-        return f"{epsilon_label(self.epsilon)}, {self.source.n_tasks} tasks, {LABELS[self.source.labels]}"
+        """The state in full."""
+        return ", ".join(part for part in self.parts if part)
 
     def text(self) -> str:
         """As a link writes it: `run~epsilon`, or `labels~tasks~epsilon` for the digits."""
@@ -222,12 +229,22 @@ def _pinned(text: str) -> State | None:
 
 
 def _figures(now: State, pins: Sequence[State]) -> None:
-    states = {one.name: one for one in (now, *pins)}
+    states = _named([now, *pins])
     tabs = st.tabs(list(TABS), on_change="rerun", key="playground-tab")
     for tab, draw in zip(tabs, (_accuracy, _forgetting, _matrix, _classes), strict=True):
         if tab.open:
             with tab:
                 draw(states, now)
+
+
+def _named(states: Sequence[State]) -> dict[str, State]:
+    """The states under names that say only in what they differ."""
+    different = [{one.parts[place] for one in states} for place in range(4)]
+    named = {}
+    for one in states:
+        kept = [part for part, values in zip(one.parts, different, strict=True) if part and len(values) > 1]
+        named[", ".join(kept) or one.parts[0]] = one
+    return named
 
 
 def _accuracy(states: dict[str, State], now: State) -> None:
@@ -240,7 +257,7 @@ def _accuracy(states: dict[str, State], now: State) -> None:
         )
     else:
         frame = _frames(states)
-        picture = curves.compared_over_tasks(**_compared(states), dark=style.is_dark())
+        picture = _with_room(curves.compared_over_tasks(**_compared(states), dark=style.is_dark()), states)
     _show(picture, states, "accuracy", frame)
 
 
@@ -254,14 +271,14 @@ def _forgetting(states: dict[str, State], now: State) -> None:
         )
     else:
         frame = _frames(states)
-        picture = curves.forgetting_compared(**_compared(states), dark=style.is_dark())
+        picture = _with_room(curves.forgetting_compared(**_compared(states), dark=style.is_dark()), states)
     _show(picture, states, "forgetting", frame)
 
 
 def _matrix(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import grids
 
-    name = now.name
+    name = next(iter(states))
     if len(states) > 1:
         name = st.segmented_control("State", list(states), default=name, required=True, key="playground-matrix") or name
     chosen = states.get(name, now)
@@ -315,6 +332,12 @@ def _compared(states: dict[str, State]) -> dict[str, object]:
         "colours": [theme.colour_of_series(index, style.is_dark()) for index in range(len(states))],
         "labels": [one.source.labels for one in states.values()],
     }
+
+
+def _with_room(picture: Picture, states: dict[str, State]) -> Picture:
+    """The picture with a right margin that holds the longest name at a line's end."""
+    picture.figure.update_layout(margin={"r": 24 + 7 * max(map(len, states))})
+    return picture
 
 
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:

@@ -1,13 +1,360 @@
-"""Placeholder of this page."""
+"""Privacy: what is protected and what does ε promise? The statement of a run, its ledger, calculators, and what adds up."""
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING, Literal, cast
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Guarantee
+from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import Adjacency
+from pages.parts import layout, link, privacy_bar, results, state, strip, style
 from pages.parts.header import header
+from pages.parts.text import plain
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.privacy.calculator import Answer
+
+Unknown = Literal["epsilon", "sigma", "delta"]
+BUDGETS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+DELTA = 1e-5
+UNKNOWNS: dict[str, str] = {"epsilon": "ε, from σ and δ", "sigma": "σ, from ε and δ", "delta": "δ, from ε and σ"}
+ADJACENCIES: dict[str, str] = {
+    "add-remove": "one example more or less",
+    "replace": "one example replaced by another",
+}
+MECHANISMS: dict[str, str] = {"gaussian": "Gaussian noise, once or more", "sampled": "DP-SGD: noise on random batches"}
+CODEC = link.Codec(
+    [
+        link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+        link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+        link.Field("mechanism", "m", "mechanism", link.Choice(tuple(MECHANISMS)), "gaussian"),
+        link.Field("find", "f", "what to find", link.Choice(tuple(UNKNOWNS)), "sigma"),
+        link.Field("adjacency", "a", "neighbours", link.Choice(tuple(ADJACENCIES)), "add-remove"),
+        link.Field("in_epsilon", "ce", "ε given", link.Text(20), "1"),
+        link.Field("in_sigma", "cs", "σ given", link.Text(20), "3.7306"),
+        link.Field("in_delta", "cd", "δ given", link.Text(20), "1e-5"),
+        link.Field("in_rate", "cq", "share drawn a step", link.Text(20), "0.01"),
+        link.Field("in_steps", "cn", "steps", link.Text(20), "1"),
+        link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
+        link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
+    ]
+)
+HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is the chance that the bound
+fails; **σ** is the noise that buys it. The **ledger** writes down every touch of private data; the ε of a run is what its
+ledger adds up to, not what the form asked for."""
+LEAK = """**Where the list of labels comes from matters as much as the noise.** Suppose that you are the only one with a
+certain label. If the classifier reads its list of labels from the data, that label is on the list when you took part and is
+not when you did not: one look is proof, however much noise the sums carry. That is **not DP, and there is no bound**. It is
+not a weak ε, and no δ below 1 repairs it. With a list that was public beforehand the label is there either way and tells
+nothing; only the noisy sum can, and the noise bounds that."""
 
 
 def page() -> None:
     """The page."""
-    header("Privacy", "This page is being built.")
+    view = View("privacy", lambda _: CODEC)
+    result, trouble = _result_asked_for(view)
+    header(
+        "Privacy",
+        "What is protected, and what does ε promise?",
+        share=st.query_params.to_dict(),
+        help_text=HELP,
+        notices=[*view.read.notices, *trouble],
+        view=view,
+    )
+    values: dict[str, object] = _statement(view, result)
+    left, right = st.columns(2)
+    with right:
+        values |= _composition(view)
+    with left:
+        above = st.container()
+        _leak()
+        _odds()
+        with above:  # last, because the first visit waits for the accountant to load
+            values |= _calculator(view)
+    view.commit(values, CODEC)
+
+
+def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
+    """The run whose statement is shown, else the bundled example; and what to say about one that cannot be shown."""
+    asked = st.session_state.get(view.key("run"), view["run"])
+    if asked is None:
+        return results.example(), []
+    try:
+        found = results.of(state.store().get(str(asked)))
+    except BadInput as refused:
+        return results.example(), [f"{plain(str(refused))}. Showing the example instead."]
+    if not found.guarantees:
+        return results.example(), [f"{plain(found.name)} has no finished model yet. Showing the example instead."]
+    return found, []
+
+
+def _statement(view: View, result: results.Result) -> dict[str, object]:
+    guarantees = result.guarantees
+    runs = {run.id: run.name for run in state.store().list_runs(200) if run.status == "finished"}
+    if result.run_id is not None:
+        runs.setdefault(result.run_id, result.name)
+    budgets = sorted(guarantees)
+    with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
+        options = [None, *runs]
+        run = st.selectbox(
+            "Statement of",
+            options,
+            index=options.index(result.run_id),
+            format_func=lambda name: "Example: digits, five tasks" if name is None else runs[name],
+            key=view.key("run"),
+            width=340,
+        )
+        start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
+        chosen = st.segmented_control(
+            "Budget asked for", budgets, default=cast(float, start), format_func=epsilon_label, required=True,
+            key=view.key(f"epsilon-{result.run_id}"),
+        )  # fmt: skip
+    chosen = chosen if chosen in guarantees else cast(float, start)
+    privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)
+    left, right = st.columns(2)
+    with left:
+        _in_full(guarantees[chosen])
+    with right:
+        _ledger(result, chosen)
+    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}
+
+
+def _middle(budgets: list[float]) -> float:
+    finite = [budget for budget in budgets if math.isfinite(budget)]
+    return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
+
+
+def _in_full(given: Guarantee) -> None:
+    said = statement.words(given)
+    with layout.card("statement"):
+        st.markdown("**The statement, word for word**")
+        st.markdown(f"{said.headline} {said.odds}")
+        lists = (
+            ("Covered", said.covered),
+            ("Not covered", said.not_covered),
+            ("Assumed", said.assumptions),
+            ("To know", said.caveats),
+        )
+        for title, items in lists:
+            if items:
+                st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
+
+
+def _ledger(result: results.Result, chosen: float) -> None:
+    from dpcl_core.figures import budget
+
+    given = result.guarantees[chosen]
+    spent = _spent(result, chosen)
+    names = [
+        *(name for name in given.parts if name.startswith("task ")),
+        *(n for n in given.parts if not n.startswith("task ")),
+    ]
+    rows = "".join(f"| {name} | {_bound(given.parts[name])} |\n" for name in names)
+    total = (
+        f"| **total for any one person** ({plain(given.composition.partition(':')[0])}) | **{_bound(given.epsilon)}** |\n"
+    )
+    if not spent.empty:
+        strip.figure(
+            budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
+            title="Ledger: by task and by person", note="dotted: plain sum", table=spent, share=st.query_params.to_dict(),
+        )  # fmt: skip
+    with layout.card("ledger-table"):
+        st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
+        st.markdown(f"| entry | ε at most |\n|---|---:|\n{rows}{total}")
+        st.caption(f"{statement.odds(given.epsilon, given.delta)} A form asked for {epsilon_label(chosen)}.")
+
+
+def _bound(epsilon: float) -> str:
+    return "no bound" if math.isinf(epsilon) else shown(epsilon)
+
+
+def _spent(result: results.Result, chosen: float) -> pd.DataFrame:
+    """The ledger over tasks for a person in one task and for one in all; empty where a step has no bound.
+
+    Columns people, after_task, epsilon (so far), step (of the task alone).
+    """
+    import pandas as pd
+
+    from dpcl_core.privacy import composition
+
+    given = result.guarantees[chosen]
+    steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
+    columns = ["people", "after_task", "epsilon", "step"]
+    if not steps or not all(map(math.isfinite, steps)) or result.spec.method != "cosine":
+        return pd.DataFrame(columns=columns)
+    totals = composition.in_every_task(steps, given.delta)
+    rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
+    rows += [("in every task so far", t, totals[t], steps[t]) for t in range(len(steps))]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _calculator(view: View) -> dict[str, object]:
+    values: dict[str, object] = {}
+    with layout.card("calculator"):
+        st.markdown("**How much noise buys which ε?**")
+        values["mechanism"] = _radio(view, "mechanism", "Mechanism", MECHANISMS)
+        values["find"] = _radio(view, "find", "Find", UNKNOWNS)
+        values["adjacency"] = _radio(view, "adjacency", "Neighbouring datasets differ by", ADJACENCIES)
+        wanted = str(values["find"])
+        is_sampled = values["mechanism"] == "sampled"
+        texts = {}
+        with st.container(horizontal=True, gap="small"):
+            for name, title in (("epsilon", "ε"), ("sigma", "σ (noise multiplier)"), ("delta", "δ")):
+                if name != wanted:
+                    texts[name] = _text(view, f"in_{name}", title)
+            if is_sampled:
+                texts["rate"] = _text(view, "in_rate", "share drawn a step")
+            texts["steps"] = _text(view, "in_steps", "steps")
+        values |= {f"in_{name}": text for name, text in texts.items()}
+        try:
+            _answer(cast(Unknown, wanted), texts, cast(Adjacency, values["adjacency"]), is_sampled=is_sampled)
+        except ValueError as refused:  # BadInput and Unaccountable: one sentence each
+            st.error(plain(str(refused)))
+    return {**{name: view[name] for name in ("in_epsilon", "in_sigma", "in_delta", "in_rate", "in_steps")}, **values}
+
+
+def _radio(view: View, name: str, title: str, options: dict[str, str]) -> str:
+    names = list(options)
+    return st.radio(
+        title,
+        names,
+        index=names.index(str(view[name])),
+        format_func=options.__getitem__,
+        key=view.key(name),
+        horizontal=True,
+    )
+
+
+def _text(view: View, name: str, title: str) -> str:
+    return st.text_input(title, str(view[name]), key=view.key(name), max_chars=20, width=150)
+
+
+def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_sampled: bool) -> None:
+    given = {name: _number(name, texts[name]) for name in ("epsilon", "sigma", "delta") if name != wanted}
+    rate = _number("sample_rate", texts["rate"]) if is_sampled else 1.0
+    steps = _whole("steps", texts["steps"])
+    with st.spinner("Asking the accountant ..."):
+        found = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
+    said = {
+        "epsilon": f"ε = {shown(found.epsilon)}",
+        "sigma": f"σ = {_up(found.sigma)}",
+        "delta": f"δ = {shown(found.delta)}",
+    }
+    how = f"{steps:,} step{'s' if steps != 1 else ''}" + (f", each on a random share of {rate:g}" if is_sampled else "")
+    st.markdown(f"### {said[wanted]}")
+    st.markdown(
+        f"Gaussian noise of {said['sigma']} times the largest change that one example can make, {how}, is "
+        f"({said['epsilon']}, {said['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."
+    )
+    st.markdown(statement.odds(found.epsilon, found.delta))
+    if not is_sampled:
+        if steps == 1:
+            st.markdown(statement.gaussian_odds(found.sigma, 1.0 if adjacency == "add-remove" else 2.0))
+        st.caption("Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.")
+    else:
+        st.caption("Upper bound by privacy loss distributions (Google's dp_accounting), batches drawn by Poisson sampling.")
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def _solved(
+    epsilon: float | None, sigma: float | None, delta: float | None, rate: float, steps: int, adjacency: Adjacency
+) -> Answer:
+    from dpcl_core.privacy import calculator  # loads the accountant, which takes a second
+
+    return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
+
+
+def _number(field: str, text: str) -> float:
+    try:
+        return float(text.strip().replace("∞", "inf"))
+    except ValueError:
+        raise BadInput(field, text, "must be a number") from None
+
+
+def _whole(field: str, text: str) -> int:
+    if not text.strip().isdecimal() or not 1 <= int(text) <= 10**7:
+        raise BadInput(field, text, "must be a whole number from 1 to 10,000,000")
+    return int(text)
+
+
+def _up(value: float, digits: int = 4) -> str:
+    """A number about privacy, rounded up."""
+    step = 10.0**-digits
+    return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _composition(view: View) -> dict[str, object]:
+    from dpcl_core.figures import budget
+    from dpcl_core.privacy import composition, gaussian
+
+    with layout.card("composition"):
+        st.markdown("**One person in several tasks**")
+        tasks = st.slider("Tasks with the same person", 1, 50, int(cast(int, view["tasks"])), key=view.key("tasks"))
+        options = sorted({*BUDGETS, cast(float, view["task_epsilon"])})
+        epsilon = st.select_slider(
+            "ε of each task",
+            options,
+            cast(float, view["task_epsilon"]),
+            format_func=epsilon_text,
+            key=view.key("task_epsilon"),
+        )
+        total = composition.in_every_task([epsilon] * tasks, DELTA)[-1]
+        st.markdown(
+            f"| who | total at δ = {DELTA:g} | guess right at most |\n|---|---:|---:|\n"
+            f"| in one task only (parallel) | ε = {shown(epsilon)} | {_percent(epsilon)} |\n"
+            f"| in {tasks} tasks (sequential, exact) | ε = {_up(total, 3)} | {_percent(total)} |\n"
+            f"| in {tasks} tasks, plain sum | ε = {shown(tasks * epsilon)}, δ = {tasks * DELTA:g} | "
+            f"{_percent(tasks * epsilon, tasks * DELTA)} |"
+        )
+        st.caption(
+            "Each task is one Gaussian release, add/remove of one example. Parallel holds only where no person is in two "
+            "tasks and a record's task depends on that record alone."
+        )
+    sigma = gaussian.sigma(epsilon, DELTA)
+    noise = composition.noise_over_tasks(sigma, tasks)
+    picture = budget.noise_growth(noise, dark=style.is_dark())
+    provenance = Provenance("computed", None, "DP cosine classifier", "", (epsilon,), DELTA, 0, ())
+    strip.figure(
+        picture, provenance, key="noise", title="How noise grows over tasks",
+        note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
+        share=st.query_params.to_dict(),
+    )  # fmt: skip
+    return {"tasks": tasks, "task_epsilon": epsilon}
+
+
+def _percent(epsilon: float, delta: float = DELTA) -> str:
+    return f"{math.ceil(statement.odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g} %"
+
+
+def _odds() -> None:
+    from dpcl_core.privacy import gaussian
+
+    rows = ""
+    for epsilon in BUDGETS:
+        sigma = gaussian.sigma(epsilon, DELTA)
+        exact = f"{100 * statement.gaussian_odds_bound(sigma):.1f} %"
+        rows += f"| {epsilon_text(epsilon)} | {_percent(epsilon)} | {exact} | {_up(sigma)} |\n"
+    with layout.card("odds"):
+        st.markdown("**ε as odds** of guessing whether someone took part, from even odds")
+        st.markdown(f"| ε | worst case, at most | one Gaussian release | its σ |\n|---:|---:|---:|---:|\n{rows}")
+        st.caption(
+            f"δ = {DELTA:g}. The attacker sees the release and knows everything else. The worst case holds for any "
+            "mechanism with this ε; the third column is exact for the one used here."
+        )
+
+
+def _leak() -> None:
+    with layout.card("leak"):
+        st.markdown(LEAK)
 
 
 if __name__ == "__main__":

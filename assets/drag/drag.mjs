@@ -24,7 +24,7 @@ const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) =>
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
 function begin(parentElement, host) {
-  const memory = { host, find: (name) => host.querySelector(`.${name}`), epsilon: 1, timer: 0, byKey: false };
+  const memory = { host, find: (name) => host.querySelector(`.${name}`), epsilon: 1, timer: 0, byKey: false, panels: new Map() };
   memories.set(parentElement, memory);
   const slider = memory.find("slider"), typed = memory.find("typed");
   slider.addEventListener("keydown", () => { memory.byKey = true; });
@@ -37,7 +37,10 @@ function begin(parentElement, host) {
   });
   typed.addEventListener("change", () => take(memory));
   memory.watcher = new ResizeObserver(() => {
-    if (memory.data && host.clientWidth !== memory.width) draw(memory);
+    if (memory.data && host.clientWidth !== memory.width) {
+      measure(memory);
+      draw(memory);
+    }
   });
   memory.watcher.observe(host);
   return memory;
@@ -55,6 +58,7 @@ function feed(memory, data) {
   memory.find("typed-row").hidden = !data.replay;
   for (const name of ["accuracy", "matrix", "classes"]) memory.find(`panel-${name}`).hidden = !data.panels.includes(name);
   memory.host.classList.add("fed");
+  measure(memory);
   const held = !isNewStart && (data.replay || data.stops.some((stop) => asNumber(stop) === memory.epsilon));
   show(memory, held ? memory.epsilon : asNumber(data.start));
 }
@@ -147,17 +151,25 @@ function oddsText(words, epsilon, delta) {
   });
 }
 
-function draw(memory) {
+// Sizes are read only when they may have changed: reading them makes the browser lay out the page.
+function measure(memory) {
   memory.width = memory.host.clientWidth;
-  const painters = { accuracy: paintAccuracy, matrix: paintMatrix, classes: paintClasses };
+  memory.height = memory.width >= 880 ? 320 : 236;
   for (const name of memory.data.panels) {
     const svg = memory.find(`panel-${name}`).querySelector("svg");
     const width = Math.max(220, svg.parentElement.clientWidth);
-    const height = memory.width >= 880 ? 320 : 236;
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.setAttribute("height", height);
+    memory.panels.set(name, { svg, width });
+    svg.setAttribute("viewBox", `0 0 ${width} ${memory.height}`);
+    svg.setAttribute("height", memory.height);
+  }
+}
+
+function draw(memory) {
+  const painters = { accuracy: paintAccuracy, matrix: paintMatrix, classes: paintClasses };
+  for (const name of memory.data.panels) {
+    const { svg, width } = memory.panels.get(name);
     svg.setAttribute("aria-label", memory.sentence);
-    svg.innerHTML = painters[name](memory, width, height);
+    svg.innerHTML = painters[name](memory, width, memory.height);
   }
 }
 
