@@ -154,6 +154,9 @@ def _show(options: argparse.Namespace) -> int:
 
     store = Store(options.store)
     run = store.get(options.run_id)
+    if run.readable_spec is None:  # a newer version, or a method since removed, wrote it: show what can be shown
+        _print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
+        return 0
     events = [event for _, event in store.events_after(run.id)]
     if options.json:
         _print_json({**export.document(run.id, run.status, run.spec, events), "error": run.error})

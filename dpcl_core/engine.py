@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcl_core import checks, metrics
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
@@ -21,6 +24,8 @@ from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
+Steps = Generator[int, None, NDArray[np.float32]]
+
 
 def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     """Carries out one run and says what happens. Everything it does is in this loop.
@@ -30,24 +35,28 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     checks.check(spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = load.load(spec.data)
-    yield Progress("backbone", 0, 1, None, f"computing features with {spec.data.backbone}")
-    table = _table(spec, dataset, device)
+    table = yield from _table(spec, dataset, device)
     public = checks.public_classes(spec, dataset.classes)
     streams = {seed: _open_stream(spec, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
     yield Started(
         n_tasks=len(first.tasks),
-        task_names=tuple(task.name for task in first.tasks),
+        task_names=_task_names(list(streams.values())),
         dataset_title=dataset.title,
         n_train=len(dataset.train),
         n_test=len(dataset.test),
     )
     for cells in _groups(spec):
-        yield from _learn(spec, cells, streams, public, dataset)
+        yield from _learn(spec, cells, streams, public, table, dataset.n_people)
 
 
 def _learn(
-    spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], public: Sequence[int], dataset: Dataset
+    spec: RunSpec,
+    cells: Sequence[Cell],
+    streams: Mapping[int, TaskStream],
+    public: Sequence[int],
+    table: Table,
+    n_people: int,
 ) -> Iterator[Event]:
     """One learner through all tasks of its cells."""
     started = time.perf_counter()
@@ -56,8 +65,7 @@ def _learn(
     ledgers = {
         cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells
     }
-    n_inputs = stream.tasks[0].train.inputs.shape[1]
-    learner = methods.maker(spec.method)(spec, cells, n_inputs, len(dataset.classes), public)
+    learner = methods.maker(spec.method)(spec, cells, table.train.inputs.shape[1], len(table.classes), public)
     matrices: dict[Cell, list[tuple[float, ...]]] = {cell: [] for cell in cells}
     for step in range(len(stream.tasks)):
         yield from learner.learn({seed: streams[seed].tasks[step] for seed in seeds}, ledgers)
@@ -76,7 +84,7 @@ def _learn(
                 spec,
                 cell,
                 unit=streams[cell.seed].unit,
-                n_people=dataset.n_people,
+                n_people=n_people,
                 n_tasks=len(stream.tasks),
             ),
             seconds,
@@ -113,20 +121,40 @@ def _groups(spec: RunSpec) -> list[list[Cell]]:
     return [[cell] for cell in cells]
 
 
-def _table(spec: RunSpec, dataset: Dataset, device: str) -> Table:
+def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
     """What the method reads: features of both splits, in the order of the dataset's rows."""
-    train, test = (
-        Examples(cache.features(spec.data.backbone, split.images, device), split.labels)
-        for split in (dataset.train, dataset.test)
-    )
+    n_train, total = len(dataset.train), len(dataset.train) + len(dataset.test)
+    text = f"computing features with {spec.data.backbone}"
+    yield Progress("backbone", 0, total, None, text)
+    examples: list[Examples] = []
+    for split, before in ((dataset.train, 0), (dataset.test, n_train)):
+        steps = cache.computed(spec.data.backbone, split.images, device)
+        features = yield from _counted(steps, before, total, text)
+        examples.append(Examples(features, split.labels))
     return Table(
-        train=train,
-        test=test,
+        train=examples[0],
+        test=examples[1],
         classes=dataset.classes,
         train_sources=dataset.train.sources,
         test_sources=dataset.test.sources,
         sources=dataset.sources,
     )
+
+
+def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.float32]]:
+    """The features, with a word on progress for every batch; `before`: images done before these."""
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as ended:
+            return cast(NDArray[np.float32], ended.value)
+        yield Progress("backbone", before + done, total, None, text)
+
+
+def _task_names(streams: Sequence[TaskStream]) -> tuple[str, ...]:
+    """The names of the tasks; "task k" where another seed learns something else there."""
+    names = zip(*([task.name for task in stream.tasks] for stream in streams), strict=True)
+    return tuple(each[0] if len(set(each)) == 1 else f"task {k + 1}" for k, each in enumerate(names))
 
 
 def _open_stream(spec: RunSpec, table: Table, seed: int) -> TaskStream:

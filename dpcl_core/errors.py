@@ -45,7 +45,9 @@ def failure_kind(error: BaseException) -> FailureKind:
     kind: FailureKind | None = getattr(error, "kind", None)
     if kind is not None:
         return kind
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    # By name and text: torch, whose errors these are, is not loaded everywhere; its CPU allocator raises RuntimeError.
+    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if out_of_memory or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
         return "out-of-memory"
     if isinstance(error, OSError) and error.errno == 28:  # ENOSPC: wherever the disk filled up, the store is next
         return "store"

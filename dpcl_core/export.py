@@ -108,7 +108,7 @@ def _parts(parts: Mapping[str, float]) -> str:
     """Parts that cost the same said once: "task 1 to task 5: epsilon 1"."""
     groups: list[tuple[list[str], str]] = []
     for name, value in parts.items():
-        if groups and groups[-1][1] == shown(value):
+        if groups and name.startswith("task ") and groups[-1][1] == shown(value):
             groups[-1][0].append(name)
         else:
             groups.append(([name], shown(value)))

@@ -114,7 +114,7 @@ class RunSpec(Spec):
     )
     privacy: PrivacySpec = PrivacySpec()
     seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
-        (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: class order, subset, batches."
+        (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: the order of classes and other draws."
     )
 
     def cells(self) -> Iterator[Cell]:

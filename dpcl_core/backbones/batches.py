@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.backbones.extractor import Done, finite
+from dpcl_core.backbones.extractor import finite
 from dpcl_core.data.images import Images, Interpolation
 
 _PIXELS_A_BATCH = 1 << 22  # side squared times images: keeps the largest activations of a ViT-B below 1 GB
@@ -28,16 +28,15 @@ class Input:
 
 
 def in_batches(
-    forward: Callable[[Tensor], Tensor], asked: Input, images: Images, feature_dim: int, device: str, progress: Done | None
-) -> NDArray[np.float32]:
-    """Features float32 [n, feature_dim], in order.
+    forward: Callable[[Tensor], Tensor], asked: Input, images: Images, feature_dim: int, device: str
+) -> Iterator[NDArray[np.float32]]:
+    """Features float32 [b, feature_dim] of one batch after the other.
 
     `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises itself. A batch that does not fit into
     memory is halved until it does. Raises MemoryError where even one image does not fit.
     """
-    features = np.zeros((len(images), feature_dim), np.float32)
+    yield np.zeros((0, feature_dim), np.float32)
     limit = max(1, min(_MOST, _PIXELS_A_BATCH // asked.size**2)) * (8 if device.startswith("cuda") else 1)
-    done = 0
     for batch in images.batches(asked.size, asked.n_channels, limit, asked.interpolation):
         start = 0
         while start < len(batch):
@@ -50,11 +49,8 @@ def in_batches(
                     raise MemoryError(f"one image of {asked.size}x{asked.size} pixels does not fit into memory") from error
                 limit = min(limit, len(batch) - start) // 2 or 1
                 continue
-            features[done : done + len(rows)] = finite(rows)
-            start, done = start + len(rows), done + len(rows)
-            if progress is not None:
-                progress(done, len(images))
-    return features
+            start += len(rows)
+            yield finite(rows)
 
 
 @torch.inference_mode()

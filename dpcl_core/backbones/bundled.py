@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.extractor import Done, precision
+from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.images import Images
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Bundled:
     def identity(self) -> str:
         return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
 
-    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
-        """float32 [n, 192]: the normed mean of the last map."""
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+        """float32 [b, 192]: the normed mean of the last map."""
         from dpcl_core.backbones.batches import Input, in_batches
         from dpcl_core.backbones.networks import SIZE, normalised
 
@@ -46,7 +47,6 @@ class Bundled:
             images,
             self.feature_dim,
             self.device,
-            progress,
         )
 
 

@@ -9,19 +9,34 @@ import os
 import tempfile
 import warnings
 import zipfile
+from collections.abc import Generator
 from hashlib import sha256
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import paths
-from dpcl_core.backbones.extractor import Done, Extractor, load
+from dpcl_core.backbones.extractor import Extractor, load
 from dpcl_core.data.images import Images
 
 
-def features(backbone: str, images: Images, device: str = "cpu", progress: Done | None = None) -> NDArray[np.float32]:
+def features(backbone: str, images: Images, device: str = "cpu") -> NDArray[np.float32]:
     """Features of the images [n, K] float32 by the backbone of that name, from the cache where they are in it.
+
+    Raises what `computed` raises.
+    """
+    steps = computed(backbone, images, device)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(NDArray[np.float32], done.value)
+
+
+def computed(backbone: str, images: Images, device: str = "cpu") -> Generator[int, None, NDArray[np.float32]]:
+    """The same in steps: yields the number of images done, returns the features.
 
     A damaged file is computed anew. A cache that cannot be written costs a warning, never the features.
     Raises what `extractor.load` raises, and BadInput naming an image that cannot be decoded.
@@ -30,15 +45,19 @@ def features(backbone: str, images: Images, device: str = "cpu", progress: Done 
     path = paths.features_dir() / f"{key(extractor, images)}.npz"
     found = _read(path, len(images))
     if found is not None:
-        if progress is not None:
-            progress(len(images), len(images))
         return found
-    computed = extractor.features(images, progress)
+    parts = []
+    done = 0
+    for part in extractor.batches(images):
+        parts.append(part)
+        done += len(part)
+        yield done
+    fresh = np.concatenate(parts)
     try:
-        _write(path, computed)
+        _write(path, fresh)
     except OSError as error:
         warnings.warn(f"features could not be kept in {path.parent}: {error.strerror or error}", stacklevel=2)
-    return computed
+    return fresh
 
 
 def key(extractor: Extractor, images: Images) -> str:

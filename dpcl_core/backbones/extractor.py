@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dpcl_core.backbones import catalog
 from dpcl_core.backbones.catalog import BackboneCard
 from dpcl_core.data.images import Images
-
-Done = Callable[[int, int], None]  # called with (images done, images in all)
 
 
 class Extractor(Protocol):
@@ -27,8 +25,11 @@ class Extractor(Protocol):
     def identity(self) -> str:
         """Name, hash of the weights, preprocessing and precision: two extractors of one identity give the same features."""
 
-    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
-        """Features [n, K] in the order of the images; a row that came out not finite is all zero, never dropped."""
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+        """Features [b, K] of some images after the other, in order; rows not finite come out all zero, never dropped.
+
+        At least one batch, empty where there are no images, so that K is known.
+        """
 
 
 class Make(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.extractor import Done
 from dpcl_core.data.images import Images
 
 _BATCH = 1000
@@ -21,20 +21,13 @@ class Pixels:
     feature_dim: int | None = None
     identity = f"pixels|255|{_SIZE}"
 
-    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
-        """float32 [n, K] in [0, 1]. Images without a common public shape become 32x32 in colour."""
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+        """float32 [b, K] in [0, 1]. Images without a common public shape become 32x32 in colour."""
         n_channels: Literal[1, 3] = 1 if images.shape is not None and images.shape[2] == 1 else 3
-        parts: list[NDArray[np.float32]] = []
-        done = 0
+        height, width = (_SIZE, _SIZE) if images.shape is None else images.shape[:2]
+        yield np.zeros((0, height * width * n_channels), np.float32)
         for batch in images.batches(_SIZE if images.shape is None else None, n_channels, _BATCH):
-            parts.append(batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255))
-            done += len(batch)
-            if progress is not None:
-                progress(done, len(images))
-        if not parts:
-            height, width = (_SIZE, _SIZE) if images.shape is None else images.shape[:2]
-            return np.zeros((0, height * width * n_channels), np.float32)
-        return np.concatenate(parts)
+            yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
 def make(card: BackboneCard, device: str) -> Pixels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
-from dpcl_core.backbones.extractor import Done, precision
+from dpcl_core.backbones.extractor import precision
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
@@ -33,15 +34,15 @@ class TimmExtractor:
     std: tuple[float, ...]
     device: str
 
-    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
-        """float32 [n, K], pooled as the model's own classifier would read them."""
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+        """float32 [b, K], pooled as the model's own classifier would read them."""
         mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
 
         def forward(pixels: Tensor) -> Tensor:
             pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
             return pooled
 
-        return in_batches(forward, self.asked, images, self.feature_dim, self.device, progress)
+        return in_batches(forward, self.asked, images, self.feature_dim, self.device)
 
 
 def make(card: BackboneCard, device: str) -> TimmExtractor:

@@ -31,5 +31,6 @@ def auditor(name: str) -> Audit:
     """The function that attacks a method's mechanism. Raises BadInput for a method without an audit."""
     module = card(name).audit_module
     if module is None:
-        raise BadInput("method", name, "has no audit; audited are " + ", ".join(c.name for c in CARDS.values() if c.audit_module))
+        audited = ", ".join(card.name for card in CARDS.values() if card.audit_module)
+        raise BadInput("method", name, f"has no audit; audited are {audited}")
     return cast(Audit, import_module(module).audit)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.privacy import labels as label_spaces
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -58,7 +58,8 @@ class CosineClassifier:
         """Cosines [epsilons, n, classes]; -inf for labels not released yet and for sums of length zero."""
         row = self._seeds.index(seed)
         directions = np.stack([unit_rows(sums) for sums in self._sums[row]])
-        scores: NDArray[np.float64] = unit_rows(inputs) @ directions.transpose(0, 2, 1)
+        blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
+        scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
         # A class without data has a zero sum when there is no noise: it must lose, not win as NaN or at 0.
         usable = self._released[row] & directions.any(axis=2)
         return np.where(usable[:, None, :], scores, -np.inf)

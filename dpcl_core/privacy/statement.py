@@ -59,11 +59,13 @@ def guarantee(ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people:
     parts = {f"task {task + 1}": value for task, value in by_task.items()}
     if n_tasks > 1:
         parts["the same person in every task"] = ledger.if_in_every_task()
+    is_subset = spec.data.train_per_class is not None
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
         *([_LABELS[spec.labels]] if spec.labels != "data" else []),
         f"which task an {unit} belongs to depends on that {unit} alone, through a public rule",
         "the number of training examples is public, and so is the network that computes the features",
+        *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
     ]
     not_covered = ["settings chosen by looking at results on the same data (tuning)", "the test examples, taken as public"]
     if ledger.recurrence == "once" and n_tasks > 1:

@@ -15,18 +15,33 @@ from dpcl_core.spec import ScenarioSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """Inputs [n, ...] (features float32, or rows of images), labels int64 [n], users int64 [n] where a unit is a person."""
+    """Rows of a table of inputs (features float32 [N, K], or images), with labels int64 [n].
 
-    inputs: NDArray[np.generic]
+    `users` int64 [n] where the privacy unit is a person. `rows` int64 [n] are this selection's places in `table` (None: all
+    of it): the streams of many seeds then share one table, and a task's inputs are gathered when they are read.
+    """
+
+    table: NDArray[np.generic]
     labels: NDArray[np.int64]
     users: NDArray[np.int64] | None = None
+    rows: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, rows: NDArray[np.int64]) -> Examples:
-        """The examples of these rows, in this order."""
-        return Examples(self.inputs[rows], self.labels[rows], None if self.users is None else self.users[rows])
+    @property
+    def inputs(self) -> NDArray[np.generic]:
+        """The inputs [n, ...]; a fresh copy unless these are all rows of the table."""
+        return self.table if self.rows is None else self.table[self.rows]
+
+    def take(self, places: NDArray[np.int64]) -> Examples:
+        """The examples at these places, in this order."""
+        return Examples(
+            self.table,
+            self.labels[places],
+            None if self.users is None else self.users[places],
+            places if self.rows is None else self.rows[places],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

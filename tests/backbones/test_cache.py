@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.backbones import cache
-from dpcl_core.backbones.extractor import Done
 from dpcl_core.data.images import Images
 
 RAW = np.random.default_rng(0).integers(0, 256, (6, 2, 2, 1), dtype=np.uint8)
@@ -28,9 +27,10 @@ class Counting:
         self.identity = identity
         self.n_calls = 0
 
-    def features(self, images: Images, progress: Done | None = None) -> NDArray[np.float32]:
+    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
         self.n_calls += 1
-        return np.concatenate(list(images.batches(None, 1, 100))).reshape(len(images), 4).astype(np.float32)
+        for batch in images.batches(None, 1, 4):
+            yield batch.reshape(len(batch), 4).astype(np.float32)
 
 
 @pytest.fixture
@@ -46,14 +46,17 @@ def only_file() -> Path:
 
 
 def test_second_call_gives_the_same_array_and_computes_nothing(counting: Counting) -> None:
-    calls: list[tuple[int, int]] = []
     first = cache.features("any", IMAGES)
-    second = cache.features("any", IMAGES, progress=lambda done, total: calls.append((done, total)))
+    second = cache.features("any", IMAGES)
     assert counting.n_calls == 1
     np.testing.assert_array_equal(first, RAW.reshape(6, 4))
     np.testing.assert_array_equal(first, second)
     assert second.dtype == np.float32
-    assert calls == [(6, 6)]
+
+
+def test_steps_say_how_many_images_are_done(counting: Counting) -> None:
+    assert list(cache.computed("any", IMAGES)) == [4, 6]
+    assert list(cache.computed("any", IMAGES)) == [], "what is kept takes no steps"
 
 
 def test_images_shape_and_extractor_each_have_part_in_the_address() -> None:

@@ -77,7 +77,7 @@ def test_weights_are_the_ones_the_card_describes(name: str) -> None:
     assert card["preprocessing"] == PREPROCESSING
     assert str(card["sha256"]) in opened.identity
     assert card["n_parameters"] == sum(parameter.numel() for parameter in bundled.network(name).parameters())
-    found = opened.features(DIGITS)
+    found = np.concatenate(list(opened.batches(DIGITS)))
     assert found.shape == (4, opened.feature_dim)
     # Written with four decimals; float32 convolutions differ by less between machines.
     np.testing.assert_allclose(found[:, :8], np.array(card["example_features"]), atol=2e-3)
@@ -102,4 +102,4 @@ def test_damaged_weights_give_one_sentence(damage: str, tmp_path: Path, monkeypa
     content[-1] ^= 1
     path.write_bytes(bytes({"flipped": content, "cut": content[:1000], "empty": b""}[damage]))
     with pytest.raises(BadInput, match=r"^data\.backbone = convnext-cifar100: its weights .* must be a whole"):
-        extractor.load(NAMES[0]).features(DIGITS)
+        list(extractor.load(NAMES[0]).batches(DIGITS))

@@ -54,7 +54,7 @@ def test_importing_twice_is_harmless() -> None:
 
 def test_features_are_what_the_models_classifier_reads(model: torch.nn.Module) -> None:
     opened = extractor.load(f"timm:{MODEL}")
-    found = opened.features(IMAGES)
+    found = np.concatenate(list(opened.batches(IMAGES)))
     assert found.shape == (3, opened.feature_dim) == (3, 64)
     np.testing.assert_allclose(found, by_hand(model), atol=1e-4)
     np.testing.assert_array_equal(cache.features(f"timm:{MODEL}", IMAGES), found)
