@@ -10,7 +10,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from pages.parts import comparing, link, privacy_bar, results, state, style
-from pages.parts.header import header
+from pages.parts.header import actions, heading
 from pages.parts.results import Result
 from pages.parts.strip import figure
 from pages.parts.text import plain
@@ -40,16 +40,10 @@ def page() -> None:
     view = View("compare", lambda _: CODEC)
     names = _finished()
     start, missing = _wanted(view, names)
-    header(
-        "Compare",
-        "Which is better, and is it real?",
-        share=st.query_params.to_dict(),
-        help_text=HELP,
-        notices=[*view.read.notices, *missing],
-        view=view,
-    )
+    place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not names:
         _nothing_yet()
+        actions(place, help_text=HELP)
         return
     picked = st.multiselect(
         "Runs", list(names), default=start, format_func=names.__getitem__, key=view.key("runs"), max_selections=MOST,
@@ -61,7 +55,7 @@ def page() -> None:
         st.info("Pick at least one run above; two runs of the same data and stream can be compared seed by seed.")
     else:
         values |= _comparison(view, found)
-    view.commit(values, CODEC)
+    actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
 
 def _finished() -> dict[str, str]:

@@ -10,7 +10,7 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, results, runpanel, state, status, trainform
-from pages.parts.header import header
+from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
 
@@ -25,21 +25,15 @@ def page() -> None:
     _follow_orders()
     view = View("train", trainform.codec_for, start=_first_view)
     run_id, trouble = _run_to_show(cast("str | None", view["run"]))
-    header(
-        "Train",
-        "What happens when I run it for real?",
-        share=st.query_params.to_dict(),
-        help_text=HELP,
-        notices=[*view.read.notices, *trouble],
-        view=view,
-    )
+    place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *trouble])
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view)
     with answer:
         chosen = _answer(view, run_id)
     spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
-    view.commit({**values, "run": run_id, "focus": chosen}, spec_codec)
+    share = view.commit({**values, "run": run_id, "focus": chosen}, spec_codec)
+    actions(place, share=share, help_text=HELP, view=view)
 
 
 def _first_view() -> dict[str, str]:

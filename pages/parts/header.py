@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
@@ -22,30 +23,42 @@ def header(
     share: Mapping[str, str] | None = None,
     help_text: str = "",
     notices: Sequence[str] = (),
-    view: View | None = None,
 ) -> None:
     """Title, question, Share and Help; below them one line for each thing a link asked for and did not get.
 
-    `view` adds undo and redo. `share`: the view's query parameters as its codec wrote them (None: nothing to share).
+    `share`: the view's query parameters as its codec wrote them (None: nothing to share).
     """
+    actions(heading(title, question, notices=notices), share=share, help_text=help_text)
+
+
+def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
+    """Title, question and notices at once; gives the place for `actions`, which a page fills when it knows its view."""
     _inside_the_app()
     with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
         with st.container(key="page-title", gap=None):
             st.title(title, anchor=False)
             st.markdown(question)
-        with st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small"):
-            if view is not None:
-                st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
-                st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
-            if share is not None:
-                with st.popover("Share", help="A link to exactly this view"):
-                    st.markdown("This link opens exactly this view:")
-                    st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
-            if help_text:
-                with st.popover("Help"):
-                    st.markdown(help_text)
+        place = st.container(key="page-actions", horizontal=True, horizontal_alignment="right", width="content", gap="small")
     for notice in notices:
         st.warning(plain(notice))
+    return place
+
+
+def actions(
+    place: DeltaGenerator, *, share: Mapping[str, str] | None = None, help_text: str = "", view: View | None = None
+) -> None:
+    """The buttons of the head: undo and redo where there is a view, the link to exactly this view, help."""
+    with place:
+        if view is not None:
+            st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
+            st.button("Redo", key="redo", on_click=view.redo, disabled=not view.can_redo, shortcut="alt+y")
+        if share is not None:
+            with st.popover("Share", help="A link to exactly this view"):
+                st.markdown("This link opens exactly this view:")
+                st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
+        if help_text:
+            with st.popover("Help"):
+                st.markdown(help_text)
 
 
 def _inside_the_app() -> None:

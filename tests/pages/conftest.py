@@ -1,0 +1,63 @@
+"""A home of its own for every test, and pages run in it without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.runs.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home with no store yet; the app's caches are emptied with it."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    st.cache_resource.clear()
+    st.cache_data.clear()
+    return tmp_path
+
+
+@pytest.fixture
+def store(home: Path) -> Store:
+    """The store the pages will open."""
+    return Store()
+
+
+@pytest.fixture
+def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens a page of the app by name with the query parameters of a link; no queue is pumped."""
+    monkeypatch.setattr("pages.parts.state.keep_queue_moving", lambda: None)
+    make = PagesManager.__init__
+
+    def made(self: PagesManager, *arguments: object, **named: object) -> None:
+        """AppTest makes every run the first of a fresh server; here a press must not be lost to the start over."""
+        make(self, *arguments, **named)  # type: ignore[arg-type]
+        PagesManager.uses_pages_directory = False
+
+    monkeypatch.setattr(PagesManager, "__init__", made)
+
+    def opened(name: str, **query: str) -> AppTest:
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).switch_page(f"pages/{name}.py")
+        for key, value in query.items():
+            page.query_params[key] = value
+        return page.run()
+
+    return opened
+
+
+def words(page: AppTest) -> str:
+    """Everything a reader sees as text, one string."""
+    kinds = ("title", "markdown", "caption", "error", "warning", "info")
+    found = [element.value for kind in kinds for element in page.get(kind)]
+    found += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
+    return "\n".join(str(text).replace("\\", "") for text in found)

@@ -1,0 +1,65 @@
+"""The Compare page: curves of several runs, a verdict that follows from the pairs, and refusals in words."""
+
+from __future__ import annotations
+
+from dpcl_core.runs.store import Store
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+SPEC = replay.a_spec()
+
+
+def _filled(store: Store, **more: object) -> str:
+    spec = replay.a_spec(**more)  # type: ignore[arg-type]
+    return replay.fill(store, spec, replay.recorded(spec), name=f"run {more}")
+
+
+def test_nothing_to_compare_shows_the_example_and_the_next_step(open_page: Open) -> None:
+    page = open_page("compare")
+    assert not page.exception
+    assert "Nothing to compare yet" in words(page)
+    assert page.get("plotly_chart")
+
+
+def test_the_two_newest_runs_are_compared_at_first(open_page: Open, store: Store) -> None:
+    _filled(store)
+    _filled(store, labels="prior")
+    page = open_page("compare")
+    assert not page.exception
+    assert len(page.multiselect[0].value) == 2
+    assert "A: " in words(page)
+    assert "agree exactly" in words(page)  # the recorded numbers do not depend on the label list
+
+
+def test_runs_on_another_stream_are_warned_about_and_get_no_difference(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, tasks=2)
+    page = open_page("compare", v="1", r=f"{first},{second}")
+    assert "A and B met the classes in another stream" in words(page)
+    assert "No difference is drawn." in words(page)
+
+
+def test_no_shared_budget_is_said(open_page: Open, store: Store) -> None:
+    first, second = _filled(store, epsilons=(1.0,)), _filled(store, epsilons=(2.0,))
+    page = open_page("compare", v="1", r=f"{first},{second}")
+    assert not page.exception
+    assert "share no ε" in words(page)
+
+
+def test_a_run_without_a_bound_marks_the_bar(open_page: Open, store: Store) -> None:
+    first, second = _filled(store), _filled(store, labels="data")
+    page = open_page("compare", v="1", r=f"{first},{second}")
+    assert "privacy-bar not-dp" in words(page)
+    assert "taking part makes any outcome" in words(page)
+
+
+def test_unknown_runs_of_a_link_are_named(open_page: Open, store: Store) -> None:
+    first = _filled(store)
+    page = open_page("compare", v="1", r=f"{first},0123456789ab")
+    assert not page.exception
+    assert any("0123456789ab, which this store does not have" in w.value.replace("\\", "") for w in page.warning)
+    assert page.multiselect[0].value == [first]
+
+
+def test_one_run_asks_for_another(open_page: Open, store: Store) -> None:
+    page = open_page("compare", v="1", r=_filled(store))
+    assert "A difference needs two runs" in words(page)

@@ -1,0 +1,52 @@
+"""What holds for all pages: they open, a broken store says so in one sentence, and no text promises too much."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.pages.conftest import ROOT, Open, words
+
+PAGES = ("train", "runs", "compare", "about")
+_FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_open_without_an_exception(open_page: Open, name: str) -> None:
+    page = open_page(name)
+    assert not page.exception
+    assert page.title[0].value
+
+
+@pytest.mark.parametrize("name", ["train", "runs", "compare"])
+def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
+    open_page: Open, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (home / "file").write_text("not a folder")
+    monkeypatch.setenv("DPCL_HOME", str(home / "file"))
+    page = open_page(name)
+    assert not page.exception
+    assert len(page.error) == 1
+    assert "\n" not in page.error[0].value
+
+
+def test_no_text_promises_too_much() -> None:
+    for path in [*(ROOT / "pages").rglob("*.py"), *(ROOT / "dpcl_core" / "figures").rglob("*.py")]:
+        found = _FORBIDDEN.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"{path}: {found}"
+
+
+def test_no_icon_asks_a_font_host() -> None:
+    for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
+        assert ":material/" not in path.read_text(encoding="utf-8"), path
+
+
+def test_about_names_every_method_and_its_source(open_page: Open) -> None:
+    from dpcl_core.methods import catalog
+
+    shown = words(open_page("about"))
+    for card in catalog.CARDS.values():
+        assert card.title in shown
+        assert card.source in shown

@@ -1,0 +1,119 @@
+"""The Runs page: every state in the table, and what can be done about each run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.runs.store import Store
+from pages import runs as runs_page
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+SPEC = replay.a_spec()
+ALL = replay.recorded(SPEC)
+
+
+def _tick(page: AppTest, *rows: int) -> AppTest:
+    page.session_state["runs-table"] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
+    return page.run()
+
+
+def _labels(page: AppTest) -> set[str]:
+    return {button.label for button in page.button}
+
+
+def test_no_runs_says_what_to_do_next(open_page: Open) -> None:
+    page = open_page("runs")
+    assert not page.exception
+    assert "No runs yet" in words(page)
+
+
+def test_the_table_shows_every_state(open_page: Open, store: Store) -> None:
+    for state in ("queued", "running", "cancelled", "failed", "lost", "finished"):
+        replay.fill(store, SPEC, ALL, status=state, name=f"a {state} run")
+    page = open_page("runs")
+    assert not page.exception
+    table = page.dataframe[0].value
+    assert set(table["status"]) == {"queued", "running", "cancelled", "failed", "lost", "finished"}
+    assert table["name"].iloc[0] == "a finished run"
+    assert "Queue on cpu: running “a running run”; 1 waiting." in words(page)
+
+
+def test_accuracy_is_the_mean_over_seeds_at_the_largest_budget(store: Store) -> None:
+    run_id = replay.fill(store, SPEC, ALL)
+    frame = runs_page.table([store.get(run_id)], store.results([run_id]))
+    cells = [cell for cell in store.results([run_id])[run_id] if cell.cell.epsilon == float("inf")]
+    expected = 100 * sum(cell.metrics["AA"] or 0.0 for cell in cells) / len(cells)
+    assert frame["accuracy"][0] == pytest.approx(expected)
+    assert frame["data"][0] == "Handwritten digits"
+
+
+def test_filters_of_the_link_hold(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL, name="kept")
+    replay.fill(store, SPEC, [], status="cancelled", name="left out")
+    page = open_page("runs", v="1", st="finished")
+    assert list(page.dataframe[0].value["name"]) == ["kept"]
+    none = open_page("runs", v="1", q="nothing like it")
+    assert "No run fits these filters" in words(none)
+
+
+def test_a_ticked_run_offers_what_its_state_allows(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL)
+    page = _tick(open_page("runs"), 0)
+    assert {"Run again", "Delete", "Save name"} <= _labels(page)
+    assert "Stop" not in _labels(page)
+    replay.fill(store, SPEC, [], status="running")
+    page = _tick(open_page("runs"), 0)
+    assert "Stop" in _labels(page)
+    assert "Delete" not in _labels(page)
+
+
+def test_delete_can_be_undone(open_page: Open, store: Store) -> None:
+    replay.fill(store, SPEC, ALL, name="precious")
+    page = _tick(open_page("runs"), 0)
+    next(button for button in page.button if button.label == "Delete").click()
+    page.run()
+    assert store.list_runs() == []
+    next(button for button in page.button if button.label == "Undo delete").click()
+    page.run()
+    assert [run.name for run in store.list_runs()] == ["precious"]
+
+
+def test_retry_queues_the_same_settings(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    replay.fill(store, SPEC, [], status="failed")
+    page = _tick(open_page("runs"), 0)
+    assert "This run failed on purpose" in words(page)
+    next(button for button in page.button if button.label == "Retry").click()
+    page.run()
+    newest = store.list_runs()[0]
+    assert (newest.status, newest.spec) == ("queued", SPEC)
+
+
+def test_rename_refuses_an_empty_name_in_words(open_page: Open, store: Store) -> None:
+    run_id = replay.fill(store, SPEC, ALL, name="old")
+    page = _tick(open_page("runs"), 0)
+    page.text_input(key=f"name-{run_id}").set_value("  ")
+    next(button for button in page.button if button.label == "Save name").click()
+    page.run()
+    assert not page.exception
+    assert page.error
+    assert store.get(run_id).name == "old"
+
+
+def test_five_hundred_runs_make_a_table_in_time(store: Store) -> None:
+    run_ids = [replay.fill(store, SPEC, [], name=f"run {i}") for i in range(500)]
+    assert len(run_ids) == 500
+    best = min(_seconds_of_a_table(store) for _ in range(3))
+    assert best < 0.3
+
+
+def _seconds_of_a_table(store: Store) -> float:
+    start = time.process_time()  # the processor's time: the machine may be busy with others
+    listed = store.list_runs()
+    frame = runs_page.table(listed, store.results([run.id for run in listed]))
+    assert len(frame) == 500
+    return time.process_time() - start

@@ -1,0 +1,165 @@
+"""The Train page in every state of a run, and its form."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.events import TaskLearned
+from dpcl_core.runs.store import Status, Store
+from pages.parts import trainform
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+SPEC = replay.a_spec()
+ALL = replay.recorded(SPEC)
+HALF = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 3][:40]
+
+
+def _charts(page: AppTest) -> list[dict[str, object]]:
+    return [json.loads(chart.proto.spec) for chart in page.get("plotly_chart")]
+
+
+def _button(page: AppTest, label: str) -> object:
+    return next((button for button in page.button if button.label == label), None)
+
+
+def test_first_visit_shows_a_finished_example_and_a_filled_form(open_page: Open) -> None:
+    page = open_page("train")
+    assert not page.exception
+    assert "Example" in words(page)
+    assert len(_charts(page)) >= 3
+    assert "After 5 tasks" in words(page)
+    assert "Covered" in words(page)
+    assert page.selectbox[1].value == "digits"
+    start = _button(page, "Start")
+    assert start is not None
+    assert not start.disabled  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("state", "events", "said"),
+    [
+        ("queued", [], ("Queued", "queue for cpu", "Stop")),
+        ("starting", ALL[:2], ("Starting", "computing features with pixels", "Stop")),
+        ("running", HALF, ("Running", "Task", "of 5", "ε accounted so far", "Stop")),
+        ("stopping", HALF, ("Stopping", "what was learned is kept")),
+        ("cancelled", HALF, ("Cancelled", "the curves so far are kept", "Retry")),
+        ("failed", HALF, ("Failed", "This run failed on purpose (diverged).", "smaller learning rate", "Retry")),
+        ("lost", HALF, ("Lost", "This run failed on purpose (worker-died).", "Retry")),
+        ("finished", ALL, ("Finished", "After 5 tasks", "Covered", "Not covered", "Run again")),
+    ],
+)
+def test_every_state_has_its_words_and_buttons(
+    open_page: Open, store: Store, state: Status, events: list[object], said: tuple[str, ...]
+) -> None:
+    run_id = replay.fill(store, SPEC, events, status=state)  # type: ignore[arg-type]
+    page = open_page("train", run=run_id)
+    assert not page.exception
+    shown = words(page) + " ".join(button.label for button in page.button)
+    for text in said:
+        assert text in shown, text
+    assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+    assert "Traceback" not in words(page)
+
+
+def test_a_run_that_is_not_dp_is_banner_marked(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(labels="data", epsilons=(1.0,))
+    page = open_page("train", run=replay.fill(store, spec, replay.recorded(spec)))
+    assert 'class="privacy-bar not-dp"' in words(page)
+    assert "Not DP" in words(page)
+
+
+def test_figures_hold_the_runs_numbers(open_page: Open, store: Store) -> None:
+    page = open_page("train", run=replay.fill(store, SPEC, ALL))
+    names = [trace.get("name") for trace in _charts(page)[0]["data"]]  # type: ignore[attr-defined]
+    assert {"ε = 1", "ε = 8", "no noise"} <= set(names)
+    assert not any("gl" in trace["type"] for chart in _charts(page) for trace in chart["data"])  # type: ignore[attr-defined]
+
+
+def test_forgetting_is_not_printed_after_one_task(open_page: Open, store: Store) -> None:
+    first = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 1][:13]
+    page = open_page("train", run=replay.fill(store, SPEC, first, status="running"))
+    assert "Forgetting is defined from the second task on." in words(page)
+
+
+def test_start_creates_a_run_with_the_settings_of_the_form(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    page = open_page("train", v="1", e="0.5,inf", sd="0", l="prior", **{"s.tasks": "2"})
+    _button(page, "Start").click()  # type: ignore[union-attr]
+    page.run()
+    (run,) = store.list_runs()
+    assert run.spec.privacy.epsilons == (0.5, math.inf)
+    assert run.spec.labels == "prior"
+    assert run.spec.model_dump()["scenario"]["tasks"] == 2
+    assert page.query_params["run"] in (run.id, [run.id])
+    assert "Queued" in words(page)
+
+
+def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
+    page = open_page("train", v="1", **{"s.tasks": "11"})
+    assert any("scenario.tasks" in error.value.replace("\\", "") for error in page.error)
+    assert _button(page, "Start").disabled  # type: ignore[union-attr]
+
+
+def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
+    page = open_page("train", v="1", dl="0.01")
+    assert any("privacy.delta = 0.01" in error.value.replace("\\", "") for error in page.error)
+    assert _button(page, "Start").disabled  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("query", "notice"),
+    [
+        ({"e": "banana"}, "The link asks for ε = banana; using 1,8 instead."),
+        ({"run": "nonsense"}, "Showing an example instead."),
+        ({"run": "0123456789ab"}, "Showing an example instead."),
+        ({"zzz": "1"}, "The link also names zzz"),
+    ],
+)
+def test_broken_links_give_their_notice(open_page: Open, query: dict[str, str], notice: str) -> None:
+    page = open_page("train", v="1", **query)
+    assert not page.exception
+    assert any(notice in warning.value.replace("\\", "") for warning in page.warning)
+
+
+def test_link_of_a_run_fills_the_form_with_its_settings(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(labels="prior", tasks=2, seeds=(0,))
+    run_id = replay.fill(store, spec, replay.recorded(spec, n_tasks=2))
+    page = open_page("train", run=run_id)
+    assert page.radio[0].value == "prior"
+    assert next(n for n in page.number_input if n.label == "Tasks").value == 2
+    assert page.query_params["l"] in ("prior", ["prior"])
+
+
+def test_choosing_labels_from_data_flips_the_form_at_once(open_page: Open) -> None:
+    page = open_page("train")
+    assert "not-dp" not in words(page)
+    page.radio[0].set_value("data").run()
+    assert "Not DP" in words(page)
+
+
+def test_undo_brings_the_form_back(open_page: Open) -> None:
+    page = open_page("train")
+    page.radio[0].set_value("prior").run()
+    assert page.radio[0].value == "prior"
+    _button(page, "Undo").click()  # type: ignore[union-attr]
+    page.run()
+    assert page.radio[0].value == "prior-const"
+    _button(page, "Redo").click()  # type: ignore[union-attr]
+    page.run()
+    assert page.radio[0].value == "prior"
+
+
+def test_every_spec_survives_the_form(home: object) -> None:
+    from dpcl_core import checks, presets
+
+    for spec in [*(presets.load(name) for name in presets.names()), replay.a_spec(labels="prior", tasks=2, epsilons=(0.3,))]:
+        read = trainform.codec(spec.method, spec.scenario.kind).read(trainform.parameters_of(spec))
+        assert not read.notices
+        assert checks.parse(trainform.raw_of(read.values)) == spec
