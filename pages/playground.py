@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -14,7 +14,7 @@ from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
 from dpcl_core.spec import LabelSetting
 from pages.parts import drag, layout, link, results, state, strip, style, whatif
-from pages.parts.header import header
+from pages.parts.header import actions, heading
 from pages.parts.privacy_bar import privacy_bar
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -23,7 +23,8 @@ from pages.parts.whatif import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_PINS = 3
+LETTERS = ("A", "B", "C")
+MOST_PINS = len(LETTERS)
 SETTINGS: dict[LabelSetting, tuple[str, str]] = {
     "prior-const": ("One public list", "All ten digits are announced at the start; each task adds noise to all of them."),
     "prior": ("A public list per task", "Which digits come when was public; noise is added to those alone."),
@@ -58,15 +59,10 @@ class State:
     epsilon: float
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """What tells states apart, as short as a line's end has room for."""
-        where = "" if self.source.is_exact else f"run {self.source.key[:4]}"
-        return epsilon_label(self.epsilon), f"{self.source.n_tasks} tasks", _SHORT[self.source.labels], where
-
-    @property
     def name(self) -> str:
-        """The state in full."""
-        return ", ".join(part for part in self.parts if part)
+        """What a pin is called."""
+        run = "" if self.source.is_exact else f", run {self.source.key[:4]}"
+        return f"{epsilon_label(self.epsilon)}, {self.source.n_tasks} tasks, {_SHORT[self.source.labels]}{run}"
 
     def text(self) -> str:
         """As a link writes it: `run~epsilon`, or `labels~tasks~epsilon` for the digits."""
@@ -78,14 +74,7 @@ def page() -> None:
     """The page."""
     view = View("playground", lambda _: CODEC)
     found, trouble = _source_asked_for(view)
-    header(
-        "Playground",
-        "What happens if I change this?",
-        share=st.query_params.to_dict(),
-        help_text=HELP,
-        notices=[*view.read.notices, *trouble],
-        view=view,
-    )
+    place = heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *trouble])
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, found)
@@ -104,8 +93,9 @@ def page() -> None:
         with bar:
             privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
         pins = _pins(view, now)
-        _figures(now, [pin for pin in map(_pinned, pins) if pin is not None])
-    view.commit({**values, "epsilon": epsilon, "pins": pins}, CODEC)
+        _figures(now, [_pinned(pin) for pin in pins])
+    share = view.commit({**values, "epsilon": epsilon, "pins": pins}, CODEC)
+    actions(place, share=share, help_text=HELP, view=view)
 
 
 def _source_asked_for(view: View) -> tuple[Source | None, list[str]]:
@@ -117,7 +107,7 @@ def _source_asked_for(view: View) -> tuple[Source | None, list[str]]:
     try:
         source = _trained(str(asked))
     except BadInput as refused:
-        return None, [f"{plain(str(refused))}. Showing the digits instead."]
+        return None, [f"{refused}. Showing the digits instead."]
     return source, [] if source is not None else [
         "That run has no trained cells to step through. Showing the digits instead."
     ]
@@ -208,7 +198,7 @@ def _pins(view: View, now: State) -> tuple[str, ...]:
         )  # fmt: skip
         for index, pin in enumerate(pins):
             pinned = _pinned(pin)
-            name = pinned.name if pinned is not None else "a state that is no longer there"
+            name = f"{LETTERS[index]}: {pinned.name if pinned is not None else 'a state that is no longer there'}"
             rest = tuple(other for other in pins if other != pin)
             st.button(f"✕ {name}", key=view.key(f"unpin-{index}"), on_click=put, args=(rest,), help="Unpin")
     return pins
@@ -228,8 +218,8 @@ def _pinned(text: str) -> State | None:
     return State(source, source.nearest(epsilon)) if source is not None else None
 
 
-def _figures(now: State, pins: Sequence[State]) -> None:
-    states = _named([now, *pins])
+def _figures(now: State, pins: Sequence[State | None]) -> None:
+    states = _named(now, pins)
     tabs = st.tabs(list(TABS), on_change="rerun", key="playground-tab")
     for tab, draw in zip(tabs, (_accuracy, _forgetting, _matrix, _classes), strict=True):
         if tab.open:
@@ -237,14 +227,10 @@ def _figures(now: State, pins: Sequence[State]) -> None:
                 draw(states, now)
 
 
-def _named(states: Sequence[State]) -> dict[str, State]:
-    """The states under names that say only in what they differ."""
-    different = [{one.parts[place] for one in states} for place in range(4)]
-    named = {}
-    for one in states:
-        kept = [part for part, values in zip(one.parts, different, strict=True) if part and len(values) > 1]
-        named[", ".join(kept) or one.parts[0]] = one
-    return named
+def _named(now: State, pins: Sequence[State | None]) -> dict[str, State]:
+    """The states under names that a line's end has room for on any screen: now, A, B, C."""
+    named = {"now": now}
+    return named | {LETTERS[place]: pin for place, pin in enumerate(pins) if pin is not None and pin != now}
 
 
 def _accuracy(states: dict[str, State], now: State) -> None:
@@ -257,7 +243,7 @@ def _accuracy(states: dict[str, State], now: State) -> None:
         )
     else:
         frame = _frames(states)
-        picture = _with_room(curves.compared_over_tasks(**_compared(states), dark=style.is_dark()), states)
+        picture = curves.compared_over_tasks(**_compared(states), dark=style.is_dark())
     _show(picture, states, "accuracy", frame)
 
 
@@ -271,7 +257,7 @@ def _forgetting(states: dict[str, State], now: State) -> None:
         )
     else:
         frame = _frames(states)
-        picture = _with_room(curves.forgetting_compared(**_compared(states), dark=style.is_dark()), states)
+        picture = curves.forgetting_compared(**_compared(states), dark=style.is_dark())
     _show(picture, states, "forgetting", frame)
 
 
@@ -299,7 +285,7 @@ def _classes(states: dict[str, State], now: State) -> None:
     classes = next((states[name].source.classes for name in known), ())
     picture = class_bars(known, classes, colours=colours, dark=style.is_dark())
     rows = [
-        (name, seed, label, float(value))
+        (states[name].name, seed, label, float(value))
         for name, values in known.items()
         for seed, row in enumerate(values)
         for label, value in zip(classes, row, strict=True)
@@ -320,7 +306,7 @@ def _with_clean(now: State) -> pd.DataFrame:
 def _frames(states: dict[str, State]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.concat([one.source.frame(one.epsilon).assign(state=name) for name, one in states.items()], ignore_index=True)
+    return pd.concat([one.source.frame(one.epsilon).assign(state=one.name) for one in states.values()], ignore_index=True)
 
 
 def _compared(states: dict[str, State]) -> dict[str, object]:
@@ -334,14 +320,11 @@ def _compared(states: dict[str, State]) -> dict[str, object]:
     }
 
 
-def _with_room(picture: Picture, states: dict[str, State]) -> Picture:
-    """The picture with a right margin that holds the longest name at a line's end."""
-    picture.figure.update_layout(margin={"r": 24 + 7 * max(map(len, states))})
-    return picture
-
-
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
     first = next(iter(states.values())).source
+    if len(states) > 1:
+        meant = "; ".join(f"{name} is {one.name}" for name, one in states.items())
+        picture = replace(picture, finding=f"{picture.finding} Here {meant}.")
     provenance = Provenance(
         dataset=first.dataset,
         n_train=first.n_people,

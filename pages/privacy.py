@@ -14,7 +14,7 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
 from pages.parts import layout, link, privacy_bar, results, state, strip, style
-from pages.parts.header import header
+from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
 
@@ -62,14 +62,7 @@ def page() -> None:
     """The page."""
     view = View("privacy", lambda _: CODEC)
     result, trouble = _result_asked_for(view)
-    header(
-        "Privacy",
-        "What is protected, and what does ε promise?",
-        share=st.query_params.to_dict(),
-        help_text=HELP,
-        notices=[*view.read.notices, *trouble],
-        view=view,
-    )
+    place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *trouble])
     values: dict[str, object] = _statement(view, result)
     left, right = st.columns(2)
     with right:
@@ -80,7 +73,8 @@ def page() -> None:
         _odds()
         with above:  # last, because the first visit waits for the accountant to load
             values |= _calculator(view)
-    view.commit(values, CODEC)
+    share = view.commit(values, CODEC)
+    actions(place, share=share, help_text=HELP, view=view)
 
 
 def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
@@ -91,9 +85,9 @@ def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
     try:
         found = results.of(state.store().get(str(asked)))
     except BadInput as refused:
-        return results.example(), [f"{plain(str(refused))}. Showing the example instead."]
+        return results.example(), [f"{refused}. Showing the example instead."]
     if not found.guarantees:
-        return results.example(), [f"{plain(found.name)} has no finished model yet. Showing the example instead."]
+        return results.example(), [f"{found.name} has no finished model yet. Showing the example instead."]
     return found, []
 
 
