@@ -1,0 +1,131 @@
+"""Train, Runs and Compare as a visitor meets them: start, watch, reload, stop, a killed worker, a narrow screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from dpcl_core.runs.store import Store
+from tests.browser.conftest import App, Visit, ready, serve
+from tests.support import replay
+
+pytestmark = pytest.mark.browser
+PATIENCE_MS = 60_000
+
+
+def _start(page: Page) -> str:
+    """Presses Start and gives the id of the run that the link then names."""
+    before = re.search(r"run=([0-9a-f]{12})", page.url)
+    page.get_by_role("button", name="Start", exact=True).click()
+    old = before.group(1) if before else "none"
+    page.wait_for_url(re.compile(rf"run=(?!{old})[0-9a-f]{{12}}"))
+    found = re.search(r"run=([0-9a-f]{12})", page.url)
+    assert found is not None
+    return found.group(1)
+
+
+def _said(page: Page, words: str) -> None:
+    expect(page.locator(".run-state")).to_contain_text(words, timeout=PATIENCE_MS)
+
+
+def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train")
+    expect(page.get_by_text("Example", exact=True)).to_be_visible()
+    run_id = _start(page)
+    expect(page.locator(".run-state .pill")).to_have_text(re.compile("Queued|Starting|Running|Finished"))
+    page.reload()
+    assert run_id in page.url
+    _said(page, "Finished")
+    ready(page)
+    expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
+    expect(page.locator(".privacy-bar").first).to_contain_text("Not covered")
+    assert page.locator(".js-plotly-plot").count() >= 3
+    cells = len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"])
+    assert cells == 30
+    fresh = visit(page.url)
+    _said(fresh, "Finished")
+    assert fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text() == page.get_by_text(
+        re.compile("After 5 tasks")
+    ).first.inner_text()
+
+
+def test_stop_is_acknowledged_and_keeps_the_run(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train")
+    run_id = _start(page)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator(".run-state .pill")).to_have_text(re.compile("Stopping|Cancelled"), timeout=5000)
+    _said(page, "Cancelled")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    assert app.store().get(run_id).status == "cancelled"
+
+
+def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/train")
+    run_id = _start(page)
+    os.kill(_worker(app.store(), run_id), signal.SIGKILL)
+    _said(page, "Lost")
+    _said(page, "The computer stopped this run")
+    page.get_by_role("button", name="Retry").click()
+    page.wait_for_url(re.compile(rf"run=(?!{run_id})[0-9a-f]{{12}}"))
+    page.get_by_role("button", name="Stop", exact=True).click()
+    _said(page, "Cancelled")
+
+
+def _worker(store: Store, run_id: str) -> int:
+    for _ in range(100):
+        process = store.get(run_id).process
+        if process is not None:
+            return process.pid
+        time.sleep(0.05)
+    raise AssertionError("the run has no worker")
+
+
+def test_runs_open_and_compare(app: App, visit: Visit) -> None:
+    first, second = (
+        replay.fill(app.store(), spec, replay.recorded(spec), name=name)
+        for name, spec in (("one list", replay.a_spec()), ("list per task", replay.a_spec(labels="prior")))
+    )
+    page = visit(f"{app.url}/runs?v=1&q=list")
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    compare = visit(f"{app.url}/compare?v=1&r={first},{second}")
+    expect(compare.get_by_text("A minus B, final accuracy")).to_be_visible()
+    expect(compare.locator(".privacy-bar")).to_contain_text("taking part makes any outcome")
+    compare.get_by_role("tab", name="Settings").click()
+    expect(compare.get_by_text("other settings are equal")).to_be_visible()
+
+
+@pytest.mark.parametrize(("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("about", True)])
+def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
+    app: App, visit: Visit, name: str, dark: bool
+) -> None:
+    page = visit(f"{app.url}/{name}", width=390, dark=dark)
+    for width in (390, 820, 1280):
+        page.set_viewport_size({"width": width, "height": 860})
+        wide = page.evaluate(
+            "Math.max(document.documentElement.scrollWidth, document.querySelector('[data-testid=stMain]').scrollWidth)"
+        )
+        assert wide <= width, f"{name} is {wide} px wide"
+        if name == "train":
+            chart, form = (page.locator(what).first.bounding_box() for what in (".js-plotly-plot", ".st-key-controls"))
+            assert chart is not None
+            assert form is not None
+            assert (chart["y"] < form["y"]) == (width < 700)
+
+
+@pytest.fixture
+def fresh_app(tmp_path: Path) -> Iterator[App]:
+    """An app that nobody has visited yet."""
+    yield from serve(tmp_path)
+
+
+def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App, visit: Visit) -> None:
+    page = visit(f"{fresh_app.url}/runs")
+    expect(page.get_by_text("No runs yet")).to_be_visible()
+    expect(page.get_by_text("Experiment", exact=True)).to_be_visible()
