@@ -1,0 +1,106 @@
+"""The Privacy page: statement, ledger, calculators in both directions, what adds up, and bad input in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core import presets
+from dpcl_core.runs.store import Store
+from tests.pages.conftest import Open, words
+
+
+def test_the_example_is_stated_in_full_with_its_odds(open_page: Open) -> None:
+    page = open_page("privacy")
+    assert not page.exception
+    said = words(page)
+    assert "For any one training example, taking part makes any outcome at most 2.72 times as likely" in said
+    for title in ("Covered", "Not covered", "Assumed", "To know"):
+        assert f"**{title}**" in said
+    assert "guessing whether someone took part is right at most 73.11 % of the time" in said
+
+
+def test_the_ledger_is_shown_by_task_and_by_person(open_page: Open) -> None:
+    said = words(open_page("privacy", e="1"))
+    for k in range(1, 6):
+        assert f"| task {k} | 1 |" in said
+    assert "| the same person in every task | 2.45 |" in said  # 2.442 (paper card, section 3), rounded up
+    assert "| **total for any one person** (parallel) | **1** |" in said
+
+
+def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
+    said = words(open_page("privacy", e="inf"))
+    assert "Not differentially private" in said
+    assert "| **total for any one person** (parallel) | **no bound** |" in said
+    assert "Ledger: by task" not in said
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ({"f": "sigma", "ce": "1", "cd": "1e-5"}, "### σ = 3.7307"),
+        ({"f": "sigma", "ce": "8", "cd": "1e-5"}, "### σ = 0.6003"),
+        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5"}, "### ε = 1.0001"),
+        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5", "a": "replace"}, "### ε = 2.1547"),
+        ({"f": "epsilon", "cs": "3.7306354", "cd": "1e-5", "cn": "10"}, "### ε = 3.6186"),
+        ({"f": "delta", "ce": "1", "cs": "3.7306354"}, "### δ = 1e-05"),
+        ({"m": "sampled", "f": "epsilon", "cs": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "### ε = 1.829"),
+        ({"m": "sampled", "f": "sigma", "ce": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "### σ = 1.4159"),
+    ],
+)
+def test_calculators_answer_in_every_direction(open_page: Open, query: dict[str, str], answer: str) -> None:
+    """Answers as in the paper card (section 5, C2) and from other accountants (environment notes)."""
+    page = open_page("privacy", **query)
+    assert not page.exception
+    assert answer in words(page)
+    assert not page.error
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"ce": "0"}, "epsilon = 0.0: must be a finite number above 0"),
+        ({"ce": "banana"}, "epsilon = banana: must be a number"),
+        ({"ce": "inf"}, "epsilon = inf: must be a finite number above 0"),
+        ({"cd": "1"}, "delta = 1.0: must lie between 0 and 1, both excluded"),
+        ({"cd": "2"}, "delta = 2.0: must lie between 0 and 1, both excluded"),
+        ({"f": "epsilon", "cs": "-1"}, "sigma = -1.0: must be a finite number above 0"),
+        ({"cn": "2.5"}, "steps = 2.5: must be a whole number from 1 to 10,000,000"),
+        ({"m": "sampled", "cq": "1.5"}, "sample_rate = 1.5: must lie in (0, 1]"),
+    ],
+)
+def test_bad_input_gives_one_sentence_and_no_answer(open_page: Open, query: dict[str, str], sentence: str) -> None:
+    page = open_page("privacy", **query)
+    assert not page.exception
+    assert [error.value.replace("\\", "") for error in page.error] == [sentence]
+    assert "### " not in words(page)
+
+
+def test_one_person_in_ten_tasks_costs_what_the_card_says(open_page: Open) -> None:
+    said = words(open_page("privacy", k="10"))
+    assert "| in one task only (parallel) | ε = 1 | 73.11 % |" in said
+    assert "| in 10 tasks (sequential, exact) | ε = 3.619 |" in said
+    assert "| in 10 tasks, plain sum | ε = 10, δ = 0.0001 | 100 % |" in said
+    assert "variance after 10 tasks: 10 × σ² with one public list, 1 × σ² otherwise" in said
+
+
+def test_labels_from_the_data_are_called_a_leak_and_not_a_weak_bound(open_page: Open) -> None:
+    said = words(open_page("privacy"))
+    assert "not DP, and there is no bound" in said
+    assert "not a weak ε" in said
+
+
+def test_unknown_and_unfinished_runs_give_the_example_and_say_so(open_page: Open, store: Store) -> None:
+    page = open_page("privacy", run="0123456789ab")
+    assert not page.exception
+    assert "Showing the example instead." in words(page)
+    queued = store.create(presets.load("digits-cosine"), name="waits *here*")
+    said = words(open_page("privacy", run=queued))
+    assert "waits *here* has no finished model yet. Showing the example instead." in said
+
+
+def test_a_link_gives_the_same_view_again(open_page: Open) -> None:
+    page = open_page("privacy", f="epsilon", cs="2", k="7", ke="0.5", e="0.5")
+    assert page.query_params["k"] == "7"
+    assert page.query_params["ke"] == "0.5"
+    assert page.query_params["cs"] == "2"
+    assert "in 7 tasks (sequential, exact)" in words(page)
