@@ -1,0 +1,207 @@
+"""The Playground without a browser: sources, pins, links and the plain slider; the element itself is tested in Chromium."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpcl_core import engine, metrics
+from dpcl_core.checks import parse
+from dpcl_core.events import Started, TaskLearned
+from dpcl_core.methods.cosine_promise import promised
+from dpcl_core.privacy import statement
+from dpcl_core.runs.store import Store
+from pages.parts import results, whatif
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+
+def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> None:
+    page = open_page("playground")
+    assert not page.exception
+    said = words(page)
+    assert "taking part makes any outcome at most 2.72 times as likely" in said
+    assert "For teaching only: a recorded noise seed voids this bound." in said
+    assert "After 5 tasks: 91.0 % without noise, " in said
+    assert len(page.get("plotly_chart")) == 1  # the other tabs draw when they are opened
+
+
+def test_the_element_is_fed_the_same_at_every_budget(open_page: Open) -> None:
+    """What is sent must not depend on where the slider was let go, or it would be sent again each time."""
+    page = open_page("playground", e="2")
+    first = page.get("bidi_component")[0].proto
+    fed = json.loads(first.json)
+    assert fed["start"] == 2.0
+    assert len(first.json) < 300_000
+    page.run()
+    assert page.get("bidi_component")[0].proto.json == first.json
+    assert fed["stops"][0] == 0.1
+    assert fed["stops"][-1] == "inf"
+
+
+def test_ten_tasks_stay_within_what_a_page_may_send(open_page: Open) -> None:
+    page = open_page("playground", t="10")
+    assert len(page.get("bidi_component")[0].proto.json) < 250_000
+
+
+def test_labels_from_the_data_flip_the_bar_and_the_odds(open_page: Open) -> None:
+    page = open_page("playground", l="data", plain="1", e="2")
+    said = words(page)
+    assert "Not DP. The list of labels is read from the data" in said
+    assert f"\n{statement.NO_ODDS}" in said
+    assert "73.11 %" not in said
+
+
+def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
+    page = open_page("playground", plain="1", e="0.5", t="2")
+    source = whatif.digits("prior-const", 2)
+    assert not page.get("bidi_component")
+    assert source.sentence(0.5) in words(page)
+    page.select_slider[0].set_value(math.inf).run()
+    assert source.sentence(math.inf) in words(page)
+    assert page.query_params["e"] == "inf"
+    assert "No bound" in words(page)
+
+
+def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise FileNotFoundError("drag.mjs")
+
+    monkeypatch.setattr("pages.parts.drag._element", missing)
+    page = open_page("playground")
+    assert not page.exception
+    assert page.select_slider[0].value == 1.0
+    assert whatif.digits("prior-const", 5).sentence(1.0) in words(page)
+
+
+def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
+    page = open_page("playground", p="prior~5~1,data~10~0.5", e="8")
+    said = words(page)
+    assert "Here now is ε = 8, 5 tasks, one list; A is ε = 1, 5 tasks, task lists; B is ε = 0.5, 10 tasks" in said
+    next(button for button in page.button if button.label == "Pin this state").click().run()
+    assert page.query_params["p"] == "prior~5~1,data~10~0.5,prior-const~5~8"
+    pin = next(button for button in page.button if button.label == "Pin this state")
+    assert pin.disabled
+    next(button for button in page.button if button.label.startswith("✕ A")).click().run()
+    assert page.query_params["p"] == "data~10~0.5,prior-const~5~8"
+
+
+@pytest.mark.parametrize("pin", ["nonsense", "prior~3~1", "prior~5~banana", "0123456789ab~1", "../x~1"])
+def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
+    page = open_page("playground", p=pin)
+    assert not page.exception
+    assert any("a state that is no longer there" in button.label for button in page.button)
+
+
+def test_broken_links_are_answered(open_page: Open) -> None:
+    page = open_page("playground", e="banana", t="3", zz="1")
+    assert not page.exception
+    said = words(page)
+    assert "The link asks for ε = banana; using 1 instead." in said
+    assert "The link asks for tasks = 3; using 5 instead." in said
+    assert "zz" in said
+    gone = open_page("playground", run="0123456789ab")
+    assert "Showing the digits instead." in words(gone)
+
+
+def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(epsilons=(0.5, 1.0, 8.0))
+    run_id = replay.fill(store, spec, replay.recorded(spec), name="my run")
+    page = open_page("playground", run=run_id, e="2", plain="1")
+    assert not page.exception
+    said = words(page)
+    slider = page.select_slider[0]
+    assert list(slider.options) == ["0.5", "1", "8"]
+    assert slider.value == 1.0  # 2 was not trained; 1 is next to it on the log axis
+    assert "test examples are right after 5 tasks." in said
+    assert "without noise" not in said.split("test examples are right")[1][:40]  # this run has no such cell
+    assert "What was trained is fixed; ε steps through 3 values." in said
+
+
+def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec()
+    failed = replay.fill(store, spec, [], status="failed")
+    said = words(open_page("playground", run=failed))
+    assert "must be a finished run of the cosine classifier" in said
+
+
+def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
+    example = results.example()
+    source = whatif.trained(example)
+    assert source is not None
+    assert source.stops == tuple(sorted(example.spec.privacy.epsilons))
+    for epsilon in source.stops:
+        rows = example.accuracy[example.accuracy["epsilon"] == epsilon]
+        assert source.frame(epsilon)["accuracy"].mean() == pytest.approx(rows["accuracy"].mean(), abs=1e-4)
+
+
+def test_a_run_too_large_to_send_is_not_offered() -> None:
+    spec = replay.a_spec(epsilons=[0.1 * k for k in range(1, 33)], seeds=range(60))
+    events = replay.recorded(spec)
+    opened = next(event for event in events if isinstance(event, Started))
+    assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > whatif.MAX_NUMBERS
+    assert whatif.trained(results.Result("x", "large", spec, tuple(events))) is None
+
+
+@pytest.mark.parametrize("labels", ["prior-const", "prior"])
+def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
+    """The bundled products against a run of the engine on the same subset: without noise both are deterministic."""
+    spec = parse(
+        {
+            "labels": labels,
+            "data": {"test_per_class": 30},
+            "scenario": {"kind": "class-incremental", "tasks": 5},
+            "privacy": {"epsilons": [math.inf]},
+            "seeds": [0, 1, 2, 3, 4],
+        }
+    )
+    rows = [event for event in engine.run(spec) if isinstance(event, TaskLearned)]
+    for seed, matrix in enumerate(whatif.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
+        for event in rows:
+            if event.cell.seed == seed:
+                assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
+
+
+def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
+    """Another draw of the noise, the same law: final accuracies differ by less than five standard errors."""
+    spec = parse(
+        {
+            "data": {"test_per_class": 30},
+            "scenario": {"kind": "class-incremental", "tasks": 5},
+            "privacy": {"epsilons": [1.0]},
+            "seeds": list(range(20)),
+        }
+    )
+    last = [event for event in engine.run(spec) if isinstance(event, TaskLearned) and event.task == 4]
+    drawn = np.array([np.mean(event.accuracy) for event in last])
+    ours = np.array([metrics.average_accuracy(m)[-1] for m in whatif.digits("prior-const", 5).matrices(1.0)])
+    error = math.sqrt(drawn.var(ddof=1) * (1 / len(drawn) + 1 / len(ours)))
+    assert abs(drawn.mean() - ours.mean()) < 5 * error
+    assert error < 0.03  # the comparison can tell a wrong noise scale apart
+
+
+@pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
+def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
+    source = whatif.digits(labels, 5)  # type: ignore[arg-type]
+    now = promised(
+        labels,  # type: ignore[arg-type]
+        epsilon,
+        source.delta,
+        n_tasks=5,
+        n_classes=10,
+        n_people=source.n_people,
+        n_seeds=source.n_seeds,
+    )
+    assert whatif.digits_guarantee(labels, 5, epsilon) == now  # type: ignore[arg-type]
+    assert math.isinf(now.epsilon) == (labels == "data" or math.isinf(epsilon))
+
+
+def test_a_budget_between_the_stops_goes_through_the_ledger() -> None:
+    found = whatif.digits_guarantee("prior", 2, 0.37)
+    assert found.epsilon == pytest.approx(0.37, abs=1e-4)
+    assert found.claimed_epsilon == 0.37
