@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dpcl_core.paths import assets_dir
 from pages.parts import state, style
 from pages.parts.header import INSIDE
 
@@ -17,7 +18,7 @@ PAGES = {
 
 def main() -> None:
     """One visit of one page."""
-    st.set_page_config(page_title="Private continual learning", layout="wide", menu_items={"About": None})
+    st.set_page_config(page_title="DP continual learning", layout="wide", menu_items={"About": None})
     page = st.navigation(
         {
             section: [
@@ -28,6 +29,7 @@ def main() -> None:
         position="top",
     )
     style.apply()
+    st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
     state.keep_queue_moving()
     st.session_state[INSIDE] = True
     page.run()

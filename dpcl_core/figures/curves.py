@@ -15,8 +15,8 @@ from dpcl_core.figures.picture import Picture, epsilon_label, given
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.spec import LabelSetting
 
-HEIGHT = 330
-_LABEL_GAP = 6.5  # percentage points between two names at line ends, at HEIGHT
+HEIGHT = 400
+_LABEL_GAP = 5.2  # percentage points between two names at line ends, at HEIGHT
 
 
 def accuracy_over_tasks(

@@ -16,10 +16,11 @@ from dpcl_core.figures.curves import matrix_of
 from dpcl_core.figures.picture import Picture, given
 
 _MAX_NUMBERS = 14  # tasks; with more the numbers would not fit into the cells and are shown on hover only
-_BLUES = ((0.0, "#eef5fa"), (0.35, "#a9cfe8"), (0.7, "#4a98cc"), (1.0, "#0b66a0"))
-_BLUES_DARK = ((0.0, "#16242e"), (0.35, "#1f4a66"), (0.7, "#2f7fb0"), (1.0, "#7cc3ee"))
-_LOSS = ((0.0, "#3a87b8"), (0.5, "#fbf6f1"), (0.75, "#f0b78a"), (1.0, "#d9650b"))
-_LOSS_DARK = ((0.0, "#5aafe6"), (0.5, "#232a2e"), (0.75, "#8a5228"), (1.0, "#f08a3c"))
+# Every shade leaves the numbers in it, in the theme's ink, a contrast of at least 4.5 to 1.
+_BLUES = ((0.0, "#f3f8fc"), (0.5, "#bcdaef"), (1.0, "#6fafdc"))
+_BLUES_DARK = ((0.0, "#18252e"), (0.5, "#1f4a66"), (1.0, "#236690"))
+_LOSS = ((0.0, "#8cbfe4"), (0.5, "#fbf6f1"), (0.75, "#f6cda6"), (1.0, "#ee9a55"))
+_LOSS_DARK = ((0.0, "#236690"), (0.5, "#232a2e"), (0.75, "#6d4322"), (1.0, "#955016"))
 
 
 def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
@@ -130,6 +131,7 @@ def _grid(
             xgap=3,
             ygap=3,
             texttemplate="%{z:.0f}" if len(rows) <= _MAX_NUMBERS else None,
+            textfont={"color": theme.ink(dark).text},
             hovertemplate=hover + "<extra></extra>",
             hoverongaps=False,
         ),

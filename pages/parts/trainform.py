@@ -169,8 +169,11 @@ def form(view: View) -> Values:
         privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     values["epsilons"] = _epsilons(view)
     values["seeds"] = _seeds(view)
+    delta_line = st.container()
     with st.expander("More settings", key=view.key("more")):
         values |= _more(view, values)
+    with delta_line:
+        _say_delta(values)
     return values
 
 
@@ -193,7 +196,8 @@ def _scenario_title(name: str) -> str:
 
 def _epsilons(view: View) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
-    picked = st.pills(
+    box = st.container(gap=None)
+    picked = box.pills(
         "Privacy budget ε",
         EPSILONS,
         selection_mode="multi",
@@ -202,11 +206,37 @@ def _epsilons(view: View) -> tuple[float, ...]:
         key=view.key("epsilons"),
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
     )
-    st.caption("← stronger privacy · higher accuracy →")
+    box.caption("← stronger privacy · higher accuracy →")
     others = [e for e in start if e not in EPSILONS]
     key = view.key("exact")
     text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
-    return tuple(sorted({*picked, *_numbers(str(text))}))
+    chosen = tuple(sorted({*picked, *_numbers(str(text))}))
+    with box:
+        _promise(chosen)
+    return chosen
+
+
+def _promise(epsilons: tuple[float, ...]) -> None:
+    """What the chosen budgets promise in odds, and where they promise little."""
+    from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
+
+    finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
+    ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
+    if not ends:
+        return
+    bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
+    note = " That is little." if ends[-1] >= WEAK_EPSILON else ""
+    st.caption(f"Guessing whether someone took part is right at most {' to '.join(bounds)} (plus δ, worst case).{note}")
+
+
+def _say_delta(values: Mapping[str, object]) -> None:
+    """δ in sight, though it is changed under "More settings"."""
+    dataset, per_class = str(values["dataset"]), cast("int | None", values["train_per_class"])
+    people, own = _n_people(dataset, per_class), cast("float | None", values["delta"])
+    delta = own if own is not None else rule_delta(dataset, per_class)
+    if delta is not None and people is not None:
+        count = f"{people:,}".replace(",", " ")
+        st.caption(f"δ = {delta:g} for {count} training examples" + ("." if own is not None else ", by the rule."))
 
 
 def _numbers(text: str) -> list[float]:
@@ -329,12 +359,12 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
         value = cast("int | None", start)
         return st.number_input(
-            title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="automatic"
+            title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="auto"
         )
     if setting.sort == "number":
         number = cast("float | None", start)
         return st.number_input(
-            title, setting.low, setting.high, number, key=key, help=text, format="%g", placeholder="automatic"
+            title, setting.low, setting.high, number, key=key, help=text, format="%g", placeholder="auto"
         )
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)

@@ -1,7 +1,7 @@
 """The app in a real headless Chromium: a server of its own in a home of its own, and pages that must stay clean.
 
-The browser is the one that `DPCL_CHROMIUM` names, else `/usr/bin/chromium`. A visited page fails its test for an error on the
-console, a failed request, a request to anywhere else, or a WebGL canvas. A failed test leaves a screenshot.
+The browser is the one that `DPCL_CHROMIUM` names, else `/usr/bin/chromium`. A visited page fails its test for an error on
+the console, a failed request, a request to anywhere else, or a WebGL canvas. A failed test leaves a screenshot.
 """
 
 from __future__ import annotations

@@ -32,3 +32,16 @@ def accuracy(
         for i in range(k + 1)
     ]
     return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG defines it."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio as WCAG defines it."""
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

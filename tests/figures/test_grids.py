@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.figures import grids
-from tests.figures.making import accuracy, by_rule
+from tests.figures.making import accuracy, by_rule, contrast
 
 
 def test_matrix_is_empty_above_the_diagonal_and_where_not_learned_yet() -> None:
@@ -42,6 +42,14 @@ def test_forgetting_is_undefined_after_one_task() -> None:
 def test_nothing_lost_is_said_and_improvement_is_not_called_loss() -> None:
     better = accuracy(rule=lambda e, s, k, i: 0.5 + 0.02 * (k - i))
     assert "no old task is more than 0.5 points below" in grids.forgetting_grid(better, epsilon=8.0, n_tasks=4).finding
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_numbers_can_be_read_on_every_shade(dark: bool) -> None:
+    for build in (grids.accuracy_matrix, grids.forgetting_grid):
+        trace = build(accuracy(), epsilon=8.0, n_tasks=4, dark=dark).figure.data[0]
+        for _, shade in trace.colorscale:
+            assert contrast(shade, trace.textfont.color) >= 4.5, shade
 
 
 def test_many_tasks_leave_the_numbers_to_the_hover() -> None:

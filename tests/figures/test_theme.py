@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.figures import theme
-
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _contrast(first: str, second: str) -> float:
-    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
+from tests.figures.making import contrast, luminance
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -30,11 +20,11 @@ def test_every_mark_has_contrast_three_to_one_on_its_ground(dark: bool) -> None:
     colours = [theme.colour_of_series(i, dark) for i in range(8)]
     colours += [theme.colour_of_epsilon(e, dark) for e in (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)]
     for colour in colours:
-        assert _contrast(colour, ground) >= 3, colour
+        assert contrast(colour, ground) >= 3, colour
 
 
 def test_light_budgets_are_ordered_in_lightness() -> None:
-    steps = [_luminance(theme.colour_of_epsilon(e, False)) for e in (0.1, 0.5, 1, 2, 4, 8, 16, math.inf)]
+    steps = [luminance(theme.colour_of_epsilon(e, False)) for e in (0.1, 0.5, 1, 2, 4, 8, 16, math.inf)]
     assert steps == sorted(steps, reverse=True)
 
 
