@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
-from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from pages.parts import comparing, link, privacy_bar, results, state, style
 from pages.parts.header import actions, heading
@@ -34,6 +33,7 @@ CODEC = link.Codec(
 )
 
 
+@state.guarded
 def page() -> None:
     """The page."""
     state.store()
@@ -244,7 +244,4 @@ def _settings(found: dict[str, Result]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        page()
-    except BadInput as refused:
-        st.error(plain(str(refused)))
+    page()

@@ -37,6 +37,7 @@ CODEC = link.Codec(
 )
 
 
+@state.guarded
 def page() -> None:
     """The page."""
     store = state.store()
@@ -97,7 +98,7 @@ def _queue(runs: list[Run]) -> None:
 
 def _list(values: dict[str, object], is_active: bool) -> None:
     """The table and its buttons; looked at anew every two seconds while something runs."""
-    st.fragment(_table, run_every=2.0 if is_active else None)(values, is_active)
+    st.fragment(state.guarded(_table), run_every=2.0 if is_active else None)(values, is_active)
 
 
 def _table(values: dict[str, object], was_active: bool) -> None:

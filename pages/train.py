@@ -19,6 +19,7 @@ own; curves show their mean and, from three seeds on, a 95 % interval. The run g
 link shows it again. ε in the bar comes from the ledger of the run, never from the form."""
 
 
+@state.guarded
 def page() -> None:
     """The page."""
     state.store()  # a store that cannot be opened says so here, before anything is drawn
@@ -154,12 +155,16 @@ def _answer(view: View, run_id: str | None) -> float | None:
         return None
     if run.is_over:
         runpanel.status_card(run, result)
-        return _shown(view, result)
+        if not result.accuracy.empty:
+            return _shown(view, result)
+        st.info("It ended before a task was learned, so there is nothing to draw. Its settings are in the form.")
+        return None
     _watch(run_id)
     return cast("float | None", view["focus"])
 
 
 @st.fragment(run_every=1.0)
+@state.guarded
 def _watch(run_id: str) -> None:
     """The run while it goes on, looked at once a second; the last look starts the page anew, without a timer."""
     run = state.store().get(run_id)

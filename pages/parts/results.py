@@ -77,10 +77,11 @@ def method_title(spec: RunSpec) -> str:
 
 def of(run: Run) -> Result:
     """The result of a run so far; new events are read, old ones kept. Raises BadInput where its spec cannot be read."""
+    known: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
+        known.pop(run.id, None)
         return _over(state.where(), run.id, run.name)
     # What a run under way has said so far is kept for this visit, so that each look reads only what is new.
-    known: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     seq, said = known.get(run.id, (0, ()))
     fresh = state.store().events_after(run.id, seq)
     if fresh:

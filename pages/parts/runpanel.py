@@ -200,10 +200,18 @@ def export(run_id: str) -> None:
             st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
 
 
-def _file(run_id: str, name: str) -> bytes:
+def _file(run_id: str, name: str) -> str:
+    """One file of the export, without making the others."""
     from dpcl_core import export as files
+    from dpcl_core.runs import frames
 
-    return files.bundle(state.store(), run_id)[name]
+    spec = state.store().get(run_id).spec
+    if name == "spec.toml":
+        return checks.to_toml(spec)
+    if name == "command.txt":
+        return checks.command_line(spec) + "\n"
+    said = [event for _, event in state.store().events_after(run_id)]
+    return files.privacy_text(said) if name == "privacy.txt" else frames.accuracy(said).to_csv(index=False)
 
 
 def _archive(run_id: str) -> bytes:

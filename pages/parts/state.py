@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
 
 import streamlit as st
 
-from dpcl_core.errors import StoreTrouble
+from dpcl_core.errors import BadInput, StoreTrouble
 from pages.parts.text import plain
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Store
 
 PUMP_SECONDS = 0.5
+P = ParamSpec("P")
 
 
 def store() -> Store:
@@ -36,9 +39,24 @@ def executor() -> LocalExecutor:
 def keep_queue_moving() -> None:
     """Starts, once per app process, the thread that starts queued runs and marks lost ones, page open or not."""
     try:
-        _pump(where())
+        if not _pump(where()).is_alive():  # something unforeseen ended it; the terminal has the traceback
+            _pump.clear()
+            _pump(where())
     except StoreTrouble:
         return  # each page that needs the store says so itself
+
+
+def guarded(draw: Callable[P, None]) -> Callable[P, None]:
+    """The page, or a part of it that updates itself, with a store's trouble and bad input shown as their one sentence."""
+
+    @wraps(draw)
+    def drawn(*arguments: P.args, **named: P.kwargs) -> None:
+        try:
+            draw(*arguments, **named)
+        except (StoreTrouble, BadInput) as trouble:
+            st.error(plain(str(trouble)))
+
+    return drawn
 
 
 def where() -> tuple[str, str]:

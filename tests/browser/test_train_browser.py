@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     assert page.locator(".js-plotly-plot").count() >= 3
     cells = len([e for _, e in app.store().events_after(run_id) if type(e).__name__ == "CellFinished"])
     assert cells == 30
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Everything (zip)").click()
+    with zipfile.ZipFile(waiting.value.path()) as archive:
+        names = {name.partition("/")[2] for name in archive.namelist()}
+    assert {"accuracy.csv", "spec.toml", "accuracy.html", "privacy.json"} <= names
     fresh = visit(page.url)
     _said(fresh, "Finished")
     assert fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text() == page.get_by_text(

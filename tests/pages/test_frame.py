@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcl_core.errors import StoreTrouble
 from tests.pages.conftest import ROOT, Open, words
 
 PAGES = ("train", "runs", "compare", "about")
@@ -30,6 +31,19 @@ def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
     assert not page.exception
     assert len(page.error) == 1
     assert "\n" not in page.error[0].value
+
+
+@pytest.mark.parametrize("name", ["train", "runs", "compare"])
+def test_a_store_in_trouble_is_told_in_its_sentence(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreTrouble("The disk is full: free some space.")
+
+    monkeypatch.setattr("dpcl_core.runs.store.Store.list_runs", full)
+    page = open_page(name)
+    assert not page.exception
+    assert [error.value.replace("\\", "") for error in page.error] == ["The disk is full: free some space."]
 
 
 def test_no_text_promises_too_much() -> None:
