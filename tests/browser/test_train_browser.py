@@ -38,7 +38,6 @@ def _said(page: Page, words: str) -> None:
 
 def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     page = visit(f"{app.url}/train")
-    expect(page.get_by_text("Example", exact=True)).to_be_visible()
     run_id = _start(page)
     expect(page.locator(".run-state .pill")).to_have_text(re.compile("Queued|Starting|Running|Finished"))
     page.reload()
@@ -136,3 +135,6 @@ def test_a_link_to_a_page_opens_inside_the_app_on_a_fresh_server(fresh_app: App,
     page = visit(f"{fresh_app.url}/runs")
     expect(page.get_by_text("No runs yet")).to_be_visible()
     expect(page.get_by_text("Experiment", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Start a run").click()
+    expect(page.get_by_text("Example", exact=True)).to_be_visible()
+    expect(page.get_by_text(re.compile("After 5 tasks: .* % without noise"))).to_be_visible()
