@@ -6,6 +6,7 @@ within an epoch its widgets keep their own values, and the page commits what the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import streamlit as st
 from pages.parts.link import Codec, Read
 
 _DEPTH = 50  # steps that undo remembers
+_LAG_SECONDS = 5.0  # how long a browser may still send an address that this page has replaced
 
 
 @dataclass
@@ -25,6 +27,11 @@ class _Memory:
     epoch: int = 0
     past: list[dict[str, str]] = field(default_factory=list)
     future: list[dict[str, str]] = field(default_factory=list)
+    replaced: list[tuple[float, dict[str, str]]] = field(default_factory=list)
+
+    def is_behind(self, asked: Mapping[str, str]) -> bool:
+        """Whether the address was replaced a moment ago: a quick hand acts before its browser has the new one."""
+        return any(asked == address and time.monotonic() - when < _LAG_SECONDS for when, address in self.replaced)
 
 
 class View:
@@ -39,7 +46,7 @@ class View:
         """
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
         asked = st.query_params.to_dict()
-        if asked != memory.written or memory.written is None:
+        if memory.written is None or (asked != memory.written and not memory.is_behind(asked)):
             # An empty address after a change of page means "where I was"; any other difference is a link that was opened.
             memory.seed = asked or memory.written or dict(start())
             memory.epoch += 1
@@ -62,8 +69,7 @@ class View:
             memory.past = [*memory.past[-_DEPTH:], memory.written]
             memory.future = []
         memory.written = now
-        if st.query_params.to_dict() != now:
-            st.query_params.from_dict(now)
+        self._address(now)
         return now
 
     def go(self, parameters: Mapping[str, str]) -> None:
@@ -99,4 +105,11 @@ class View:
     def _jump(self, parameters: dict[str, str]) -> None:
         self._memory.seed = self._memory.written = parameters
         self._memory.epoch += 1
-        st.query_params.from_dict(parameters)
+        self._address(parameters)
+
+    def _address(self, parameters: dict[str, str]) -> None:
+        """Puts the parameters into the address bar, and remembers what stood there."""
+        before = st.query_params.to_dict()
+        if before != parameters:
+            self._memory.replaced = [*self._memory.replaced[-7:], (time.monotonic(), before)]
+            st.query_params.from_dict(parameters)

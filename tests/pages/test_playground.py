@@ -91,6 +91,20 @@ def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
     assert page.query_params["p"] == "data~10~0.5,prior-const~5~8"
 
 
+def test_a_quick_hand_loses_nothing_while_the_address_lags_behind(open_page: Open) -> None:
+    """A browser sends the address it has, which may still be the one before the last change."""
+    page = open_page("playground", plain="1")
+    before = dict(page.query_params)
+    page.select_slider[0].set_value(4.0).run()
+    page.query_params.clear()
+    for key, value in before.items():
+        page.query_params[key] = value
+    next(button for button in page.button if button.label == "Pin this state").click().run()
+    assert page.select_slider[0].value == 4.0
+    assert page.query_params["e"] == "4"
+    assert page.query_params["p"] == "prior-const~5~4"
+
+
 @pytest.mark.parametrize("pin", ["nonsense", "prior~3~1", "prior~5~banana", "0123456789ab~1", "../x~1"])
 def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
     page = open_page("playground", p=pin)

@@ -1,0 +1,47 @@
+"""The Privacy page in a real browser: choose, calculate, be refused, share."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import App, Visit
+
+pytestmark = pytest.mark.browser
+
+
+def test_statement_and_ledger_follow_the_chosen_budget(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy")
+    expect(page.locator(".privacy-bar")).to_contain_text("2.72 times as likely")
+    page.get_by_role("radio", name="ε = 8").click()
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 8)")
+    expect(page.locator(".st-key-card-ledger-table")).to_contain_text("the same person in every task")
+    page.get_by_role("radio", name="no noise").click()
+    expect(page.locator(".privacy-bar.not-dp")).to_be_visible()
+    page.wait_for_url(re.compile("e=inf"))
+
+
+def test_the_calculator_answers_refuses_and_answers_again(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy")
+    card = page.locator(".st-key-card-calculator")
+    expect(card).to_contain_text("σ = 3.7307")
+    epsilon = card.get_by_label("ε", exact=True)
+    epsilon.fill("0")
+    epsilon.press("Enter")
+    expect(card).to_contain_text("epsilon = 0.0: must be a finite number above 0")
+    epsilon.fill("8")
+    epsilon.press("Enter")
+    expect(card).to_contain_text("σ = 0.6003")
+    expect(card.get_by_role("alert")).to_have_count(0)
+    page.wait_for_url(re.compile("ce=8"))
+
+
+def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy?k=20", width=390)
+    expect(page.get_by_text("One person in several tasks")).to_be_visible()
+    expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"
+    assert not page.evaluate(overflowing)
