@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core import checks, events, paths
-from dpcl_core.events import Event, Guarantee, Started
+from dpcl_core.events import CellFinished, Event, Guarantee, Started
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
 from dpcl_core.spec import RunSpec
@@ -46,6 +46,13 @@ class Result:
         from dpcl_core.runs import frames
 
         return frames.accuracy(self.said)
+
+    @cached_property
+    def finished_accuracy(self) -> pd.DataFrame:
+        """As `accuracy`, of the models alone that have learned all their tasks."""
+        done = {(event.cell.epsilon, event.cell.seed) for event in self.said if isinstance(event, CellFinished)}
+        cells = zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)
+        return self.accuracy[[cell in done for cell in cells]]
 
     @cached_property
     def guarantees(self) -> dict[float, Guarantee]:

@@ -120,14 +120,14 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
 
     dark, spec = style.is_dark(), result.spec
     picture = tradeoff.trade_off(
-        {"this run": result.accuracy},
+        {"this run": result.finished_accuracy},
         colours=[theme.colour_of_method(spec.method, dark)],
         labels=[spec.labels],
         dark=dark,
     )
     figure(
         picture, result.provenance, key="trade-off", title="Final accuracy and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=result.accuracy, share=share,
+        note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, share=share,
     )  # fmt: skip
 
 

@@ -80,6 +80,12 @@ def test_figures_hold_the_runs_numbers(open_page: Open, store: Store) -> None:
     assert not any("gl" in trace["type"] for chart in _charts(page) for trace in chart["data"])  # type: ignore[attr-defined]
 
 
+def test_no_final_accuracy_is_claimed_for_models_that_did_not_finish(open_page: Open, store: Store) -> None:
+    page = open_page("train", run=replay.fill(store, SPEC, HALF, status="cancelled"))
+    assert "The trade-off appears when a model has learned its tasks." in words(page)
+    assert "final accuracy rises" not in words(page)
+
+
 def test_forgetting_is_not_printed_after_one_task(open_page: Open, store: Store) -> None:
     first = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 1][:13]
     page = open_page("train", run=replay.fill(store, SPEC, first, status="running"))
