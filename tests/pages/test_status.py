@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.events import TaskLearned
+from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.runs.store import Run, Store
 from pages.parts import status
 from tests.support import replay
 
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
-HALF = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 3][: 3 + 1 + 3 * 10]
+HALF = [
+    event
+    for event in ALL
+    if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
+]
 
 
 @pytest.fixture

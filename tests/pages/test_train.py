@@ -8,7 +8,7 @@ import math
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.events import TaskLearned
+from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.runs.store import Status, Store
 from pages.parts import trainform
 from tests.pages.conftest import Open, words
@@ -16,7 +16,11 @@ from tests.support import replay
 
 SPEC = replay.a_spec()
 ALL = replay.recorded(SPEC)
-HALF = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 3][:40]
+HALF = [
+    event
+    for event in ALL
+    if not isinstance(event, CellFinished) and not (isinstance(event, (TaskLearned, Progress)) and (event.task or 0) > 2)
+]
 
 
 def _charts(page: AppTest) -> list[dict[str, object]]:
