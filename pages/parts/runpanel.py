@@ -13,7 +13,7 @@ import streamlit as st
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_text
 from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
 from pages.parts.results import Result
@@ -72,14 +72,15 @@ def focus(result: Result, key: str, start: float | None) -> float:
 
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
     """Curves, matrix and forgetting of a run; the trade-off when its tab is opened."""
-    from dpcl_core.figures import curves, grids
+    from dpcl_core.figures import curves
 
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
+    overall, matrix, forgotten = _pictures((*state.where(), result.run_id, len(result.said), chosen, dark), result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = len(spec.seeds) < 3
         figure(
-            curves.accuracy_over_tasks(table, n_tasks=result.n_tasks, labels=spec.labels, dark=dark),
+            overall,
             source,
             key="accuracy",
             title="Accuracy on the tasks seen so far",
@@ -90,14 +91,9 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         )
     with right:
         which = "no noise" if math.isinf(chosen) else f"ε = {epsilon_text(chosen)}"
-        figure(
-            grids.accuracy_matrix(table, epsilon=chosen, n_tasks=result.n_tasks, dark=dark),
-            None, key="matrix", title="Who remembers what", note=f"{which}, accuracy %", live=True,
-        )  # fmt: skip
-        figure(
-            grids.forgetting_grid(table, epsilon=chosen, n_tasks=result.n_tasks, dark=dark),
-            None, key="forgetting", title="Forgetting", note=f"{which}, points lost since its best", live=True,
-        )  # fmt: skip
+        figure(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, accuracy %", live=True)
+        note = f"{which}, points lost since its best"
+        figure(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
         return
     names = ["What privacy costs", "Forgetting over tasks", "Settings"]
@@ -113,6 +109,25 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         with settings:
             st.code(checks.to_toml(spec), language="toml")
             st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _pictures(
+    key: tuple[str, str, str | None, int, float, bool], _result: Result
+) -> tuple[Picture, Picture, Picture]:
+    """Curves, matrix and forgetting of a run: drawn once for all who look, and anew only when the run has said more.
+
+    `key`: store, run, number of events, budget, theme.
+    """
+    from dpcl_core.figures import curves, grids
+
+    *_, chosen, dark = key
+    table, n_tasks = _result.accuracy, _result.n_tasks
+    return (
+        curves.accuracy_over_tasks(table, n_tasks=n_tasks, labels=_result.spec.labels, dark=dark),
+        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, dark=dark),
+        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, dark=dark),
+    )
 
 
 def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
