@@ -80,7 +80,6 @@ def page() -> None:
         values = _controls(view, found)
     source = found or whatif.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
     with answer:
-        bar = st.container()
         with st.container(key="card-drag"):
             epsilon = drag.drag(
                 source,
@@ -90,8 +89,7 @@ def page() -> None:
                 is_plain=bool(values["plain"]),
             )
         now = State(source, epsilon)
-        with bar:
-            privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
+        privacy_bar({epsilon: _guarantee(now)}, chosen=epsilon)
         pins = _pins(view, now)
         _figures(now, [_pinned(pin) for pin in pins])
     share = view.commit({**values, "epsilon": epsilon, "pins": pins}, CODEC)
@@ -159,8 +157,7 @@ def _controls(view: View, found: Source | None) -> dict[str, object]:
 
 
 def _data(view: View, found: Source | None) -> str | None:
-    runs = [run for run in state.store().list_runs(200) if run.status == "finished" and run.readable_spec is not None]
-    names = {run.id: run.name for run in runs if run.spec.method == "cosine"}
+    names = dict(_finished(state.where()))
     if found is not None:
         names.setdefault(found.key, found.key)
     options = [None, *names]
@@ -173,6 +170,13 @@ def _data(view: View, found: Source | None) -> str | None:
         key=view.key("run"),
         help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
     )
+
+
+@st.cache_data(ttl=5, show_spinner=False)
+def _finished(where: tuple[str, str]) -> dict[str, str]:
+    """Names of the finished runs of the cosine classifier; kept for moments only, so that a drag need not read the store."""
+    runs = (run for run in state.store().list_runs(200) if run.status == "finished")
+    return {run.id: run.name for run in runs if run.readable_spec is not None and run.spec.method == "cosine"}
 
 
 def _guarantee(now: State) -> Guarantee:

@@ -28,7 +28,7 @@ PUBLIC_ONLY = (
 
 def page() -> None:
     """The page. Everything that takes time to load comes after the picture."""
-    header("Private continual learning", "What is this, in 60 seconds?", help_text=HELP)
+    header("What does privacy cost a learner?", "What is this, in 60 seconds?", help_text=HELP)
     st.markdown(LEAD)
     _hero()
     _questions()

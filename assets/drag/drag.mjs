@@ -228,9 +228,9 @@ function paintMatrix({ now }, width, height) {
     for (let i = 0; i < n; i++) {
       const value = now.matrix[k][i];
       const box = `x="${left + w * i + gap / 2}" y="${top + h * k + gap / 2}" width="${w - gap}" height="${h - gap}" rx="3"`;
-      out.push(i > k ? `<rect class="none" ${box}/>` : `<rect class="cell" ${box} fill-opacity="${0.07 + 0.85 * value}"/>`);
+      out.push(i > k ? `<rect class="none" ${box}/>` : `<rect class="cell" ${box} fill-opacity="${0.04 + 0.61 * value}"/>`);
       if (i <= k) {
-        out.push(text(left + w * (i + 0.5), top + h * (k + 0.5) + 4, Math.round(100 * value), `number ${value > 0.55 ? "high" : ""} ${n > 7 ? "small" : ""}`));
+        out.push(text(left + w * (i + 0.5), top + h * (k + 0.5) + 4, Math.round(100 * value), n > 7 ? "number small" : "number"));
       }
     }
   }

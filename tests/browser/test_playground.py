@@ -85,8 +85,8 @@ def test_a_pinned_comparison_can_be_shared_and_undone(app: App, visit: Visit) ->
     expect(fresh.get_by_text(finding.inner_text())).to_be_visible()
     same_as_python(fresh, whatif.digits("prior-const", 5), 0.1)
     page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".drag .sentence").first).to_have_text(whatif.digits("prior-const", 5).sentence(1.0))
     expect(page.locator(".drag .sentence")).to_have_count(1)
-    expect(page.locator(".drag .sentence")).to_have_text(whatif.digits("prior-const", 5).sentence(1.0))
 
 
 def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:

@@ -66,9 +66,7 @@ def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     assert "No bound" in words(page)
 
 
-def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(
-    open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise FileNotFoundError("drag.mjs")
 
