@@ -7,6 +7,7 @@ import streamlit as st
 from dpcl_core.paths import assets_dir
 from pages.parts import state, style
 from pages.parts.header import INSIDE
+from pages.parts.view import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start")],
@@ -18,7 +19,6 @@ PAGES = {
 
 def main() -> None:
     """One visit of one page."""
-    st.set_page_config(page_title="DP continual learning", layout="wide", menu_items={"About": None})
     page = st.navigation(
         {
             section: [
@@ -28,9 +28,13 @@ def main() -> None:
         },
         position="top",
     )
+    st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
     style.apply()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")
     state.keep_queue_moving()
+    if st.session_state.get("page") != page.url_path:
+        st.session_state["page"] = page.url_path
+        st.session_state[CHANGES] = st.session_state.get(CHANGES, 0) + 1
     st.session_state[INSIDE] = True
     page.run()
 

@@ -14,6 +14,7 @@ import streamlit as st
 
 from pages.parts.link import Codec, Read
 
+CHANGES = "changes-of-page"  # how often this visit has gone to another page; app.py counts
 _DEPTH = 50  # steps that undo remembers
 _LAG_SECONDS = 5.0  # how long a browser may still send an address that this page has replaced
 
@@ -25,6 +26,7 @@ class _Memory:
     seed: dict[str, str] = field(default_factory=dict)
     written: dict[str, str] | None = None
     epoch: int = 0
+    change: int = 0
     past: list[dict[str, str]] = field(default_factory=list)
     future: list[dict[str, str]] = field(default_factory=list)
     replaced: list[tuple[float, dict[str, str]]] = field(default_factory=list)
@@ -46,7 +48,9 @@ class View:
         """
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
         asked = st.query_params.to_dict()
-        if memory.written is None or (asked != memory.written and not memory.is_behind(asked)):
+        came_back = memory.change != st.session_state.get(CHANGES, 0)  # widgets do not outlive a change of page
+        memory.change = st.session_state.get(CHANGES, 0)
+        if memory.written is None or came_back or (asked != memory.written and not memory.is_behind(asked)):
             # An empty address after a change of page means "where I was"; any other difference is a link that was opened.
             memory.seed = asked or memory.written or dict(start())
             memory.epoch += 1

@@ -166,6 +166,17 @@ def test_undo_brings_the_form_back(open_page: Open) -> None:
     assert page.radio[0].value == "prior"
 
 
+def test_the_form_is_kept_over_a_visit_to_another_page(open_page: Open) -> None:
+    page = open_page("train")
+    page.radio[0].set_value("prior").run()
+    page.query_params.clear()  # as the browser does on a change of page
+    page.switch_page("pages/about.py").run()
+    assert page.title[0].value == "About"
+    page.query_params.clear()
+    page.switch_page("pages/train.py").run()
+    assert page.radio[0].value == "prior"
+
+
 def test_every_spec_survives_the_form(home: object) -> None:
     from dpcl_core import checks, presets
 
