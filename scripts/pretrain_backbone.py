@@ -87,8 +87,9 @@ def is_here(dataset: str) -> bool:
 class Optimizer:
     """Muon (Jordan et al. 2024) for the weight matrices inside the network, Adam for stem, norms, biases and head.
 
-    Muon orthogonalises the momentum of a matrix, so that all its directions learn at one pace. Here it learned half as much
-    again per CPU second as Adam alone (see the card's `recipe`). Both decay weights of two and more dimensions.
+    Muon orthogonalises the momentum of a matrix, so that all its directions learn at one pace. After two CPU minutes on
+    CIFAR-100 it stood at 15.1 % where Adam alone, untuned like it, stood at 9.7 % (one seed each). Both decay weights of two
+    and more dimensions.
     """
 
     def __init__(self, network: ConvNeXt) -> None:

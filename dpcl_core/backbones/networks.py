@@ -42,7 +42,8 @@ class ChannelNorm(nn.Module):
 class DenseBlock(nn.Module):
     """Residual block of the early stages: a full 3x3 convolution, then one Linear per cell. Shape kept.
 
-    On large maps a depthwise convolution is bound by memory, so the full one learns more per second there.
+    On a CPU a full convolution computes where a depthwise one waits for memory. Raced for two minutes with depthwise blocks
+    throughout, at equal CPU time and one seed each, the two were about level (20.3 and 19.5 % on CIFAR-100).
     """
 
     def __init__(self, width: int) -> None:
