@@ -196,8 +196,13 @@ def _data(run: Run) -> str:
     spec = run.readable_spec
     if spec is None:
         return "?"
-    title = datasets.CARDS[spec.data.dataset].title if spec.data.dataset in datasets.CARDS else spec.data.dataset
-    return title + (" (subset)" if spec.data.train_per_class is not None else "")
+    data = spec.data
+    try:
+        facts = datasets.facts(data.dataset, data.train_per_class, data.test_per_class)
+    except BadInput:
+        return f"{data.dataset} (no longer here)"
+    # What is not on this computer would be titled like the full set, though the run may have read a part of it.
+    return facts.title if facts.is_here else f"{data.dataset} (no longer here)"
 
 
 def _seconds(run: Run) -> float | None:
