@@ -109,7 +109,8 @@ def _run(options: argparse.Namespace) -> int:
     checks.check(spec)
     store = Store(options.store)
     device = options.device or worker.default_device()
-    run_id = store.create(spec, name=options.preset, device=device)
+    # A changed preset does not run under the preset's name: it may not even be the same data.
+    run_id = store.create(spec, name=None if options.set else options.preset, device=device)
     print(f"run {run_id}", file=sys.stderr)
     reporter = _Reporter()
     worker.wait_for_device(store, run_id, reporter.queued)

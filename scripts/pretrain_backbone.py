@@ -17,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
@@ -256,17 +257,15 @@ def train(train_split: Split, network: ConvNeXt, averaged: ConvNeXt, clock: Cloc
 
 
 @torch.no_grad()
-def outputs(network: ConvNeXt, images: Tensor, head: bool) -> NDArray[np.float32]:
-    """Scores (or features) of undistorted images, in batches of 250."""
-    network.eval()
-    parts = [normalised(part) for part in torch.split(images, 250)]
-    return np.concatenate([(network(part) if head else network.features(part)).numpy() for part in parts])
+def outputs(compute: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.float32]:
+    """What `compute` gives for undistorted images, in batches of 250."""
+    return np.concatenate([compute(normalised(part)).numpy() for part in torch.split(images, 250)])
 
 
 def probe(network: ConvNeXt, dataset: str) -> float:
     """Test accuracy of a linear softmax classifier fitted by L-BFGS on standardised features: how much they tell apart."""
     fit, test = read(dataset)
-    features = torch.from_numpy(outputs(network, fit.images, head=False))
+    features = torch.from_numpy(outputs(network.frozen, fit.images))
     mean, spread = features.mean(0), features.std(0) + 1e-6
     features, labels = (features - mean) / spread, fit.labels
     linear = nn.Linear(features.shape[1], int(labels.max()) + 1)
@@ -280,16 +279,18 @@ def probe(network: ConvNeXt, dataset: str) -> float:
         return loss
 
     search.step(closure)  # type: ignore[no-untyped-call]
-    unseen = (torch.from_numpy(outputs(network, test.images, head=False)) - mean) / spread
+    unseen = (torch.from_numpy(outputs(network.frozen, test.images)) - mean) / spread
     return float((linear(unseen).argmax(1) == test.labels).float().mean())
 
 
 def export(network: ConvNeXt, dataset: str, splits: tuple[Split, Split], clock: Clock, out: Path, seed: int) -> None:
     """Writes fp16 weights and the JSON card; everything the card says is measured on the weights as written."""
+    fitted, unseen = splits
+    network.eval()
+    network.whiten(torch.from_numpy(outputs(network.pooled, fitted.images)))
     halved = {name: tensor.half() for name, tensor in network.state_dict().items()}
     network.load_state_dict({name: tensor.float() for name, tensor in halved.items()})
-    fitted, unseen = splits
-    scores = outputs(network, unseen.images, head=True)
+    scores = outputs(network, unseen.images)
     probes = {name: round(probe(network, name), 4) for name in PROBES if name != dataset and is_here(name)}
     save_atomically(halved, out.with_suffix(".safetensors"))
     digits = example_digits()
@@ -312,7 +313,7 @@ def export(network: ConvNeXt, dataset: str, splits: tuple[Split, Split], clock: 
         "threads": torch.get_num_threads(),
         "date": date.today().isoformat(),
         "sha256": hashlib.sha256(out.with_suffix(".safetensors").read_bytes()).hexdigest(),
-        "example_features": outputs(network, digits, head=False)[:, :8].astype(float).round(4).tolist(),
+        "example_features": outputs(network.frozen, digits)[:, :8].astype(float).round(4).tolist(),
     }
     out.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
     print(json.dumps({key: card[key] for key in ("test_accuracy", "linear_probe_accuracy", "epochs", "cpu_seconds")}))

@@ -36,13 +36,13 @@ class Bundled:
         return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
 
     def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, 192]: the normed mean of the last map."""
+        """float32 [b, 192]: whitened means of the map before the last block."""
         from dpcl_core.backbones.batches import Input, in_batches
         from dpcl_core.backbones.networks import SIZE, normalised
 
         ready = network(self.name).to(self.device).eval()
         return in_batches(
-            lambda pixels: ready.features(normalised(pixels)),
+            lambda pixels: ready.frozen(normalised(pixels)),
             Input(SIZE, 3, "bilinear"),
             images,
             self.feature_dim,

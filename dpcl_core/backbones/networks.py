@@ -85,6 +85,9 @@ class ConvNeXt(nn.Module):
     Sides other than 32 work as well (training starts on smaller images); nothing depends on the map's size.
     """
 
+    centre: Tensor
+    whitening: Tensor
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
@@ -98,6 +101,32 @@ class ConvNeXt(nn.Module):
         self.body = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(shape.widths[-1])
         self.head = nn.Linear(shape.widths[-1], shape.n_classes)
+        self.register_buffer("centre", torch.zeros(shape.widths[-1]))
+        self.register_buffer("whitening", torch.eye(shape.widths[-1]))
+
+    def pooled(self, images: Tensor) -> Tensor:
+        """Mean over the map's cells one block before the end: float [b, widths[2]].
+
+        What the last block adds serves the classes trained on, and loses what tells others apart.
+        """
+        means: Tensor = self.body[:-1](images).mean((2, 3))
+        return means
+
+    def frozen(self, images: Tensor) -> Tensor:
+        """What the frozen extractor gives [b, widths[2]]: `pooled`, whitened by constants of the training pictures."""
+        white: Tensor = (self.pooled(images) - self.centre) @ self.whitening
+        return white
+
+    @torch.no_grad()
+    def whiten(self, pooled: Tensor) -> None:
+        """Fixes centre and whitening from `pooled` [n, widths[2]] of the public training pictures.
+
+        Trained features crowd into few directions, and cosines of such features tell little apart. The spread of a
+        direction is raised by 0.3 of the average one, so that quiet directions do not come out as noise.
+        """
+        spread, directions = torch.linalg.eigh(torch.cov(pooled.T.double()))
+        self.centre.copy_(pooled.mean(0))
+        self.whitening.copy_(directions / (spread + 0.3 * spread.mean()).sqrt())
 
     def features(self, images: Tensor) -> Tensor:
         """Mean over the last map's cells, normed: float [b, widths[2]]."""

@@ -34,7 +34,7 @@ def test_network_is_small_and_made_of_modules_that_allow_per_example_gradients()
     held = sum(parameter.numel() for module in leaves for parameter in module.parameters())
     assert held == sum(parameter.numel() for parameter in network.parameters())  # none outside a plain module
     assert held <= 3_000_000
-    assert not list(network.buffers())  # no running statistics
+    assert {name for name, _ in network.named_buffers()} == {"centre", "whitening"}  # constants, no running statistics
 
 
 @pytest.mark.parametrize("side", [24, 32])
@@ -44,6 +44,28 @@ def test_shapes(side: int) -> None:
     assert images.shape == (3, 3, side, side)
     assert network(images).shape == (3, 7)
     assert network.features(images).shape == (3, 192)
+    assert network.pooled(images).shape == network.frozen(images).shape == (3, 192)
+
+
+def test_whitening_levels_the_loud_directions_and_keeps_the_quiet_ones_quiet() -> None:
+    """Against the definition: uncorrelated, centred, and a direction of spread w left with w / (w + 0.3 mean w)."""
+    network = build(Shape())
+    torch.manual_seed(0)
+    pooled = torch.randn(4000, 192) @ torch.diag(torch.logspace(0, -2, 192)) @ torch.randn(192, 192) + 5
+    network.whiten(pooled)
+    white = (pooled - network.centre).double() @ network.whitening.double()
+    spread = torch.linalg.eigvalsh(torch.cov(pooled.T.double()))
+    found = torch.cov(white.T)
+    torch.testing.assert_close(found.diagonal(), spread / (spread + 0.3 * spread.mean()), rtol=1e-3, atol=1e-4)
+    assert (found - torch.diag(found.diagonal())).abs().max() < 1e-3
+    assert white.mean(0).abs().max() < 1e-3
+
+
+def test_the_bundled_networks_carry_their_whitening() -> None:
+    for name in NAMES:
+        network = bundled.network(name)
+        assert network.centre.abs().max() > 0
+        assert not torch.equal(network.whitening, torch.eye(192))
 
 
 def test_examples_do_not_influence_one_another() -> None:
@@ -51,7 +73,7 @@ def test_examples_do_not_influence_one_another() -> None:
     torch.manual_seed(0)
     images = normalised(torch.randint(256, (5, SIZE, SIZE, 3), dtype=torch.uint8))
     with torch.no_grad():
-        together, alone = network.features(images), torch.cat([network.features(image[None]) for image in images])
+        together, alone = network.frozen(images), torch.cat([network.frozen(image[None]) for image in images])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
 
 
