@@ -39,13 +39,13 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         tasks, epsilon = rows["after_task"].to_numpy() + 1, rows["epsilon"].to_numpy(dtype=np.float64)
         colour = theme.colour_of_series(row - 1, dark)
         drawn = np.isfinite(epsilon)
-        ends = np.append(tasks[drawn], tasks[drawn][-1:] + 1)  # the last step has a width too
         figure.add_trace(
             go.Scatter(
-                x=ends,
-                y=_held(epsilon[drawn]),
-                mode="lines",
-                line={"color": colour, "width": 2.2, "shape": "hv"},
+                x=tasks[drawn],
+                y=epsilon[drawn],
+                mode="lines+markers",  # a single task has no line
+                line={"color": colour, "width": 2.2, "shape": "hvh"},
+                marker={"size": 5},
                 fill="tozeroy",
                 fillcolor=theme.translucent(colour, 0.15),
                 name=f"{kind}: accounted",
@@ -56,10 +56,10 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
         )
         figure.add_trace(
             go.Scatter(
-                x=ends,
-                y=_held(np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn])),
+                x=tasks[drawn],
+                y=np.cumsum(rows["step"].to_numpy(dtype=np.float64)[drawn]),
                 mode="lines",
-                line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hv"},
+                line={"color": inks.soft, "width": 1.2, "dash": "dot", "shape": "hvh"},
                 name=f"{kind}: plain sum",
                 hovertemplate="plain sum after task %{x}: %{y:.3g}<extra></extra>",
             ),
@@ -121,10 +121,6 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
     finding = "; ".join(said) + "."
     finding = finding[0].upper() + finding[1:]
     return Picture(figure, finding, finding)
-
-
-def _held(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.append(values, values[-1:])
 
 
 def _growth(name: str, values: Sequence[float]) -> str:

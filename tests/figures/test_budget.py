@@ -18,9 +18,10 @@ def _spent(epsilon: list[float], step: list[float]) -> pd.DataFrame:
 def test_accounted_steps_and_their_plain_sum() -> None:
     picture = budget.ledger(_spent([1.0, 1.5, 1.9], [1.0, 1.0, 1.0]))
     accounted, naive = picture.figure.data
-    assert list(accounted.y) == [1.0, 1.5, 1.9, 1.9]
-    assert accounted.line.shape == "hv"
-    assert list(naive.y) == [1.0, 2.0, 3.0, 3.0]
+    assert list(accounted.x) == [1, 2, 3]
+    assert list(accounted.y) == [1.0, 1.5, 1.9]
+    assert accounted.line.shape == "hvh"  # a step lies around its task
+    assert list(naive.y) == [1.0, 2.0, 3.0]
     assert picture.finding == "In every task: ε = 1.9 after 3 tasks."
 
 
