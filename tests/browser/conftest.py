@@ -56,7 +56,7 @@ def serve(home: Path) -> Iterator[App]:
     environment = {**os.environ, "DPCL_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     environment.pop("DPCL_STORE", None)
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
-    command += ["--server.address", "127.0.0.1", "--browser.serverAddress", "127.0.0.1"]
+    command += ["--server.address", "127.0.0.1", "--browser.serverAddress", "127.0.0.1", "--server.headless", "true"]
     with (home / "server.log").open("w") as log:
         server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
