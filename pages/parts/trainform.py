@@ -11,7 +11,7 @@ import streamlit as st
 from dpcl_core import checks
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import files
+from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
@@ -28,6 +28,11 @@ LABELS = {
     "prior": ("A public list per task", "Known which task has which labels: less noise, a stronger assumption."),
     "data": ("From the data: not DP", "The list itself can show that someone took part."),
 }
+_OWN_HELP = (
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label), or with folders train/CLASS and "
+    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+)
+_TIMM_HELP = "Any image model of timm: type timm:MODEL. Its weights come from the hub or from the folder DPCL_WEIGHTS."
 _ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
@@ -147,13 +152,13 @@ def _is_here(dataset: str) -> bool:
 def form(view: View) -> Values:
     """Draws the widgets and gives the values they hold."""
     values: Values = {}
-    values["dataset"] = _one_of(view, "dataset", "Dataset", list(datasets.CARDS), _dataset_title)
+    values["dataset"] = _one_of(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, typed=_OWN_HELP)
     values["scenario"] = _one_of(view, "scenario", "Stream", list(scenarios.CARDS), _scenario_title)
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
     values["method"] = _one_of(view, "method", "Method", list(methods.CARDS), lambda name: methods.CARDS[name].title)
     values |= _widgets(view, "p", _method_settings(str(values["method"])))
     values["backbone"] = _one_of(
-        view, "backbone", "Network for the features", list(backbones.CARDS), lambda name: backbones.card(name).title
+        view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, typed=_TIMM_HELP
     )
     labels = list(LABELS)
     values["labels"] = st.radio(
@@ -177,12 +182,36 @@ def form(view: View) -> Values:
     return values
 
 
-def _one_of(view: View, name: str, title: str, options: list[str], shown: Callable[[str], str]) -> str:
+def _one_of(
+    view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], typed: str | None = None
+) -> str:
+    """A choice by name; `typed`: help for choices that no list can hold and that are typed in instead."""
     current = str(view[name])
     if current not in options:
-        options = [*options, current]  # own:NAME and timm:NAME are not on any list
-    index = options.index(current)
-    return str(st.selectbox(title, options, index=index, format_func=shown, key=view.key(name)))
+        options = [*options, current]  # own:NAME and timm:NAME of a link
+    picked = st.selectbox(
+        title,
+        options,
+        index=options.index(current),
+        format_func=shown,
+        key=view.key(name),
+        help=typed,
+        accept_new_options=typed is not None,
+    )
+    return str(picked).strip()
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _own() -> list[str]:
+    """The visitor's own datasets that lie ready."""
+    return own.names()
+
+
+def _backbone_title(name: str) -> str:
+    try:
+        return backbones.card(name).title
+    except BadInput:
+        return name  # typed, and known to nobody: the checks say so
 
 
 def _dataset_title(name: str) -> str:

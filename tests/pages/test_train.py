@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.runs.store import Status, Store
 from pages.parts import trainform
+from tests.data.making import write_pair
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -43,6 +46,26 @@ def test_first_visit_shows_a_finished_example_and_a_filled_form(open_page: Open)
     start = _button(page, "Start")
     assert start is not None
     assert not start.disabled  # type: ignore[attr-defined]
+
+
+def test_a_dataset_of_ones_own_can_be_chosen(
+    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pair(tmp_path / "data" / "mine", [0, 1] * 20, [0, 1])
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
+    st.cache_data.clear()
+    page = open_page("train")
+    dataset = next(box for box in page.selectbox if box.label == "Dataset")
+    assert "own:mine" in dataset.options
+    page = dataset.set_value("own:mine").run()
+    assert "must divide" in words(page) or "must be at most 2" in words(page)
+    assert not page.exception
+
+
+def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> None:
+    page = open_page("train", v="1", bb="timm:no such model")
+    assert not page.exception
+    assert "data.backbone" in words(page)
 
 
 @pytest.mark.parametrize(
