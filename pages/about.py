@@ -60,7 +60,7 @@ def page() -> None:
 
 def _cards(title: str, cards: list[tuple[str, str, str]]) -> None:
     with st.container(key=f"card-about-{title.split()[0].lower()}"):
-        st.subheader(title, anchor=False)
+        st.header(title, anchor=False)
         for name, summary, source in cards:
             st.markdown(f"**{plain(name)}** {plain(summary)} :small[{plain(source)}]")
 

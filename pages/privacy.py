@@ -240,7 +240,7 @@ def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_
         found = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
     said = {"epsilon": f"ε = {_up(found.epsilon)}", "sigma": f"σ = {_up(found.sigma)}", "delta": f"δ = {found.delta:.4g}"}
     how = f"{steps:,} step{'s' if steps != 1 else ''}" + (f", each on a random share of {rate:g}" if is_sampled else "")
-    st.markdown(f"### {said[wanted]}")
+    st.markdown(f"## {said[wanted]}")
     st.markdown(
         f"Gaussian noise of {said['sigma']} times the largest change that one example can make, {how}, is "
         f"({said['epsilon']}, {said['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."

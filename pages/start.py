@@ -61,7 +61,7 @@ def _questions() -> None:
     from pages.parts import trainform
 
     shown = presets.names()[:3]
-    st.subheader("Questions to run for real", anchor=False)
+    st.header("Questions to run for real", anchor=False)
     for column, name in zip(st.columns(len(shown)), shown, strict=True):
         preset = presets.about(name)
         with column, st.container(key=f"card-preset-{name}", gap="small"):

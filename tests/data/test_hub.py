@@ -129,7 +129,11 @@ def test_what_counts_as_an_answer(answer: Exception, expected: bool, asked: None
 
 
 def test_a_silent_network_costs_one_second_once(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: time.sleep(8))
+    def slow(*_: object, **__: object) -> NoReturn:
+        time.sleep(8)
+        raise OSError("timed out")
+
+    monkeypatch.setattr(urllib.request, "urlopen", slow)
     monkeypatch.setattr(time, "monotonic", lambda: 1e6)
     started = time.perf_counter()
     assert not hub.is_reachable()

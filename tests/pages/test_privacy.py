@@ -37,14 +37,14 @@ def test_without_noise_there_is_no_bound_anywhere(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "answer"),
     [
-        ({"f": "sigma", "ce": "1", "cd": "1e-5"}, "### σ = 3.7307"),
-        ({"f": "sigma", "ce": "8", "cd": "1e-5"}, "### σ = 0.6003"),
-        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5"}, "### ε = 1.0001"),
-        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5", "a": "replace"}, "### ε = 2.1547"),
-        ({"f": "epsilon", "cs": "3.7306354", "cd": "1e-5", "cn": "10"}, "### ε = 3.6186"),
-        ({"f": "delta", "ce": "1", "cs": "3.7306354"}, "### δ = 1e-05"),
-        ({"m": "sampled", "f": "epsilon", "cs": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "### ε = 1.829"),
-        ({"m": "sampled", "f": "sigma", "ce": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "### σ = 1.4159"),
+        ({"f": "sigma", "ce": "1", "cd": "1e-5"}, "## σ = 3.7307"),
+        ({"f": "sigma", "ce": "8", "cd": "1e-5"}, "## σ = 0.6003"),
+        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5"}, "## ε = 1.0001"),
+        ({"f": "epsilon", "cs": "3.7306", "cd": "1e-5", "a": "replace"}, "## ε = 2.1547"),
+        ({"f": "epsilon", "cs": "3.7306354", "cd": "1e-5", "cn": "10"}, "## ε = 3.6186"),
+        ({"f": "delta", "ce": "1", "cs": "3.7306354"}, "## δ = 1e-05"),
+        ({"m": "sampled", "f": "epsilon", "cs": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "## ε = 1.829"),
+        ({"m": "sampled", "f": "sigma", "ce": "1", "cd": "1e-5", "cq": "0.01", "cn": "1000"}, "## σ = 1.4159"),
     ],
 )
 def test_calculators_answer_in_every_direction(open_page: Open, query: dict[str, str], answer: str) -> None:
@@ -72,7 +72,7 @@ def test_bad_input_gives_one_sentence_and_no_answer(open_page: Open, query: dict
     page = open_page("privacy", **query)
     assert not page.exception
     assert [error.value.replace("\\", "") for error in page.error] == [sentence]
-    assert "### " not in words(page)
+    assert "## " not in words(page)
 
 
 def test_one_person_in_ten_tasks_costs_what_the_card_says(open_page: Open) -> None:

@@ -25,7 +25,7 @@ def test_the_picture_is_drawn_before_anything_that_takes_time(open_page: Open) -
     assert "bidi_component" in kinds
     assert not page.get("plotly_chart")
     before = kinds[: kinds.index("bidi_component")]
-    assert not {"page_link", "caption", "subheader"} & set(before)  # what needs the cards and the datasets comes after it
+    assert not {"page_link", "caption", "header"} & set(before)  # what needs the cards and the datasets comes after it
     assert json.loads(page.get("bidi_component")[0].proto.json)["panels"] == ["accuracy", "matrix"]
 
 

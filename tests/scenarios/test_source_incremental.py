@@ -32,7 +32,7 @@ def test_a_case_counted_by_hand() -> None:
     assert (stream.recurrence, stream.unit, len(stream.classes)) == ("once", "example", 10)
 
 
-@pytest.mark.parametrize("order", permutations(NAMES))
+@pytest.mark.parametrize("order", list(permutations(NAMES)))
 def test_all_120_orders_can_be_asked_for(order: tuple[str, ...]) -> None:
     assert names(0, order) == order
 
