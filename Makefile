@@ -21,7 +21,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	touch $@
 
 app: install
-	$(BIN)/streamlit run app.py
+	$(BIN)/streamlit run app.py --server.address localhost
 
 lint: install-dev
 	$(BIN)/ruff check .
