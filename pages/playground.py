@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -240,29 +240,27 @@ def _named(now: State, pins: Sequence[State | None]) -> dict[str, State]:
 def _accuracy(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import curves
 
-    if len(states) == 1:
-        frame = _with_clean(now)
-        picture = curves.accuracy_over_tasks(
-            frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=style.is_dark()
-        )
-    else:
-        frame = _frames(states)
-        picture = curves.compared_over_tasks(**_compared(states), dark=style.is_dark())
-    _show(picture, states, "accuracy", frame)
+    _curves(states, now, "accuracy", curves.accuracy_over_tasks, curves.compared_over_tasks)
 
 
 def _forgetting(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import curves
 
+    _curves(states, now, "forgetting", curves.forgetting_over_tasks, curves.forgetting_compared)
+
+
+def _curves(
+    states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture]
+) -> None:
+    """One state beside itself without noise, or several states beside each other."""
+    dark = style.is_dark()
     if len(states) == 1:
         frame = _with_clean(now)
-        picture = curves.forgetting_over_tasks(
-            frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=style.is_dark()
-        )
+        picture = alone(frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=dark)
     else:
         frame = _frames(states)
-        picture = curves.forgetting_compared(**_compared(states), dark=style.is_dark())
-    _show(picture, states, "forgetting", frame)
+        picture = compared(**_compared(states), dark=dark)
+    _show(picture, states, key, frame)
 
 
 def _matrix(states: dict[str, State], now: State) -> None:

@@ -1,0 +1,208 @@
+"""What the store refuses, and what it keeps when the disk, a permission or another program is in the way."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dpcl_core.errors import StoreTrouble
+from dpcl_core.events import Note
+from dpcl_core.runs import tables
+from dpcl_core.runs.store import Store
+from tests.support import replay
+from tests.support.together import together
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://host/name", "must be sqlite:///PATH or postgresql"),
+        ("bogus://x", "must be sqlite:///PATH or postgresql"),
+        ("just/a/path", "must be sqlite:///PATH or postgresql"),
+        ("sqlite://", "a store in memory is seen by one process alone"),
+        ("sqlite:////dev/null/x/store.sqlite", "its folder cannot be made"),
+        ("sqlite:////proc/store.sqlite", "cannot be opened"),
+    ],
+)
+def test_an_impossible_store_is_refused_in_one_sentence(url, says):
+    with pytest.raises(StoreTrouble, match=says) as caught:
+        Store(url)
+    assert str(caught.value).startswith(f"store {url}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_is_never_printed():
+    with pytest.raises(StoreTrouble) as caught:
+        Store("postgresql+psycopg://someone:secret@127.0.0.1:1/runs")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
+    run_id = store.create(replay.a_spec())
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
+    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout 1"):
+        Store()
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("UPDATE dpcl_layout SET version = 1")
+    assert Store().status(run_id) == "queued"
+
+
+def test_the_database_of_another_program_is_left_alone(home):
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        connection.execute("CREATE TABLE runs (x)")
+    with pytest.raises(StoreTrouble, match="database of another program"):
+        Store()
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["runs"]
+
+
+def test_a_damaged_file_is_named_and_kept(store, home):
+    path = home / "store.sqlite"
+    for _ in range(50):
+        replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec())[:20])
+    store._reads.dispose()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + os.urandom(len(whole) - 8192))
+    with pytest.raises(StoreTrouble, match="damaged"):
+        Store().list_runs()
+    path.write_bytes(b"this is a letter, not a database" * 300)
+    with pytest.raises(StoreTrouble, match="the file is damaged or no store"):
+        Store()
+    assert path.read_bytes().startswith(b"this is a letter")
+
+
+def test_a_store_locked_by_another_program_is_told_from_a_broken_one(store, home, monkeypatch):
+    monkeypatch.setattr(tables, "BUSY_SECONDS", 0.2)
+    impatient = Store()
+    other = sqlite3.connect(home / "store.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert impatient.list_runs() == []  # readers do not wait for a writer
+    with pytest.raises(StoreTrouble, match=r"locked for 0\.2 seconds; try again"):
+        impatient.create(replay.a_spec())
+    other.execute("ROLLBACK")
+    assert impatient.status(impatient.create(replay.a_spec())) == "queued"
+
+
+def test_a_read_only_store_is_read_and_not_written():
+    with tempfile.TemporaryDirectory() as folder:  # below a folder that everyone may enter
+        path = Path(folder) / "store.sqlite"
+        store = Store(f"sqlite:///{path}")
+        run_id = replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
+        store._reads.dispose()
+        path.chmod(0o444)
+        Path(folder).chmod(0o777)
+        with _nobody():
+            mine = Store(f"sqlite:///{path}")
+            assert (mine.status(run_id), len(mine.events_after(run_id))) == ("finished", 63)
+            for act in (lambda: mine.create(replay.a_spec()), lambda: mine.rename(run_id, "x")):
+                with pytest.raises(StoreTrouble) as caught:
+                    act()
+                assert str(caught.value) == (
+                    f"store sqlite:///{path}: is read-only, so nothing new can be kept; what is stored is untouched"
+                )
+            mine._reads.dispose()
+        for leftover in Path(folder).glob("store.sqlite-*"):
+            leftover.unlink()
+        Path(folder).chmod(0o555)
+        with _nobody(), pytest.raises(StoreTrouble, match="is read-only"):
+            Store(f"sqlite:///{path}").list_runs()
+        Path(folder).chmod(0o755)
+
+
+def test_a_full_disk_loses_nothing_that_was_stored(store, home):
+    said = replay.recorded(replay.a_spec())
+    kept = replay.fill(store, replay.a_spec(), said)
+
+    def write_until_it_fails() -> None:
+        while True:
+            replay.fill(store, replay.a_spec(), said)
+
+    with _no_room(200_000), pytest.raises(StoreTrouble) as caught:
+        write_until_it_fails()
+    assert "the disk is full or failing" in str(caught.value)
+    assert str(caught.value).endswith("what was stored before is untouched")
+    for opened in (store, Store()):
+        assert [event for _, event in opened.events_after(kept)] == said
+        opened.rename(kept, "there is room again")
+        assert all(len(opened.events_after(run.id)) in (0, len(said)) for run in opened.list_runs())
+
+
+def test_a_process_killed_in_the_middle_of_writing_loses_no_finished_write(store, home):
+    said = replay.recorded(replay.a_spec())
+    kept = replay.fill(store, replay.a_spec(), said)
+    under_way = replay.fill(store, replay.a_spec(), [], status="running")
+
+    def write_for_ever() -> None:
+        own = Store()
+        while True:
+            own.append(under_way, [Note("info", "x" * 2000)] * 7)
+
+    writer = multiprocessing.get_context("fork").Process(target=write_for_ever)
+    writer.start()
+    while len(store.events_after(under_way)) < 50:
+        time.sleep(0.01)
+    writer.kill()
+    writer.join()
+    again = Store()
+    assert [event for _, event in again.events_after(kept)] == said
+    assert len(again.events_after(under_way)) % 7 == 0
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_many_who_write_at_once_wait_their_turn(store):
+    ids = [replay.fill(store, replay.a_spec(), [], status="running", device=f"cuda:{number}") for number in range(4)]
+    failed: list[Exception] = []
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(50):
+                store.append(ids[number], [Note("info", "x")] * 3)
+                store.beat(ids[number])
+        except Exception as error:
+            failed.append(error)
+
+    together(write, 4)
+    assert failed == []
+    assert [len(store.events_after(run_id)) for run_id in ids] == [150] * 4
+
+
+def test_the_store_writes_ahead_and_keeps_its_references(store, home):
+    with store._reading() as connection:
+        names = ("journal_mode", "foreign_keys", "busy_timeout")
+        found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+    assert found == ["wal", 1, 10_000]
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    """The superuser, whom no permission stops, is somebody else in here."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+@contextmanager
+def _no_room(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
