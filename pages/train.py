@@ -173,7 +173,7 @@ def _watch(run_id: str) -> None:
     result = results.of(run)
     runpanel.status_card(run, result)
     chosen = runpanel.focus(result, f"watch-focus-{run_id}", None)
-    runpanel.bar(result, chosen)
+    runpanel.bar(result, chosen, is_over=False)
     runpanel.figures(result, chosen, share=None, live=True)
 
 
@@ -182,7 +182,7 @@ def _shown(view: View, result: results.Result) -> float | None:
     bar = st.container()
     chosen = runpanel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
-        runpanel.bar(result, chosen)
+        runpanel.bar(result, chosen, is_over=True)
     runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
     return None if chosen == runpanel.usual_focus(result.spec) else chosen
 

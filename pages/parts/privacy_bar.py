@@ -78,12 +78,14 @@ def _some(texts: tuple[str, ...]) -> str:
     return " · ".join(texts[:2]) + more
 
 
-def pending(labels: LabelSetting, noise: NoiseSource) -> None:
+def pending(labels: LabelSetting, noise: NoiseSource, *, is_over: bool) -> None:
     """The bar before a model is finished: the statement needs the whole ledger, but some things hold already."""
     if labels == "data":
         not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
         return
     text = "What is covered is stated from the ledger as soon as the first model is finished."
+    if is_over:
+        text = "No model was finished, so nothing is stated as covered; what was released until then has spent its ε."
     if noise == "seeded":
         text += " <b>Seeded noise: for teaching only.</b>"
     cell = f'<div class="bar-cell not">{text}</div>'

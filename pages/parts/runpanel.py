@@ -39,12 +39,12 @@ def status_card(run: Run, result: Result) -> None:
                 st.code(run.error_log, language=None)
 
 
-def bar(result: Result, chosen: float | None) -> None:
+def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
     """The privacy bar of this run: its statement, or what holds before there is one."""
     if result.guarantees:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
-        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise)
+        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, is_over=is_over)
 
 
 def usual_focus(spec: RunSpec) -> float:

@@ -77,6 +77,7 @@ def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> N
         ("stopping", HALF, ("Stopping", "what was learned is kept")),
         ("cancelled", HALF, ("Cancelled", "the curves so far are kept", "Retry")),
         ("failed", HALF, ("Failed", "This run failed on purpose (diverged).", "smaller learning rate", "Retry")),
+        ("failed", HALF, ("No model was finished, so nothing is stated as covered",)),
         ("lost", HALF, ("Lost", "This run failed on purpose (worker-died).", "Retry")),
         ("finished", ALL, ("Finished", "After 5 tasks", "Covered", "Not covered", "Run again")),
     ],
