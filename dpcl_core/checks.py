@@ -67,8 +67,9 @@ def check(spec: RunSpec) -> None:
     if missing := backbones.available(backbone):
         raise DataMissing("data.backbone", spec.data.backbone, missing)
     facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
-    scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+    n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
+    method.refuses(spec.params, spec.data.backbone, n_people, n_tasks)
     if spec.privacy.delta >= 1 / n_people:
         raise BadInput(
             "privacy.delta",

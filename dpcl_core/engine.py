@@ -17,14 +17,14 @@ from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Learner
+from dpcl_core.methods.base import Known, Learner
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
-Steps = Generator[int, None, NDArray[np.float32]]
+Steps = Generator[int, None, NDArray[np.generic]]
 
 
 def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
@@ -47,7 +47,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_test=len(dataset.test),
     )
     for cells in _groups(spec):
-        yield from _learn(spec, cells, streams, public, table, dataset.n_people)
+        yield from _learn(spec, cells, streams, public, table, dataset.n_people, device)
 
 
 def _learn(
@@ -57,23 +57,30 @@ def _learn(
     public: Sequence[int],
     table: Table,
     n_people: int,
+    device: str,
 ) -> Iterator[Event]:
     """One learner through all tasks of its cells."""
     started = time.perf_counter()
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
     stream = streams[seeds[0]]
-    ledgers = {
-        cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells
-    }
-    learner = methods.maker(spec.method)(spec, cells, table.train.inputs.shape[1], len(table.classes), public)
-    matrices: dict[Cell, list[tuple[float, ...]]] = {cell: [] for cell in cells}
+    ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
+    known = Known(
+        n_inputs=table.train.table.shape[1] if table.train.table.ndim == 2 else 0,
+        n_classes=len(table.classes),
+        public=tuple(public),
+        n_people=n_people,
+        n_tasks=len(stream.tasks),
+        device=device,
+    )
+    learner = methods.maker(spec.method)(spec, cells, known)
+    matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     for step in range(len(stream.tasks)):
         yield from learner.learn({seed: streams[seed].tasks[step] for seed in seeds}, ledgers)
         for seed in seeds:
             own = [cell for cell in cells if cell.seed == seed]
             for cell, result in zip(own, _evaluated(learner, seed, streams[seed], step, len(own)), strict=True):
                 matrices[cell].append(result.by_task)
-                yield TaskLearned(cell, step, result.by_task, result.pooled, ledgers[cell].epsilon())
+                yield TaskLearned(cell, step, result.by_task, result.pooled, ledgers[cell].epsilon(), result.by_rule)
     seconds = (time.perf_counter() - started) / len(cells)
     for cell in cells:
         yield CellFinished(
@@ -93,18 +100,31 @@ def _learn(
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    by_task: tuple[float, ...]
-    pooled: float
+    """Accuracy by task and over all test examples; None where nothing could be evaluated."""
+
+    by_task: tuple[float | None, ...]
+    pooled: float | None
+    by_rule: Mapping[str, tuple[float | None, ...]]
 
 
 def _evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cells: int) -> list[_Result]:
     """Accuracy of the seed's models on the tasks seen so far, one result a budget. Test data count as public."""
-    tests = [task.test for task in stream.tasks[: step + 1]]
-    hits = [(learner.scores(seed, test.inputs).argmax(axis=2) == test.labels).sum(axis=1) for test in tests]
+    hits: list[dict[str, NDArray[np.int64]]] = []  # by task: right answers of each budget under each rule
+    tested = stream.tasks[: step + 1]
+    for task in tested:
+        scores = learner.scores(seed, task) if len(task.test) else {}
+        hits.append({rule: (found.argmax(axis=2) == task.test.labels).sum(axis=1) for rule, found in scores.items()})
+    rules = next((tuple(found) for found in hits if found), ())
+
+    def by_task(rule: str, cell: int) -> tuple[float | None, ...]:
+        return tuple(float(f[rule][cell]) / len(task.test) if f else None for f, task in zip(hits, tested, strict=True))
+
+    n_evaluated = sum(len(task.test) for f, task in zip(hits, tested, strict=True) if f)
     return [
         _Result(
-            by_task=tuple(float(found[cell]) / len(test) for found, test in zip(hits, tests, strict=True)),
-            pooled=float(sum(found[cell] for found in hits)) / sum(len(test) for test in tests),
+            by_task=by_task(rules[0], cell) if rules else (None,) * len(tested),
+            pooled=float(sum(f[rules[0]][cell] for f in hits if f)) / n_evaluated if rules else None,
+            by_rule={rule: by_task(rule, cell) for rule in rules} if len(rules) > 1 else {},
         )
         for cell in range(n_cells)
     ]
@@ -122,15 +142,19 @@ def _groups(spec: RunSpec) -> list[list[Cell]]:
 
 
 def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
-    """What the method reads: features of both splits, in the order of the dataset's rows."""
+    """What the method reads, features or images of both splits, in the order of the dataset's rows."""
     n_train, total = len(dataset.train), len(dataset.train) + len(dataset.test)
-    text = f"computing features with {spec.data.backbone}"
+    computed, text = cache.computed, f"computing features with {spec.data.backbone}"
+    if spec.params.inputs == "images":
+        from dpcl_core.backbones import pictures  # decodes for a network that is trained: brings torch along
+
+        computed, text = pictures.computed, f"decoding pictures for {spec.data.backbone}"
     yield Progress("backbone", 0, total, None, text)
     examples: list[Examples] = []
     for split, before in ((dataset.train, 0), (dataset.test, n_train)):
-        steps = cache.computed(spec.data.backbone, split.images, device)
-        features = yield from _counted(steps, before, total, text)
-        examples.append(Examples(features, split.labels))
+        steps = computed(spec.data.backbone, split.images, device)
+        inputs = yield from _counted(steps, before, total, text)
+        examples.append(Examples(inputs, split.labels))
     return Table(
         train=examples[0],
         test=examples[1],
@@ -141,13 +165,13 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
     )
 
 
-def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.float32]]:
-    """The features, with a word on progress for every batch; `before`: images done before these."""
+def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.generic]]:
+    """What the steps give, with a word on progress for every batch; `before`: images done before these."""
     while True:
         try:
             done = next(steps)
         except StopIteration as ended:
-            return cast(NDArray[np.float32], ended.value)
+            return cast(NDArray[np.generic], ended.value)
         yield Progress("backbone", before + done, total, None, text)
 
 

@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
 
-LabelSetting = Literal["data", "prior", "prior-const"]
+LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
 Adjacency = Literal["add-remove", "replace"]
 NoiseSource = Literal["release", "seeded"]
+Inputs = Literal["features", "images", "text"]
+Tuned = Literal["no", "public", "private"]
 
 
 class Spec(BaseModel):
@@ -23,6 +25,11 @@ class Spec(BaseModel):
 
 class Params(Spec):
     """Base of every method's own settings; the method's card names the subclass."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the method reads with these settings: features of a frozen network, or the examples themselves."""
+        return "features"
 
 
 class ScenarioSpec(Spec):
@@ -88,6 +95,9 @@ class PrivacySpec(Spec):
     noise: NoiseSource = Field(
         "release", description="release: fresh from the operating system, never recorded. seeded: repeatable, for teaching."
     )
+    label_share: float = Field(
+        0.1, gt=0, lt=1, description="Share of epsilon that pays for the list of labels, where labels = dp-learned."
+    )
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -113,6 +123,7 @@ class RunSpec(Spec):
         None, description="Class names assumed public; examples of other classes are dropped. Empty: all classes."
     )
     privacy: PrivacySpec = PrivacySpec()
+    tuned: Tuned = Field("no", description="On which data these settings were tuned; the statement says what that costs.")
     seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
         (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: the order of classes and other draws."
     )

@@ -1,8 +1,9 @@
-"""What every method promises the engine."""
+"""What every method promises the engine, and the public facts that the engine hands it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,27 @@ from dpcl_core.events import Progress
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Public facts that a learner may build on: all of them known before any private example is read.
+
+    `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public, ascending;
+    `n_people`: nominal number of training examples in all tasks; `device`: torch device name.
+    """
+
+    n_inputs: int
+    n_classes: int
+    public: tuple[int, ...]
+    n_people: int
+    n_tasks: int
+    device: str = "cpu"
+
+    @property
+    def task_size(self) -> float:
+        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out."""
+        return self.n_people / self.n_tasks
 
 
 class Learner(Protocol):
@@ -24,6 +46,9 @@ class Learner(Protocol):
         """Learns the next task of every seed; each touch of private data is in the cell's ledger before it returns."""
         ...
 
-    def scores(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Scores [epsilons, n, classes] of `inputs` [n, ...] under the seed's models; -inf: a label never released."""
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """Scores [epsilons, n, classes] of `task.test` under the seed's models, by prediction rule, the run's own first.
+
+        -inf: a label never released. Empty where no model has been released yet.
+        """
         ...

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.methods.base import Learner
+    from dpcl_core.methods.base import Known, Learner
     from dpcl_core.privacy.audit import Audited
 
 
@@ -19,6 +19,7 @@ class MethodCard:
 
     `module` holds `make_learner`; `audit_module`, where the method can be attacked, holds `audit`.
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
+    `refuses` raises BadInput where settings cannot work on a backbone, a number of training examples and of tasks.
     """
 
     name: str
@@ -27,23 +28,17 @@ class MethodCard:
     source: str
     params: type[Params]
     module: str
-    inputs: Literal["features", "images", "text"]
     shares: Literal["all", "epsilons", "cell"]
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     audit_module: str | None = None
+    refuses: Callable[[Params, str, int, int], None] = lambda params, backbone, n_people, n_tasks: None
 
 
 class MakeLearner(Protocol):
-    """How the engine makes a learner for a group of cells.
+    """How the engine makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""
 
-    `n_inputs` is the feature size, `n_classes` the size of the dataset's class list, `public` the class indices that are
-    assumed public: all facts known before any private example is read.
-    """
-
-    def __call__(
-        self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]
-    ) -> Learner: ...
+    def __call__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> Learner: ...
 
 
 class Audit(Protocol):

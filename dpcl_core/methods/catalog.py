@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
-from dpcl_core.methods.cards import cosine
+from dpcl_core.methods.cards import cosine, naive, non_cl, peft_ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CARDS: Mapping[str, MethodCard] = {card.name: card for card in (cosine.CARD,)}
+CARDS: Mapping[str, MethodCard] = {card.name: card for card in (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD)}
 
 
 def card(name: str) -> MethodCard:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
 from dpcl_core.privacy import labels as label_spaces
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
@@ -22,16 +23,16 @@ class CosineClassifier:
     The clean sums of a task are shared by the budgets of one seed and live only inside the mechanism; noise never is.
     """
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]) -> None:
-        self._setting, self._public = spec.labels, tuple(public)
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        self._setting, self._public = spec.labels, known.public
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._stds = [class_sums_std(e, spec.privacy.delta, spec.privacy.adjacency) for e in self._epsilons]
         self._noises: dict[Cell, Noise] = {
             cell: ReleaseNoise() if spec.privacy.noise == "release" else SeededNoise(cell, "class sums") for cell in cells
         }
-        self._sums = np.zeros((len(self._seeds), len(self._epsilons), n_classes, n_inputs))
-        self._released = np.zeros((len(self._seeds), n_classes), dtype=np.bool_)
+        self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_classes, known.n_inputs))
+        self._released = np.zeros((len(self._seeds), known.n_classes), dtype=np.bool_)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
@@ -54,8 +55,12 @@ class CosineClassifier:
             self._released[row, list(space)] = True
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
 
-    def scores(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Cosines [epsilons, n, classes]; -inf for labels not released yet and for sums of length zero."""
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
+        """By the one rule there is: cosines [epsilons, n, classes] of the task's test examples."""
+        return {"cosine": self.cosines(seed, task.test.inputs)}
+
+    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero."""
         row = self._seeds.index(seed)
         directions = np.stack([unit_rows(sums) for sums in self._sums[row]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
@@ -65,8 +70,6 @@ class CosineClassifier:
         return np.where(usable[:, None, :], scores, -np.inf)
 
 
-def make_learner(
-    spec: RunSpec, cells: Sequence[Cell], n_inputs: int, n_classes: int, public: Sequence[int]
-) -> CosineClassifier:
-    """The learner of a run's whole grid. Args: n_inputs: feature size K; public: class indices assumed public."""
-    return CosineClassifier(spec, cells, n_inputs, n_classes, public)
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CosineClassifier:
+    """The learner of a run's whole grid."""
+    return CosineClassifier(spec, cells, known)

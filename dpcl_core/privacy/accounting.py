@@ -92,6 +92,26 @@ def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
+def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
+    """An event that costs at least what `event` costs a person with `size` examples in the data.
+
+    Without sampling that is one Gaussian of `size` times the sensitivity. With Poisson sampling the number of these examples
+    in a batch is binomial; the event returned puts all of them into the batch whenever one is, which only shows more.
+    """
+    if size == 1:
+        return event
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            return dp.SelfComposedDpEvent(of_group(inner, size), count)
+        case dp.GaussianDpEvent(sigma):
+            return dp.GaussianDpEvent(sigma / size)
+        case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
+            return dp.PoissonSampledDpEvent(1 - (1 - rate) ** size, dp.GaussianDpEvent(sigma / size))
+        case dp.NonPrivateDpEvent():
+            return event
+    raise Unaccountable(f"nothing is known of several examples of one person in {event}")
+
+
 def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp.DpEvent:
     """The event of DP-SGD: `n_steps` Poisson-sampled Gaussian steps. Raises BadInput for impossible settings."""
     if not noise_multiplier > 0:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.spec import LabelSetting
+from dpcl_core.spec import LabelSetting, PrivacySpec
 
 
 def label_space(
@@ -37,3 +37,22 @@ def label_space(
 def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
     """Mask [n] of the examples whose label is in the space (Eq. 6). Comes before counting, normalising or batching."""
     return np.isin(labels, np.asarray(space, dtype=np.int64))
+
+
+def label_spaces(
+    setting: LabelSetting,
+    prior: Sequence[int],
+    public: Sequence[int],
+    labels: NDArray[np.int64],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+) -> tuple[tuple[int, ...], ...]:
+    """The label list of every cell that learns this task, one a ledger; see `label_space`."""
+    space = label_space(setting, prior, public, labels, ledgers, task=task)
+    return (space,) * len(ledgers)
+
+
+def training_budget(privacy: PrivacySpec, setting: LabelSetting, epsilon: float) -> tuple[float, float]:
+    """What of (epsilon, delta) is left for the weights once the list of labels is paid for."""
+    return epsilon, privacy.delta

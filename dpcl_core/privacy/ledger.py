@@ -8,7 +8,7 @@ from typing import Literal
 
 import dp_accounting as dp
 
-from dpcl_core.privacy.accounting import Accountant, Pld
+from dpcl_core.privacy.accounting import Accountant, Pld, of_group
 from dpcl_core.spec import Adjacency
 
 Recurrence = Literal["once", "every"]
@@ -16,12 +16,15 @@ Recurrence = Literal["once", "every"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One touch of private data: the mechanism as a DpEvent, on whose data, in which task, for what."""
+    """One touch of private data: the mechanism as a DpEvent, for which task, for what, and on whose data.
+
+    `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each.
+    """
 
     event: dp.DpEvent
     task: int
-    people: str
     what: str
+    people_of: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -38,10 +41,12 @@ class Ledger:
     accountant: Accountant = field(default_factory=Pld)
     entries: list[Entry] = field(default_factory=list)
 
-    def spend(self, event: dp.DpEvent, *, task: int, what: str) -> None:
-        """Writes a mechanism down. To be called before its output leaves the mechanism."""
-        people = "everyone" if self.recurrence == "every" else f"people of task {task + 1}"
-        self.entries.append(Entry(event, task, people, what))
+    def spend(self, event: dp.DpEvent, *, task: int, what: str, people_of: tuple[int, ...] | None = None) -> None:
+        """Writes a mechanism down. To be called before its output leaves the mechanism.
+
+        `people_of`: the tasks whose data it read, where that is not `task` alone.
+        """
+        self.entries.append(Entry(event, task, what, (task,) if people_of is None else people_of))
 
     def epsilon(self) -> float:
         """What the entries add up to for any one person (inf: no bound)."""
@@ -49,10 +54,13 @@ class Ledger:
 
     def by_people(self) -> dict[str, float]:
         """Epsilon of every group of people; one group's entries compose in sequence."""
-        groups: dict[str, list[dp.DpEvent]] = {}
+        if self.recurrence == "every":
+            return {"everyone": self.if_in_every_task()} if self.entries else {}
+        groups: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
-            groups.setdefault(entry.people, []).append(entry.event)
-        return {people: self._composed(events) for people, events in groups.items()}
+            for task in entry.people_of:
+                groups.setdefault(task, []).append(entry.event)
+        return {f"people of task {task + 1}": self._composed(events) for task, events in groups.items()}
 
     def by_task(self) -> dict[int, float]:
         """Epsilon of each task's own entries."""
@@ -62,8 +70,11 @@ class Ledger:
         return {task: self._composed(events) for task, events in groups.items()}
 
     def if_in_every_task(self) -> float:
-        """Epsilon of a person whose data are in every task, whatever the recurrence assumed."""
-        return self._composed([entry.event for entry in self.entries])
+        """Epsilon of a person whose data are in every task, whatever the recurrence assumed.
+
+        In a mechanism that read several tasks together such a person has an example for each of them.
+        """
+        return self._composed([of_group(entry.event, len(entry.people_of)) for entry in self.entries])
 
     def _composed(self, events: Sequence[dp.DpEvent]) -> float:
         return self.accountant.epsilon(events, self.delta, self.adjacency)

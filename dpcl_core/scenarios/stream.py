@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, Protocol
@@ -42,6 +43,16 @@ class Examples:
             None if self.users is None else self.users[places],
             places if self.rows is None else self.rows[places],
         )
+
+
+def joined(parts: Sequence[Examples]) -> Examples:
+    """The examples of several selections from one table, one after the other."""
+    first = parts[0]
+    users = None
+    if first.users is not None:
+        users = np.concatenate([part.users for part in parts if part.users is not None])
+    rows = [np.arange(len(part.labels)) if part.rows is None else part.rows for part in parts]
+    return Examples(first.table, np.concatenate([part.labels for part in parts]), users, np.concatenate(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 from sklearn.datasets import load_digits
 
+from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cosine import CosineParams
 from dpcl_core.methods.cosine import CosineClassifier, make_learner
 from dpcl_core.privacy import gaussian
@@ -49,7 +50,8 @@ def stream() -> list[Task]:
 
 def learned(run: RunSpec, tasks: Sequence[Task], n_classes: int = N_CLASSES) -> tuple[CosineClassifier, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    learner = make_learner(run, cells, tasks[0].train.inputs.shape[1], n_classes, range(n_classes))
+    known = Known(tasks[0].train.inputs.shape[1], n_classes, tuple(range(n_classes)), 100, len(tasks))
+    learner = make_learner(run, cells, known)
     ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
     for each in tasks:
         list(learner.learn(dict.fromkeys(run.seeds, each), ledgers))
@@ -131,19 +133,19 @@ def test_without_noise_it_is_the_nearest_class_mean_by_cosine(labels: str) -> No
         for mask in [np.isin(digits[train], (2 * index, 2 * index + 1))]
     ]
     learner, _ = learned(spec(labels, (math.inf,)), tasks, n_classes=10)
-    predicted = learner.scores(0, pixels[test])[0].argmax(axis=1)
+    predicted = learner.cosines(0, pixels[test])[0].argmax(axis=1)
     np.testing.assert_array_equal(predicted, nearest_class_mean(pixels[train], digits[train], pixels[test]))
 
 
 def test_scores_are_cosines_and_unreleased_or_empty_classes_lose() -> None:
     tasks = stream()
     learner, _ = learned(spec("prior", (1.0, math.inf)), tasks[:1])
-    scores = learner.scores(0, tasks[0].test.inputs)
+    scores = learner.cosines(0, tasks[0].test.inputs)
     assert scores.shape == (2, 12, N_CLASSES)
     assert np.isneginf(scores[:, :, 2:]).all()
     assert (np.abs(scores[:, :, :2]) <= 1 + 1e-12).all()
     const, _ = learned(spec("prior-const", (1.0, math.inf)), tasks[:1])
-    later = const.scores(0, tasks[0].test.inputs)[:, :, 2:]
+    later = const.cosines(0, tasks[0].test.inputs)[:, :, 2:]
     assert np.isfinite(later[0]).all(), "with noise every public label is released from task 1 on"
     assert np.isneginf(later[1]).all(), "without noise a class without data has no direction"
 
@@ -161,7 +163,7 @@ def test_structure_is_the_same_on_neighbours_unless_labels_come_from_the_data() 
     more_features, more_labels = np.vstack([features, np.ones(SIZE)]), np.append(labels, 3)
     for setting, same in (("prior", True), ("prior-const", True), ("data", False)):
         released = [
-            np.isfinite(learned(spec(setting, (1.0,)), [task(0, x, y, (0, 1, 3))])[0].scores(0, features)).all(axis=1)
+            np.isfinite(learned(spec(setting, (1.0,)), [task(0, x, y, (0, 1, 3))])[0].cosines(0, features)).all(axis=1)
             for x, y in ((features, labels), (more_features, more_labels))
         ]
         assert np.array_equal(*released) is same

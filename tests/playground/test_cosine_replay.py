@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods import cosine_replay
+from dpcl_core.methods.base import Known
 from dpcl_core.methods.cosine import CosineClassifier
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -108,7 +109,7 @@ def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: f
         seeds=(1,),
     )
     cell = Cell(epsilon, 1)
-    learner = CosineClassifier(spec, [cell], SIZE, N_CLASSES, range(N_CLASSES))
+    learner = CosineClassifier(spec, [cell], Known(SIZE, N_CLASSES, tuple(range(N_CLASSES)), 100, 3))
     all_draws = draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
         learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))
@@ -120,7 +121,7 @@ def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: f
         own = np.isin(TRAIN[1], prior)
         task = Task(k, f"task {k + 1}", Examples(TRAIN[0][own], TRAIN[1][own]), Examples(*TEST), prior)
         list(learner.learn({1: task}, {cell: Ledger(DELTA, "add-remove", "once")}))
-        right = learner.scores(1, TEST[0])[0].argmax(axis=1) == TEST[1]
+        right = learner.cosines(1, TEST[0])[0].argmax(axis=1) == TEST[1]
         for i in range(k + 1):
             assert found[k, i] == pytest.approx(right[tasks[TEST[1]] == i].mean(), abs=1e-12)
 

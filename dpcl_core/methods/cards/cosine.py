@@ -18,7 +18,6 @@ CARD = MethodCard(
     source="Tobaben et al. 2025, Algorithm 1",
     params=CosineParams,
     module="dpcl_core.methods.cosine",
-    inputs="features",
     shares="all",
     labels=("data", "prior", "prior-const"),
     scenarios=("class-incremental", "source-incremental"),

@@ -1,0 +1,52 @@
+"""Settings that every method trained by DP-SGD on a frozen network shares, and what can be said against them beforehand."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import Inputs, Params
+
+Adapter = Literal["head", "film", "lora"]
+
+
+class PeftParams(Params):
+    """What is trained, and by which steps of DP-SGD (Tobaben et al., section 5 and appendix H)."""
+
+    adapter: Adapter = Field(
+        "head",
+        description="What is trained beside the last layer. head: nothing. film: scale and bias of every LayerNorm. "
+        "lora: low-rank changes of the linear layers in the network's blocks.",
+    )
+    epochs: int = Field(40, ge=1, le=1000, description="How often each example is seen on average.")
+    sample_rate: float = Field(
+        0.1, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
+    )
+    clip_norm: float = Field(
+        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Longest gradient that one example may contribute."
+    )
+    learning_rate: float = Field(0.01, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
+    lora_rank: int = Field(4, ge=1, le=64, description="Rank of the changes under lora; not used otherwise.")
+
+    @property
+    def inputs(self) -> Inputs:
+        return "features" if self.adapter == "head" else "images"
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of DP-SGD: a public number, whatever the size of the task turns out to be."""
+        return max(1, round(self.epochs / self.sample_rate))
+
+
+def check(params: Params, backbone: str, n_people: int, n_tasks: int) -> None:
+    """Raises BadInput where the settings cannot be trained on a dataset of `n_people` examples in `n_tasks` tasks."""
+    assert isinstance(params, PeftParams)
+    if params.adapter != "head" and backbone == "pixels":
+        allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
+        raise BadInput("params.adapter", params.adapter, allowed)
+    if params.sample_rate * n_people / n_tasks < 1:
+        least = n_tasks / n_people
+        allowed = f"must be at least {least:.3g}, one of the {n_people / n_tasks:.0f} examples that a task has on average"
+        raise BadInput("params.sample_rate", params.sample_rate, allowed)

@@ -1,0 +1,47 @@
+"""PEFT ensemble (Tobaben et al., Algorithm 2): a fresh adapter and head for every task, all of them asked at test time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.rules import Tally
+from dpcl_core.methods.trainer import Model, Trainer, Work
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class PeftEnsemble:
+    """The members of every seed, each trained on one task alone and never from another member."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        assert isinstance(spec.params, EnsembleParams)
+        self._rule, self._one_space = spec.params.rule, spec.labels == "prior-const"
+        self._trainer, self._size = Trainer(spec, cells, known), known.task_size
+        self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
+        self._tallies: dict[tuple[int, int], Tally] = {}
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        works = {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
+        models = yield from self._trainer.told(works, ledgers)
+        for seed, model in models.items():
+            self._members[seed].append(model)
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By rule. A member's logits on a test set are computed once: only members new since the last time are asked."""
+        tally = self._tallies.setdefault((seed, task.index), Tally(one_space=self._one_space))
+        inputs = task.test.inputs
+        for member in self._members[seed][tally.n_members :]:
+            tally.add(member.logits(inputs))
+        return tally.scores(self._rule) if tally.n_members else {}
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> PeftEnsemble:
+    """The learner of a run's whole grid."""
+    return PeftEnsemble(spec, cells, known)

@@ -1,0 +1,148 @@
+"""Trains one model per cell with DP-SGD, whatever is adapted: what the ensemble and its two baselines have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpcl_core.events import Progress
+from dpcl_core.methods import heads
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.methods.dpsgd import Schedule, noise_multiplier, schedule
+from dpcl_core.privacy import labels as label_lists
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.scenarios.stream import Examples
+from dpcl_core.spec import Cell, RunSpec
+
+_LOOK_SECONDS = 0.1  # how often the threads' progress is told
+
+
+class Model(Protocol):
+    """What was trained for one seed: one classifier a budget."""
+
+    def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+        """[epsilons, n, classes] of inputs [n, ...]; -inf outside a budget's label space."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """One training: on whose data, over which public lists, from which model (None: a fresh one).
+
+    `tasks`: the tasks whose people the examples may be of; the last one is the task being learned. `nominal_size`: public
+    number of examples, that of a task unless the work takes several together.
+    """
+
+    examples: Examples
+    prior: tuple[int, ...]
+    tasks: tuple[int, ...]
+    nominal_size: float
+    start: Model | None = None
+
+
+class Trainer:
+    """Trains the cells of a run. Holds noise, batches and public facts, never an example."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        assert isinstance(spec.params, PeftParams)
+        self._spec, self._params, self._known = spec, spec.params, known
+        self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
+        self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
+        self._multipliers = {e: noise_multiplier(spec, spec.params, e) for e in self._epsilons}
+        self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "training") for cell in cells}
+        seeded = spec.privacy.noise == "seeded"
+        self._batches = {seed: Batches(spec.params.sample_rate, seed if seeded else None) for seed in self.seeds}
+
+    def train(
+        self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
+    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
+        """The models by seed; yields steps done and steps in all, over all seeds.
+
+        Everything is in the ledgers before the first step is taken. Raises Diverged, BadInput.
+        """
+        spaces = {seed: self._account(seed, work, ledgers) for seed, work in works.items()}
+        if self._params.adapter == "head":
+            return (yield from self._heads(works, spaces))
+        return (yield from self._adapters(works, spaces))
+
+    def told(self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]) -> Generator[Progress, None, dict[int, Model]]:
+        """The same, its progress in the run's words."""
+        steps = self.train(works, ledgers)
+        task = next(iter(works.values())).tasks[-1]
+        while True:
+            try:
+                done, total = next(steps)
+            except StopIteration as ended:
+                return cast("dict[int, Model]", ended.value)
+            yield Progress("training", done, total, task, f"training for task {task + 1}")
+
+    def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> heads.Spaces:
+        """The label list of every budget of this seed, with list and training written down."""
+        books = [ledgers[Cell(epsilon, seed)] for epsilon in self._epsilons]
+        plan, (*_, task) = self._plan(work), work.tasks
+        spaces = label_lists.label_spaces(
+            self._spec.labels, work.prior, self._known.public, work.examples.labels, books, task=task
+        )
+        for epsilon, book in zip(self._epsilons, books, strict=True):
+            book.spend(plan.event(self._multipliers[epsilon]), task=task, what=plan.words, people_of=work.tasks)
+        return spaces
+
+    def _plan(self, work: Work) -> Schedule:
+        return schedule(self._params, work.nominal_size)
+
+    def _heads(
+        self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
+    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
+        """Seeds side by side in threads: a step is a few library calls that let other threads run meanwhile."""
+        done = dict.fromkeys(works, 0)
+        multipliers = [self._multipliers[epsilon] for epsilon in self._epsilons]
+
+        def one(seed: int) -> heads.Heads:
+            work = works[seed]
+            start = work.start
+            if start is None:
+                start = heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_classes)
+            assert isinstance(start, heads.Heads)
+
+            def count(step: int) -> None:
+                if stopped:
+                    raise _Stopped
+                done[seed] = step + 1
+
+            noises = [self._noises[Cell(epsilon, seed)] for epsilon in self._epsilons]
+            batches = self._batches[seed]
+            inputs, labels = work.examples.inputs, work.examples.labels
+            return heads.trained(start, inputs, labels, self._plan(work), multipliers, batches, noises, count)
+
+        stopped: list[bool] = []
+        total = sum(self._plan(work).n_steps for work in works.values())
+        with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            try:
+                futures = {seed: pool.submit(one, seed) for seed in works}
+                while _unfinished(futures.values()):
+                    yield sum(done.values()), total
+                return {seed: future.result() for seed, future in futures.items()}
+            finally:
+                stopped.append(True)  # a closed generator or a diverged seed: the others stop at their next step
+
+    def _adapters(
+        self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
+    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
+        raise NotImplementedError
+
+
+class _Stopped(Exception):
+    """Ends a training whose result nobody waits for."""
+
+
+def _unfinished(futures: Iterable[Future[heads.Heads]]) -> bool:
+    return bool(wait(list(futures), _LOOK_SECONDS, FIRST_EXCEPTION).not_done)
