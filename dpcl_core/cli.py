@@ -263,15 +263,18 @@ def _spec(options: argparse.Namespace) -> RunSpec:
 
 
 def _table_of(events: Sequence[Event]) -> str:
-    """Mean accuracy on the tasks seen so far, one line a budget, one column a task."""
+    """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
     sums: dict[float, dict[int, list[float]]] = {}
     for event in events:
         if isinstance(event, TaskLearned):
-            mean = sum(event.accuracy) / len(event.accuracy)
-            sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, []).append(mean)
+            known = [value for value in event.accuracy if value is not None]
+            means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
+            means += [sum(known) / len(known)] if known else []
     lines = ["accuracy on the tasks seen so far, mean over seeds"]
     for epsilon, by_task in sums.items():
-        cells = "  ".join(f"{100 * sum(values) / len(values):5.1f}" for _, values in sorted(by_task.items()))
+        cells = "  ".join(
+            f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
+        )
         lines.append(f"epsilon {epsilon:<6g} {cells}")
     return "\n".join(lines)
 

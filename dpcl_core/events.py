@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal, cast
 
 from pydantic import TypeAdapter
@@ -66,15 +66,17 @@ class Progress:
 class TaskLearned:
     """Test accuracy after a task (entry i: on task i <= task), and the epsilon the ledger adds up to by then.
 
-    `pooled` is accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks
-    differ in size.
+    None is "not evaluated", never zero: a task without test examples, or no model released yet. `pooled` is accuracy over
+    all test examples of the tasks seen so far; it differs from the mean where tasks differ in size. `by_rule` has the
+    accuracies under each of the method's prediction rules, the run's own first; empty where there is one rule only.
     """
 
     cell: Cell
     task: int
-    accuracy: tuple[float, ...]
-    pooled: float
+    accuracy: tuple[float | None, ...]
+    pooled: float | None
     epsilon: float
+    by_rule: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated."""
-    rows: dict[tuple[float, int], list[tuple[float, ...]]] = {}
+    rows: dict[tuple[float, int], list[tuple[float | None, ...]]] = {}
     for event in events:
         if isinstance(event, TaskLearned):
             rows.setdefault((event.cell.epsilon, event.cell.seed), []).append(event.accuracy)

@@ -1,52 +1,54 @@
 """Metrics of continual learning from an accuracy matrix: a[k][i] = test accuracy on task i after learning task k.
 
-Rows hold the tasks evaluated; entries above the diagonal may be absent or None. Accuracies lie in [0, 1], metrics likewise
-(multiplied by 100 only where they are shown).
+Row k holds at least the tasks 0..k; None is "not evaluated" (a task without test examples, no model released yet) and never
+counts as zero: every mean is over the entries that exist, and a mean over none is None. Accuracies lie in [0, 1], metrics
+likewise (multiplied by 100 only where they are shown).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 Matrix = Sequence[Sequence[float | None]]
 
 
-def average_accuracy(matrix: Matrix) -> list[float]:
+def average_accuracy(matrix: Matrix) -> list[float | None]:
     """AA_k: mean accuracy on tasks 0..k after task k, for every k (Tobaben et al., Eq. A38)."""
-    return [_mean([_entry(matrix, k, i) for i in range(k + 1)]) for k in range(len(matrix))]
+    return [_mean(_entry(matrix, k, i) for i in range(k + 1)) for k in range(len(matrix))]
 
 
-def forgetting(matrix: Matrix) -> list[list[float]]:
+def forgetting(matrix: Matrix) -> list[list[float | None]]:
     """f[k][i], i < k: best accuracy on task i since it was learned and before task k, minus that after task k (Eq. A39).
 
     The printed formula also looks at times before task i was learned; those were never evaluated. Negative values mean
-    that a task improved later on. Row 0 is empty: nothing can be forgotten yet.
+    that a task improved later on. Row 0 is empty: nothing can be forgotten yet. None where there is no best or no now.
     """
     return [
-        [max(_entry(matrix, j, i) for j in range(i, k)) - _entry(matrix, k, i) for i in range(k)] for k in range(len(matrix))
+        [_minus(_best(_entry(matrix, j, i) for j in range(i, k)), _entry(matrix, k, i)) for i in range(k)]
+        for k in range(len(matrix))
     ]
 
 
 def average_forgetting(matrix: Matrix) -> list[float | None]:
     """AF_k: mean forgetting over tasks 0..k-1; None at k = 0, where it is not defined (Eq. A40)."""
-    return [_mean(row) if row else None for row in forgetting(matrix)]
+    return [_mean(row) for row in forgetting(matrix)]
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
     """BWT: mean over tasks i < T of final accuracy minus accuracy right after learning it; None for one task."""
     last = len(matrix) - 1
-    return _mean([_entry(matrix, last, i) - _entry(matrix, i, i) for i in range(last)]) if last > 0 else None
+    return _mean(_minus(_entry(matrix, last, i), _entry(matrix, i, i)) for i in range(last))
 
 
 def forward_transfer(matrix: Matrix, baseline: Sequence[float] | None = None) -> float | None:
     """FWT: mean over tasks i > 0 of accuracy on task i before learning it, minus an untrained model's (`baseline`).
 
-    None where the entries above the diagonal or the baseline were not evaluated.
+    None where one of the entries above the diagonal or the baseline was not evaluated.
     """
-    before = [_optional(matrix, i - 1, i) for i in range(1, len(matrix))]
-    if not before or baseline is None or any(value is None for value in before):
+    before = [row[i] if i < len(row) else None for i, row in enumerate(matrix[:-1], start=1)]
+    if baseline is None or any(value is None for value in before):
         return None
-    return _mean([value - base for value, base in zip(before, baseline[1:], strict=True) if value is not None])
+    return _mean(_minus(value, base) for value, base in zip(before, baseline[1:], strict=True))
 
 
 def summary(matrix: Matrix) -> dict[str, float | None]:
@@ -63,16 +65,20 @@ def summary(matrix: Matrix) -> dict[str, float | None]:
     }
 
 
-def _entry(matrix: Matrix, k: int, i: int) -> float:
-    value = _optional(matrix, k, i)
-    if value is None:
-        raise ValueError(f"accuracy[{k}][{i}] was not evaluated")
-    return value
+def _entry(matrix: Matrix, k: int, i: int) -> float | None:
+    if i >= len(matrix[k]):
+        raise ValueError(f"accuracy[{k}][{i}] is missing: a task that was not evaluated has the entry None")
+    return matrix[k][i]
 
 
-def _optional(matrix: Matrix, k: int, i: int) -> float | None:
-    return matrix[k][i] if i < len(matrix[k]) else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _best(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _minus(first: float | None, second: float | None) -> float | None:
+    return first - second if first is not None and second is not None else None

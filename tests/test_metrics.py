@@ -60,6 +60,30 @@ def test_accuracy_and_forgetting_together_cannot_exceed_the_best(matrix: tuple[l
     assert found["AA"] + (n - 1) / n * found["AF"] <= 1 + 1e-9
 
 
+def test_what_was_not_evaluated_is_left_out_of_every_mean() -> None:
+    """Task 2 has no test examples, and no model was there to test after task 1."""
+    matrix = [[None], [0.6, None], [0.5, None, 0.9], [0.3, None, 0.8, 1.0]]
+    assert metrics.average_accuracy(matrix) == [None, pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.7)]
+    assert metrics.forgetting(matrix)[1] == [None], "nothing was known about task 1 before"
+    assert metrics.forgetting(matrix)[3] == [pytest.approx(0.3), None, pytest.approx(0.1)]
+    assert metrics.average_forgetting(matrix) == [None, None, pytest.approx(0.1), pytest.approx(0.2)]
+    found = metrics.summary(matrix)
+    assert found["AA"] == pytest.approx(0.7)
+    assert found["AF"] == pytest.approx(0.2)
+    assert found["BWT"] == pytest.approx(-0.1), "task 3 alone was tested when it was new and at the end"
+    assert found["Last"] == 1.0
+    assert found["Avg"] == pytest.approx((0.6 + 0.7 + 0.7) / 3)
+
+
+def test_one_model_released_at_the_end_has_an_accuracy_and_nothing_else() -> None:
+    found = metrics.summary([[None], [None, None], [0.5, 0.7, 0.9]])
+    assert found == {"AA": pytest.approx(0.7), "AF": None, "BWT": None, "FWT": None, "Last": 0.9, "Avg": pytest.approx(0.7)}
+
+
+def test_a_run_in_which_nothing_was_tested_has_no_metrics() -> None:
+    assert set(metrics.summary([[None], [None, None]]).values()) == {None}
+
+
 def test_a_missing_entry_below_the_diagonal_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"accuracy\[1\]\[0\]"):
-        metrics.summary([[0.5], [None, 0.5]])
+    with pytest.raises(ValueError, match=r"accuracy\[1\]\[1\]"):
+        metrics.summary([[0.5], [0.5]])

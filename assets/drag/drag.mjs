@@ -19,7 +19,11 @@ const asText = (epsilon) => (epsilon === Infinity ? "inf" : String(epsilon));
 const asNumber = (text) => (text === "inf" ? Infinity : Number(text));
 const shown = (epsilon) => (epsilon === Infinity ? "∞" : String(Number(epsilon.toPrecision(4))));
 const percent = (share) => (100 * share).toFixed(1);
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const isKnown = (value) => value !== null && !Number.isNaN(value); // null: not evaluated, which never counts as zero
+const mean = (values) => {
+  const known = values.filter(isKnown);
+  return known.reduce((sum, value) => sum + value, 0) / known.length; // NaN where there is none
+};
 const filled = (template, fields) => template.replace(/\{(\w+)\}/g, (_, name) => fields[name]);
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
@@ -98,8 +102,10 @@ function results(memory, epsilon) {
 function summarised({ matrices, classes }) {
   const nTasks = matrices[0].length, tasks = [...Array(nTasks).keys()];
   const seen = matrices.map((matrix) => matrix.map((row, k) => mean(row.slice(0, k + 1)))); // [seed][after task]
-  const lost = matrices.map((matrix) => nTasks < 2 ? NaN : mean(tasks.slice(0, -1).map((i) =>
-    Math.max(...tasks.slice(i, -1).map((j) => matrix[j][i])) - matrix[nTasks - 1][i])));
+  const lost = matrices.map((matrix) => mean(tasks.slice(0, -1).map((i) => {
+    const before = tasks.slice(i, -1).map((j) => matrix[j][i]).filter(isKnown), now = matrix[nTasks - 1][i];
+    return before.length && isKnown(now) ? Math.max(...before) - now : NaN;
+  })));
   return {
     nTasks,
     seen,
@@ -128,7 +134,7 @@ function show(memory, epsilon) {
     tasks: now.nTasks,
   };
   const parts = [filled(epsilon === Infinity ? words.noiseless : clean ? words.bounded : words.bounded_alone, fields)];
-  if (now.nTasks > 1) parts.push(filled(now.lost >= 0 ? words.lost : words.gained, fields));
+  if (isKnown(now.lost)) parts.push(filled(now.lost >= 0 ? words.lost : words.gained, fields));
   memory.sentence = parts.join(" ");
   memory.find("value").textContent = `ε = ${shown(epsilon)}`;
   memory.find("sentence").textContent = memory.sentence;
@@ -189,9 +195,10 @@ function paintAccuracy({ data, now, clean, epsilon }, width, height) {
   const every = Math.ceil(now.nTasks / 10);
   for (let k = 0; k < now.nTasks; k += every) out.push(text(x(k), bottom + 17, k + 1, "soft"));
   out.push(text((left + right) / 2, height - 3, "tasks learned", "soft"));
+  const points = (values) => values.map((v, k) => [x(k), y(v), v]).filter(([, , v]) => isKnown(v));
   const ends = [];
   if (clean && epsilon !== Infinity) {
-    out.push(`<path class="clean" d="${path(clean.curve.map((v, k) => [x(k), y(v)]))}"/>`);
+    out.push(`<path class="clean" d="${path(points(clean.curve))}"/>`);
     ends.push({ at: y(clean.curve.at(-1)), label: "no noise", kind: "soft start" });
   }
   if (data.interval_factor !== null) {
@@ -199,14 +206,14 @@ function paintAccuracy({ data, now, clean, epsilon }, width, height) {
       const spread = Math.sqrt(now.seen.reduce((sum, one) => sum + (one[k] - v) ** 2, 0) / (now.seen.length - 1));
       return data.interval_factor * spread;
     });
-    const high = now.curve.map((v, k) => [x(k), y(v + half[k])]);
-    const low = now.curve.map((v, k) => [x(k), y(v - half[k])]).reverse();
+    const edge = (sign) => points(now.curve.map((v, k) => v + sign * half[k])); // NaN where a seed was not evaluated: no band
+    const high = edge(1), low = edge(-1).reverse();
     out.push(`<path class="band" d="${path([...high, ...low])}Z"/>`);
   } else {
-    for (const one of now.seen) one.forEach((v, k) => out.push(`<circle class="seed" cx="${x(k)}" cy="${y(v)}" r="2.5"/>`));
+    for (const one of now.seen) for (const [cx, cy] of points(one)) out.push(`<circle class="seed" cx="${cx}" cy="${cy}" r="2.5"/>`);
   }
-  out.push(`<path class="line" d="${path(now.curve.map((v, k) => [x(k), y(v)]))}"/>`);
-  now.curve.forEach((v, k) => out.push(`<circle class="dot" cx="${x(k)}" cy="${y(v)}" r="3.5"/>`));
+  out.push(`<path class="line" d="${path(points(now.curve))}"/>`);
+  for (const [cx, cy] of points(now.curve)) out.push(`<circle class="dot" cx="${cx}" cy="${cy}" r="3.5"/>`);
   ends.push({ at: y(now.curve.at(-1)), label: epsilon === Infinity ? "no noise" : `ε = ${shown(epsilon)}`, kind: "mine" });
   ends.sort((a, b) => a.at - b.at);
   if (ends.length > 1 && ends[1].at - ends[0].at < 15) {
@@ -226,10 +233,10 @@ function paintMatrix({ now }, width, height) {
     out.push(text(left - 8, top + h * (k + 0.5) + 4, `after ${k + 1}`, "soft", "end"));
     out.push(text(left + w * (k + 0.5), top + h * n + 15, k + 1, "soft"));
     for (let i = 0; i < n; i++) {
-      const value = now.matrix[k][i];
+      const value = now.matrix[k][i], isEmpty = i > k || !isKnown(value);
       const box = `x="${left + w * i + gap / 2}" y="${top + h * k + gap / 2}" width="${w - gap}" height="${h - gap}" rx="3"`;
-      out.push(i > k ? `<rect class="none" ${box}/>` : `<rect class="cell" ${box} fill-opacity="${0.04 + 0.61 * value}"/>`);
-      if (i <= k) {
+      out.push(isEmpty ? `<rect class="none" ${box}/>` : `<rect class="cell" ${box} fill-opacity="${0.04 + 0.61 * value}"/>`);
+      if (!isEmpty) {
         out.push(text(left + w * (i + 0.5), top + h * (k + 0.5) + 4, Math.round(100 * value), n > 7 ? "number small" : "number"));
       }
     }

@@ -24,10 +24,11 @@ def accuracy_over_tasks(
 ) -> Picture:
     """Mean accuracy on the tasks seen so far, after each task.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). An empty frame gives an empty picture.
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); what was not evaluated has no row and leaves
+    a gap. An empty frame gives an empty picture.
     """
     if accuracy.empty:
-        return _nothing("The first point appears when a task has been learned.", dark)
+        return _nothing("The first point appears when a model has been tested.", dark)
     per_seed = mean_so_far(accuracy)
     figure = _frame(n_tasks, dark, "accuracy on the tasks seen so far")
     ends = {}

@@ -24,14 +24,14 @@ _LOSS_DARK = ((0.0, "#236690"), (0.5, "#232a2e"), (0.75, "#6d4322"), (1.0, "#955
 
 
 def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
-    """Accuracy on every task (column) after every task learned (row), mean over seeds; empty above the diagonal.
+    """Accuracy on every task (column) after every task learned (row), mean over seeds; empty where nothing was evaluated.
 
     Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]).
     """
     values = _mean_matrix(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
     if not len(known):
-        return _nothing("The first row appears when a task has been learned.", dark, n_tasks)
+        return _nothing("The first row appears when a model has been tested.", dark, n_tasks)
     figure = _grid(
         100 * values,
         rows=[f"after {k + 1}" for k in range(n_tasks)],
@@ -43,15 +43,19 @@ def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dar
         dark=dark,
     )
     last = int(known[-1])
-    newest, oldest = 100 * values[last, last], 100 * values[last, 0]
     where = f"{_capital(given(epsilon))}, after {last + 1} task{'s' if last else ''}"
+    row = 100 * values[last, : last + 1]
+    tested = np.flatnonzero(~np.isnan(row))
+    oldest, newest, weakest = int(tested[0]), int(tested[-1]), int(np.nanargmin(row))
     if last == 0:
-        finding = f"{where}, it stands at {newest:.1f} %."
+        finding = f"{where}, it stands at {row[0]:.1f} %."
+    elif oldest == newest:
+        finding = f"{where}, task {oldest + 1} alone was tested: {row[oldest]:.1f} %."
     else:
-        row = 100 * values[last, : last + 1]
-        weakest = int(np.nanargmin(row))
-        finding = f"{where}, task 1 stands at {oldest:.1f} % and the newest at {newest:.1f} %; task {weakest + 1} is weakest"
-        finding += f" ({row[weakest]:.1f} %)." if weakest not in (0, last) else "."
+        name = "the newest" if newest == last else f"task {newest + 1}"
+        finding = f"{where}, task {oldest + 1} stands at {row[oldest]:.1f} % and {name} at {row[newest]:.1f} %"
+        finding += f"; task {weakest + 1} is weakest"
+        finding += f" ({row[weakest]:.1f} %)." if weakest not in (oldest, newest) else "."
     return Picture(figure, finding, finding)
 
 
@@ -85,12 +89,12 @@ def forgetting_grid(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dar
     elif last == 1:
         finding = f"{where}, task 1 is {row[worst]:.1f} points below its best."
     else:
-        finding = f"{where}, task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {row.mean():.1f}."
+        finding = f"{where}, task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {np.nanmean(row):.1f}."
     return Picture(figure, finding, finding)
 
 
 def _mean_matrix(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
-    """Mean over seeds [n_tasks, n_tasks], NaN where not evaluated by every seed that the run has shown so far."""
+    """Mean [n_tasks, n_tasks] over the seeds that evaluated, NaN where none did."""
     rows = accuracy[accuracy["epsilon"] == epsilon]
     values = np.full((n_tasks, n_tasks), np.nan)
     for (k, i), found in rows.groupby(["after_task", "on_task"]):
@@ -103,8 +107,9 @@ def _mean_forgetting(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> ND
     sums, counts = np.zeros((n_tasks, n_tasks)), np.zeros((n_tasks, n_tasks))
     for _, cell in accuracy[accuracy["epsilon"] == epsilon].groupby("seed"):
         for k, row in enumerate(metrics.forgetting(matrix_of(cell))):
-            sums[k, : len(row)] += row
-            counts[k, : len(row)] += 1
+            lost = np.array(row, dtype=np.float64)  # None becomes NaN
+            sums[k, : len(row)] += np.nan_to_num(lost)
+            counts[k, : len(row)] += ~np.isnan(lost)
     return np.divide(sums, counts, out=np.full_like(sums, math.nan), where=counts > 0)
 
 

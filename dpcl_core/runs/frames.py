@@ -6,32 +6,51 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, TaskLearned
+from dpcl_core.spec import Cell
 
 
-def accuracy(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (of all tasks seen, one an after_task)."""
+def rules(events: Iterable[Event]) -> tuple[str, ...]:
+    """The prediction rules that a run has accuracies under, its own first; empty where its method has one rule only."""
+    return next((tuple(event.by_rule) for event in events if isinstance(event, TaskLearned) and event.by_rule), ())
+
+
+def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
+    """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (of all tasks seen, one an after_task).
+
+    What was not evaluated has no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted for
+    the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
+    """
     return _frame(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "on_task": "int64", "accuracy": "float64",
          "pooled": "float64"},
         [
-            (event.cell.epsilon, event.cell.seed, event.task, on_task, value, event.pooled)
+            (event.cell.epsilon, event.cell.seed, event.task, on_task, value, event.pooled if rule is None else None)
             for event in events
             if isinstance(event, TaskLearned)
-            for on_task, value in enumerate(event.accuracy)
+            for on_task, value in enumerate(_row(event, rule))
+            if value is not None
         ],
     )  # fmt: skip
 
 
-def metrics(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: not defined); finished cells only."""
+def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
+    """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: not defined); finished cells only.
+
+    With `rule`: computed anew from the accuracies under that rule, as `accuracy` does.
+    """
+    matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
+    for event in events:
+        if isinstance(event, TaskLearned):
+            matrices.setdefault(event.cell, []).append(_row(event, rule))
     return _frame(
         {"epsilon": "float64", "seed": "int64", "metric": "str", "value": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, name, value)
             for event in events
             if isinstance(event, CellFinished)
-            for name, value in event.metrics.items()
+            for name, value in (event.metrics if rule is None else measures.summary(matrices[event.cell])).items()
         ],
     )
 
@@ -57,6 +76,12 @@ def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
             if known is None or event.guarantee.epsilon > known.epsilon:
                 found[event.cell.epsilon] = event.guarantee
     return found
+
+
+def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
+    """Accuracies after a task under a rule; after a task without a model to test there are none under any rule."""
+    was_tested = any(value is not None for value in event.accuracy)
+    return event.by_rule[rule] if rule is not None and was_tested else event.accuracy
 
 
 def _frame(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:

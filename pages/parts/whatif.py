@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pages.parts.results import Result
 
-Matrices = list[list[list[float]]]  # [seed][after task][on task <= after task], in [0, 1]
+Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after task], in [0, 1]; None: not evaluated
 
 TASKS = (2, 5, 10)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
@@ -124,6 +124,7 @@ class Source:
             for seed, matrix in enumerate(self.matrices(epsilon))
             for k, row in enumerate(matrix)
             for i, value in enumerate(row)
+            if value is not None
         ]
         return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
 
@@ -154,9 +155,9 @@ class Source:
     def _final(self, epsilon: float) -> tuple[float, float | None]:
         """Means over seeds of AA and AF after the last task."""
         found = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
-        accuracy = sum(one["AA"] or 0.0 for one in found) / len(found)
+        accuracy = [one["AA"] for one in found if one["AA"] is not None]
         lost = [one["AF"] for one in found if one["AF"] is not None]
-        return accuracy, sum(lost) / len(lost) if lost else None
+        return sum(accuracy) / len(accuracy), sum(lost) / len(lost) if lost else None
 
 
 @lru_cache(maxsize=9)
@@ -215,21 +216,26 @@ def _promises() -> dict[str, dict[float, Guarantee]]:
 
 
 def trained(result: Result) -> Source | None:
-    """A stored run as far as its cells are finished, accuracies to four digits; None where there is nothing, or too much."""
+    """A stored run as far as its cells are finished, accuracies to four digits; None where there is nothing, or too much.
+
+    Nothing is also a run whose last models could not be tested.
+    """
     from dpcl_core.figures.statistics import interval_factor
 
     spec, opened = result.spec, result.started
     finished = {event.cell for event in result.said if isinstance(event, CellFinished)}
-    rows: dict[tuple[float, int], dict[int, list[float]]] = {}
+    rows: dict[tuple[float, int], dict[int, list[float | None]]] = {}
     for event in result.said:
         if isinstance(event, TaskLearned) and event.cell in finished:
             found = rows.setdefault((event.cell.epsilon, event.cell.seed), {})
-            found[event.task] = [round(value, 4) for value in event.accuracy]
+            found[event.task] = [None if value is None else round(value, 4) for value in event.accuracy]
     stops = tuple(sorted({epsilon for epsilon, _ in rows}))
     seeds = [seed for seed in spec.seeds if all((epsilon, seed) in rows for epsilon in stops)]
     if opened is None or not stops or not seeds:
         return None
     if len(stops) * len(seeds) * opened.n_tasks * (opened.n_tasks + 1) / 2 > MAX_NUMBERS:
+        return None
+    if any(all(value is None for value in found[opened.n_tasks - 1]) for found in rows.values()):
         return None
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
