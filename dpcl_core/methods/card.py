@@ -19,6 +19,7 @@ class MethodCard:
 
     `module` holds `make_learner`; `audit_module`, where the method can be attacked, holds `audit`.
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
+    `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput where settings cannot work on a backbone, a number of training examples and of tasks.
     """
 
@@ -32,6 +33,7 @@ class MethodCard:
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     audit_module: str | None = None
+    trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[Params, str, int, int], None] = lambda params, backbone, n_people, n_tasks: None
 
 

@@ -31,5 +31,6 @@ CARD = MethodCard(
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
+    trains_on="all",
     refuses=peft.check,
 )
