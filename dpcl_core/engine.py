@@ -15,6 +15,7 @@ from dpcl_core import checks, metrics
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset
+from dpcl_core.data.images import Images
 from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
@@ -37,7 +38,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     dataset = load.load(spec.data)
     table = yield from _table(spec, dataset, device)
     public = checks.public_classes(spec, dataset.classes)
-    streams = {seed: _open_stream(spec, table, seed) for seed in spec.seeds}
+    streams = {seed: open_stream(spec, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
     yield Started(
         n_tasks=len(first.tasks),
@@ -113,7 +114,7 @@ def _evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cel
     tested = stream.tasks[: step + 1]
     for task in tested:
         scores = learner.scores(seed, task) if len(task.test) else {}
-        hits.append({rule: (found.argmax(axis=2) == task.test.labels).sum(axis=1) for rule, found in scores.items()})
+        hits.append({rule: _right(found, task.test.labels) for rule, found in scores.items()})
     rules = next((tuple(found) for found in hits if found), ())
 
     def by_task(rule: str, cell: int) -> tuple[float | None, ...]:
@@ -130,6 +131,12 @@ def _evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cel
     ]
 
 
+def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Right answers of each budget [epsilons]; a model that knows no label at all is never right."""
+    answers = np.where(np.isfinite(scores).any(axis=2), scores.argmax(axis=2), -1)
+    return (answers == labels).sum(axis=1)
+
+
 def _groups(spec: RunSpec) -> list[list[Cell]]:
     """The cells that one learner takes, as the method's card says."""
     shares = methods.card(spec.method).shares
@@ -144,17 +151,10 @@ def _groups(spec: RunSpec) -> list[list[Cell]]:
 def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
     """What the method reads, features or images of both splits, in the order of the dataset's rows."""
     n_train, total = len(dataset.train), len(dataset.train) + len(dataset.test)
-    computed, text = cache.computed, f"computing features with {spec.data.backbone}"
-    if spec.params.inputs == "images":
-        from dpcl_core.backbones import pictures  # decodes for a network that is trained: brings torch along
-
-        computed, text = pictures.computed, f"decoding pictures for {spec.data.backbone}"
-    yield Progress("backbone", 0, total, None, text)
     examples: list[Examples] = []
     for split, before in ((dataset.train, 0), (dataset.test, n_train)):
-        steps = computed(spec.data.backbone, split.images, device)
-        inputs = yield from _counted(steps, before, total, text)
-        examples.append(Examples(inputs, split.labels))
+        read = yield from inputs(spec, split.images, device, before=before, total=total)
+        examples.append(Examples(read, split.labels))
     return Table(
         train=examples[0],
         test=examples[1],
@@ -163,6 +163,23 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         test_sources=dataset.test.sources,
         sources=dataset.sources,
     )
+
+
+def inputs(
+    spec: RunSpec, images: Images, device: str, *, before: int = 0, total: int | None = None
+) -> Generator[Event, None, NDArray[np.generic]]:
+    """What the method reads of these images: features [n, K], or the images themselves [n, ...].
+
+    `before`: images done before these, of `total` in all (None: only these).
+    """
+    computed, text = cache.computed, f"computing features with {spec.data.backbone}"
+    if spec.params.inputs == "images":
+        from dpcl_core.backbones import pictures  # decodes for a network that is trained: brings torch along
+
+        computed, text = pictures.computed, f"decoding pictures for {spec.data.backbone}"
+    n_all = len(images) if total is None else total
+    yield Progress("backbone", before, n_all, None, text)
+    return (yield from _counted(computed(spec.data.backbone, images, device), before, n_all, text))
 
 
 def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.generic]]:
@@ -181,6 +198,7 @@ def _task_names(streams: Sequence[TaskStream]) -> tuple[str, ...]:
     return tuple(each[0] if len(set(each)) == 1 else f"task {k + 1}" for k, each in enumerate(names))
 
 
-def _open_stream(spec: RunSpec, table: Table, seed: int) -> TaskStream:
+def open_stream(spec: RunSpec, table: Table, seed: int) -> TaskStream:
+    """The tasks of one seed, as the scenario deals out the table. Raises BadInput as the scenario does."""
     module = import_module(scenarios.card(spec.scenario.kind).module)
     return cast(OpenStream, module.open_stream)(spec.scenario, table, seed)
