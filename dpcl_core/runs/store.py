@@ -29,7 +29,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import tables
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, cells, events, runs
+from dpcl_core.runs.tables import ACTIVE, cells, events, runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -106,16 +106,9 @@ class Store:
 
     def create(self, spec: RunSpec, *, name: str | None = None, device: str = "cpu") -> str:
         """Puts a run at the end of its device's queue and gives its id. Raises BadInput for a bad name or device."""
-        if not _DEVICE.fullmatch(device):
-            raise BadInput("device", device, "must be cpu or cuda:N")
-        return self._insert(
-            name=_clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name),
-            spec=spec.model_dump_json(),
-            digest=spec.digest(),
-            workload=_workload(spec),
-            n_cells=_n_cells(spec),
-            device=device,
-        )
+        label = _clean_name(f"{spec.method} on {spec.data.dataset}" if name is None else name)
+        with self.writing() as connection:
+            return enqueue(connection, spec, name=label, workload=workload_of(spec), n_cells=_n_cells(spec), device=device)
 
     def retry(self, run_id: str) -> str:
         """A new run of the same settings, name and device, at the end of the queue; gives its id."""
@@ -124,14 +117,15 @@ class Store:
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
-        found = self._runs(select(runs).where(runs.c.id == _checked_id(run_id)))
+        found = self._runs(select(runs).where(runs.c.id == checked_id(run_id)))
         if not found:
             raise BadInput("run", run_id, "no such run in this store")
         return found[0]
 
     def list_runs(self, limit: int = 500) -> list[Run]:
-        """The newest runs that are not deleted, newest first."""
-        return self._runs(select(runs).where(runs.c.deleted.is_(None)).order_by(runs.c.number.desc()).limit(limit))
+        """The newest runs that are not deleted, newest first; without the turns of tunings."""
+        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(select(turns.c.run_id)))
+        return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
 
     def unfinished(self) -> list[Run]:
         """Runs that are queued or under way, oldest first."""
@@ -139,16 +133,16 @@ class Store:
 
     def status(self, run_id: str) -> Status:
         """The state of a run, without the rest. Raises BadInput for an id that is malformed or unknown."""
-        with self._reading() as connection:
-            status: Status | None = connection.scalar(select(runs.c.status).where(runs.c.id == _checked_id(run_id)))
+        with self.reading() as connection:
+            status: Status | None = connection.scalar(select(runs.c.status).where(runs.c.id == checked_id(run_id)))
         if status is None:
             raise BadInput("run", run_id, "no such run in this store")
         return status
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
         """How long a run of this spec would take, from finished runs of the same work; None when there was none."""
-        workload = _workload(spec)
-        with self._reading() as connection:
+        workload = workload_of(spec)
+        with self.reading() as connection:
             return _estimate(_past(connection, [workload]).get((workload, device), []), _n_cells(spec))
 
     # What runs say
@@ -159,8 +153,8 @@ class Store:
             return
         now = time.time()
         documents = [to_json(one) for one in said]
-        with self._writing() as connection:
-            last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == _checked_id(run_id))) or 0
+        with self.writing() as connection:
+            last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
             rows = [
                 {"run_id": run_id, "seq": seq, "kind": document["event"], "at": now, "payload": document}
                 for seq, document in enumerate(documents, start=last + 1)
@@ -175,15 +169,15 @@ class Store:
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
         """What a run said after its event number `seq` (0: everything), in order, each with its number."""
-        query = select(events.c.seq, events.c.payload).where(events.c.run_id == _checked_id(run_id), events.c.seq > seq)
-        with self._reading() as connection:
+        query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
+        with self.reading() as connection:
             return [(row.seq, _read_event(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
 
     def results(self, run_ids: Sequence[str]) -> dict[str, list[CellFinished]]:
         """The finished cells of many runs at once, by run and in order of budget and seed, without reading their events."""
         found: dict[str, list[CellFinished]] = {run_id: [] for run_id in run_ids}
         query = select(cells).where(cells.c.run_id.in_(run_ids)).order_by(cells.c.run_id, cells.c.epsilon, cells.c.seed)
-        with self._reading() as connection:
+        with self.reading() as connection:
             for row in connection.execute(query):
                 cell = {"epsilon": row.epsilon, "seed": row.seed}
                 rest = {"metrics": row.metrics, "guarantee": row.guarantee, "seconds": row.seconds}
@@ -194,7 +188,7 @@ class Store:
 
     def request_stop(self, run_id: str) -> Status:
         """Cancels a queued run, asks a running one to stop, leaves any other as it is; gives the state it is in now."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_moved(run_id, ("starting", "running")).values(status="stopping"))
         return self.status(run_id)
@@ -206,7 +200,7 @@ class Store:
     def delete(self, run_id: str) -> None:
         """Takes a run out of the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
         now = time.time()
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=now))
             changed = connection.execute(_moved(run_id, get_args(End)).values(deleted=now)).rowcount
         if not changed:
@@ -224,7 +218,7 @@ class Store:
         first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
         now = time.time()
         change = _moved(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
-        with self._writing() as connection:
+        with self.writing() as connection:
             try:
                 return _did(connection, change.values(status="starting", started=now, heartbeat=now, **_columns(process)))
             except IntegrityError:  # the index of one run per device
@@ -234,53 +228,47 @@ class Store:
         """Notes which process carries out a run that was claimed for one about to be started."""
         own = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
         change = _moved(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*own)))
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _did(connection, change.values(heartbeat=time.time(), **_columns(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
         """Notes that a process waits to carry out a queued run itself; good for ten seconds, so it is called again."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _did(connection, _moved(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
 
     def begin(self, run_id: str) -> bool:
         """From starting to running: the data are there and the first task begins."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _did(connection, _moved(run_id, ("starting",)).values(status="running"))
 
     def beat(self, run_id: str) -> Status:
         """Notes that the process of a run is alive, and gives the run's state: others may have changed it."""
         change = _moved(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
-        with self._writing() as connection:
+        with self.writing() as connection:
             status: Status | None = connection.scalar(change)
         return status or self.status(run_id)
 
     def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
         """Ends a run that is under way; of two who end it, the first counts."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _did(connection, _ended(run_id, status, failure))
 
     def bury(self, run: Run, failure: Failure) -> bool:
         """Ends a run whose process is gone: lost, or cancelled if it was to stop. Not if it has given a sign since `run`."""
         status: End = "cancelled" if run.status == "stopping" else "lost"
         change = _ended(run.id, status, failure if status == "lost" else None)
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _did(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
 
     # Inside
 
-    def _insert(self, **columns: str | int) -> str:
-        run_id = secrets.token_hex(6)
-        with self._writing() as connection:
-            connection.execute(insert(runs).values(id=run_id, status="queued", created=time.time(), **columns))
-        return run_id
-
     def _set(self, run_id: str, **columns: str | float | None) -> None:
-        with self._writing() as connection:
-            if not _did(connection, update(runs).where(runs.c.id == _checked_id(run_id)).values(**columns)):
+        with self.writing() as connection:
+            if not _did(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
                 raise BadInput("run", run_id, "no such run in this store")
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(query).all()
             open_rows = [row for row in rows if row.status in ("queued", *ACTIVE)]
             places = _places(connection) if open_rows else {}
@@ -289,12 +277,14 @@ class Store:
         return [_run(row, places.get(row.id), estimates.get(row.id)) for row in rows]
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Connection]:
+        """A look at the database; for this room alone."""
         with self._troubles(), self._reads.connect() as connection:
             yield connection
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Connection]:
+        """A change of the database, whole or not at all; for this room alone."""
         with self._troubles(), self._writes.begin() as connection:
             yield connection
 
@@ -306,7 +296,29 @@ class Store:
             raise tables.trouble(error, self.url) from error
 
 
-def _checked_id(run_id: str) -> str:
+def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, n_cells: int, device: str) -> str:
+    """Puts a row at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
+    if not _DEVICE.fullmatch(device):
+        raise BadInput("device", device, "must be cpu or cuda:N")
+    run_id = secrets.token_hex(6)
+    connection.execute(
+        insert(runs).values(
+            id=run_id,
+            name=name,
+            spec=spec.model_dump_json(),
+            digest=spec.digest(),
+            workload=workload,
+            n_cells=n_cells,
+            device=device,
+            status="queued",
+            created=time.time(),
+        )
+    )
+    return run_id
+
+
+def checked_id(run_id: str) -> str:
+    """The id of a run. Raises BadInput for what can be none."""
     if not _ID.fullmatch(run_id):
         raise BadInput("run", run_id, "must be 12 hexadecimal digits, as the list of runs shows them")
     return run_id
@@ -323,14 +335,14 @@ def _n_cells(spec: RunSpec) -> int:
     return len(spec.privacy.epsilons) * len(spec.seeds)
 
 
-def _workload(spec: RunSpec) -> str:
+def workload_of(spec: RunSpec) -> str:
     """The same for runs whose cells take alike seconds: budgets, seeds and labels do not change the work of one."""
     return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
 
 
 def _moved(run_id: str, before: Sequence[str]) -> Update:
     """The one form of every change of state: nothing happens unless the run is in one of the states before."""
-    return update(runs).where(runs.c.id == _checked_id(run_id), runs.c.status.in_(before))
+    return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
 def _ended(run_id: str, status: End, failure: Failure | None) -> Update:

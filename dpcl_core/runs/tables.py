@@ -26,13 +26,15 @@ from sqlalchemy import (
     inspect,
     make_url,
     select,
+    update,
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from dpcl_core.errors import StoreTrouble
 
-LAYOUT = 1  # raise it with every change of the tables below
+LAYOUT = 2  # raise it with every change of the tables below
+_GROWN_FROM = (1,)  # layouts that lack tables of this one and are otherwise the same
 BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
@@ -91,6 +93,31 @@ cells = Table(
     Column("metrics", JSON, nullable=False),
     Column("guarantee", JSON, nullable=False),
     Column("seconds", Double, nullable=False),
+)
+
+# A tuning takes its turns in the queue like any run, each time it is started or resumed. It is known by the id of its
+# first turn.
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("settings", JSON, nullable=False),
+    Column("sizes", JSON),  # how many examples; empty until its data were first opened
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("run_id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("study_id", String(12), ForeignKey("studies.id"), nullable=False, index=True),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("study_id", String(12), ForeignKey("studies.id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... within its study
+    Column("payload", JSON, nullable=False),
 )
 
 
@@ -193,6 +220,10 @@ def _check_layout(engine: Engine, url: str) -> None:
             metadata.create_all(connection)
             if connection.scalar(select(layout.c.version)) is None:
                 connection.execute(insert(layout).values(version=LAYOUT))
+    elif version in _GROWN_FROM:
+        with engine.execution_options(writes=True).begin() as connection:
+            metadata.create_all(connection)
+            connection.execute(update(layout).values(version=LAYOUT))
     elif version != LAYOUT:
         raise StoreTrouble(
             f"store {shown(url)}: was written in layout {version}, this program knows layout {LAYOUT}: "

@@ -19,13 +19,12 @@ from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import process
+from dpcl_core.runs import process, tuner
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.store import End, Failure, Status, Store
 from dpcl_core.runs.tables import ACTIVE
+from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
-
-Engine = Callable[[RunSpec, str], Iterator[Event]]
 
 TICK_SECONDS = 0.25  # events are at most so late in the store, and a stop is heard so soon
 GRACE_SECONDS = 1.75  # a step that has not ended so long after a stop is cut off: a stop takes effect within three seconds
@@ -51,11 +50,12 @@ def default_device() -> str:
 
 
 def main(
-    arguments: Sequence[str] | None = None, *, engine: Engine = real_engine, worker: Sequence[str] = WORKER
+    arguments: Sequence[str] | None = None, *, engine: Engine | None = None, worker: Sequence[str] = WORKER
 ) -> int:
     """Carries out the run named on the command line, if it is its turn and nobody else does; gives the exit status.
 
-    Tests call this with an engine of their own, and with the command that starts such a process for the next run.
+    Tests call this with an engine of their own (None: the one for the run or tuning that it is), and with the command that
+    starts such a process for the next run.
     """
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
     parser.add_argument("run_id", metavar="RUN_ID")
@@ -98,7 +98,7 @@ def carry_out(
     run_id: str,
     *,
     on_event: Callable[[Event], None] | None = None,
-    engine: Engine = real_engine,
+    engine: Engine | None = None,
     executor: Executor | None = None,
 ) -> Status:
     """Carries out the run that this process has claimed, keeping in the store all it says, and gives the state it ended in.
@@ -114,7 +114,8 @@ def carry_out(
     end: End = "finished"
     failure: Failure | None = None
     try:
-        with recorder, closing(_generator(engine, run.spec, run.device)) as said:
+        carried_out = engine or tuner.engine_of(store, run_id) or real_engine
+        with recorder, closing(_generator(carried_out, run.spec, run.device)) as said:
             for event in said:
                 recorder.add(event)
                 if on_event is not None:

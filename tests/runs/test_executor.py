@@ -198,6 +198,6 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, m
 def _under_way(store: Store, worker: process.Process, status: str, *, silent: float) -> str:
     run_id = replay.fill(store, replay.a_spec(), [], status=status)
     values = {"machine": worker.machine, "pid": worker.pid, "ticks": worker.ticks, "heartbeat": time.time() - silent}
-    with store._writing() as connection:
+    with store.writing() as connection:
         connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**values))
     return run_id

@@ -163,7 +163,7 @@ def test_of_many_who_claim_at_once_one_gets_the_device(store):
 def test_the_database_itself_refuses_a_second_run_on_a_device(store):
     first, second = store.create(replay.a_spec()), store.create(replay.a_spec())
     assert store.claim(first)
-    with pytest.raises(StoreTrouble), store._writing() as connection:
+    with pytest.raises(StoreTrouble), store.writing() as connection:
         connection.execute(update(tables.runs).where(tables.runs.c.id == second).values(status="starting"))
 
 
@@ -274,7 +274,7 @@ def test_an_estimate_is_the_median_of_runs_of_the_same_size_else_scaled_by_cells
 def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
     good, bad = store.create(replay.a_spec()), replay.fill(store, replay.a_spec(), [Note("info", "said")])
     raw = json.loads(replay.a_spec().model_dump_json()) | {"method": "gone"}
-    with store._writing() as connection:
+    with store.writing() as connection:
         connection.execute(update(tables.runs).where(tables.runs.c.id == bad).values(spec=json.dumps(raw)))
     assert {run.id: run.status for run in store.list_runs()} == {good: "queued", bad: "finished"}
     run = store.get(bad)
@@ -289,7 +289,7 @@ def test_a_run_whose_method_was_removed_still_lists_and_shows(store):
 
 def test_an_event_that_can_no_longer_be_read_becomes_a_note(store):
     run_id = replay.fill(store, replay.a_spec(), [Note("info", "before"), Note("info", "after")])
-    with store._writing() as connection:
+    with store.writing() as connection:
         where = (tables.events.c.run_id == run_id) & (tables.events.c.seq == 1)
         connection.execute(update(tables.events).where(where).values(payload={"event": "Gone", "x": 1}))
     (_, broken), (_, fine) = store.events_after(run_id)
@@ -312,7 +312,7 @@ def test_listing_costs_the_same_few_questions_for_any_number_of_runs(store):
 
 
 def test_late_events_are_found_by_key_and_not_by_reading_all(store):
-    with store._reading() as connection:
+    with store.reading() as connection:
         query = "EXPLAIN QUERY PLAN SELECT payload FROM events WHERE run_id = 'x' AND seq > 9 ORDER BY seq"
         plan = " ".join(str(row) for row in connection.exec_driver_sql(query))
     assert "SEARCH events USING PRIMARY KEY (run_id=? AND seq>?)" in plan
@@ -321,5 +321,5 @@ def test_late_events_are_found_by_key_and_not_by_reading_all(store):
 
 def _took(store: Store, run_id: str, seconds: float) -> None:
     times = {"started": 1000.0, "finished": 1000.0 + seconds}
-    with store._writing() as connection:
+    with store.writing() as connection:
         connection.execute(update(tables.runs).where(tables.runs.c.id == run_id).values(**times))

@@ -46,16 +46,27 @@ def test_a_password_is_never_printed():
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("version", [0, 2, 99])
+@pytest.mark.parametrize("version", [0, 3, 99])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
-    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout 1"):
+    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout 2"):
         Store()
     with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("UPDATE dpcl_layout SET version = 1")
+        connection.execute("UPDATE dpcl_layout SET version = 2")
     assert Store().status(run_id) == "queued"
+
+
+def test_a_store_written_before_there_were_tunings_gets_their_tables(store, home):
+    run_id = store.create(replay.a_spec())
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        for table in ("trials", "turns", "studies"):
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("UPDATE dpcl_layout SET version = 1")
+    assert [run.id for run in Store().list_runs()] == [run_id]
+    with sqlite3.connect(home / "store.sqlite") as connection:
+        assert connection.execute("SELECT version FROM dpcl_layout").fetchall() == [(2,)]
 
 
 def test_the_database_of_another_program_is_left_alone(home):
@@ -179,7 +190,7 @@ def test_many_who_write_at_once_wait_their_turn(store):
 
 
 def test_the_store_writes_ahead_and_keeps_its_references(store, home):
-    with store._reading() as connection:
+    with store.reading() as connection:
         names = ("journal_mode", "foreign_keys", "busy_timeout")
         found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
     assert found == ["wal", 1, 10_000]

@@ -78,7 +78,7 @@ def fill(
     if status in ("failed", "lost"):
         told = failure or a_failure("worker-died" if status == "lost" else "diverged")
         values |= {"error_kind": told.kind, "error": told.sentence, "error_log": told.log}
-    with store._writing() as connection:  # no run passes through these states in such order by itself
+    with store.writing() as connection:  # no run passes through these states in such order by itself
         connection.execute(update(runs).where(runs.c.id == run_id).values(**values))
     store.append(run_id, events)
     return run_id

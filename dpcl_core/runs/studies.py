@@ -1,0 +1,137 @@
+"""Tunings in the store: what each is, its turns in the queue, and every trial that is over, kept as it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import tables
+from dpcl_core.runs.store import Run, Store, checked_id, enqueue, workload_of
+from dpcl_core.tuning import settings
+from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A tuning as the store knows it. `turn` is its newest run in the queue, whose state is the tuning's state."""
+
+    id: str
+    tune: TuneSpec
+    sizes: Sizes | None
+    trials: tuple[Trial, ...]
+    turn: Run
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether it ended before all its trials."""
+        return self.turn.is_over and len(self.trials) < self.tune.n_trials
+
+
+@dataclass(frozen=True, slots=True)
+class Studies:
+    """The tunings of a store. A tuning has a turn for each time it was started or resumed, and the id of its first turn."""
+
+    store: Store
+
+    def create(self, tune: TuneSpec, *, device: str = "cpu") -> str:
+        """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
+        with self.store.writing() as connection:
+            study_id = _turn(connection, tune, tune.n_trials, device)
+            connection.execute(
+                insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json()))
+            )
+            connection.execute(insert(tables.turns).values(run_id=study_id, study_id=study_id))
+        return study_id
+
+    def resume(self, study_id: str, *, device: str | None = None) -> str:
+        """Puts it into the queue again, to go on after the trials it has; gives the id of the run that does so.
+
+        Raises BadInput for one that is under way or has all its trials. `device`: None for the one it had.
+        """
+        study = self.get(study_id)
+        if len(study.trials) >= study.tune.n_trials:
+            raise BadInput("tuning", study_id, f"has all its {study.tune.n_trials} trials")
+        with self.store.writing() as connection:
+            turns = select(tables.turns.c.run_id).where(tables.turns.c.study_id == study_id)
+            open_turns = select(func.count()).where(
+                tables.runs.c.id.in_(turns), tables.runs.c.status.in_(("queued", *tables.ACTIVE))
+            )
+            if connection.scalar(open_turns):
+                raise BadInput("tuning", study_id, "is under way: stop it before resuming it")
+            left = study.tune.n_trials - len(study.trials)
+            run_id = _turn(connection, study.tune, left, device or study.turn.device)
+            connection.execute(insert(tables.turns).values(run_id=run_id, study_id=study_id))
+        return run_id
+
+    def get(self, study_id: str) -> Study:
+        """A tuning. Raises BadInput for an unknown one, and for settings that can no longer be read."""
+        with self.store.reading() as connection:
+            row = connection.execute(select(tables.studies).where(tables.studies.c.id == checked_id(study_id))).one_or_none()
+        if row is None:
+            raise BadInput("tuning", study_id, "no such tuning in this store")
+        return self._study(row)
+
+    def newest(self, limit: int = 20) -> list[Study]:
+        """The newest tunings whose settings can be read, newest first."""
+        query = select(tables.studies).join(tables.runs, tables.runs.c.id == tables.studies.c.id)
+        with self.store.reading() as connection:
+            rows = connection.execute(query.order_by(tables.runs.c.number.desc()).limit(limit)).all()
+        found = []
+        for row in rows:
+            try:
+                found.append(self._study(row))
+            except BadInput:  # a newer version of the program, or a method since removed, wrote it
+                continue
+        return found
+
+    def of_run(self, run_id: str) -> str | None:
+        """The tuning that a run is a turn of; None for a run of its own."""
+        query = select(tables.turns.c.study_id).where(tables.turns.c.run_id == checked_id(run_id))
+        with self.store.reading() as connection:
+            study_id: str | None = connection.scalar(query)
+        return study_id
+
+    def add_sizes(self, study_id: str, sizes: Sizes) -> None:
+        """Notes how many examples the trials have; only the process that carries it out calls this."""
+        with self.store.writing() as connection:
+            connection.execute(
+                update(tables.studies).where(tables.studies.c.id == checked_id(study_id)).values(sizes=asdict(sizes))
+            )
+
+    def add_trial(self, study_id: str, trial: Trial) -> None:
+        """Keeps a trial that is over; only the process that carries it out calls this. Raises BadInput for one known."""
+        row = {"study_id": checked_id(study_id), "number": trial.number, "payload": asdict(trial)}
+        with self.store.writing() as connection:
+            try:
+                connection.execute(insert(tables.trials).values(row))
+            except IntegrityError as error:
+                raise BadInput("tuning", study_id, "must be a tuning of this store, each trial ending once") from error
+
+    def _study(self, row: Row[*tuple[object, ...]]) -> Study:
+        turns = select(tables.turns.c.run_id).join(tables.runs, tables.runs.c.id == tables.turns.c.run_id)
+        newest = turns.where(tables.turns.c.study_id == row.id).order_by(tables.runs.c.number.desc()).limit(1)
+        kept = select(tables.trials.c.payload).where(tables.trials.c.study_id == row.id).order_by(tables.trials.c.number)
+        with self.store.reading() as connection:
+            run_id = str(connection.scalar(newest))
+            trials: Sequence[Trial] = [Trial(**payload) for payload in connection.scalars(kept)]
+        return Study(
+            id=row.id,
+            tune=settings.parse(row.settings),
+            sizes=Sizes(**row.sizes) if row.sizes else None,
+            trials=tuple(trials),
+            turn=self.store.get(run_id),
+        )
+
+
+def _turn(connection: Connection, tune: TuneSpec, n_trials: int, device: str) -> str:
+    """A run in the queue that carries out so many trials; they count as its cells, for the estimate of its duration."""
+    base = tune.base
+    workload = sha256(f"tuning {tune.on} {tune.proxy} {workload_of(base)}".encode()).hexdigest()[:16]
+    name = f"tuning {base.method} on {base.data.dataset}"
+    return enqueue(connection, base, name=name, workload=workload, n_cells=n_trials, device=device)

@@ -1,0 +1,56 @@
+"""Which examples are tuned on: those of one task, split 70:30. The test examples are never looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core import engine
+from dpcl_core.data.dataset import Dataset
+from dpcl_core.scenarios.stream import Examples, Table, generator
+from dpcl_core.tuning import settings
+from dpcl_core.tuning.settings import TuneSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Places int64 [n] in the training split of the searched dataset, and the public label list of their task."""
+
+    train: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    prior: tuple[int, ...]
+
+
+def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
+    """The examples of the first task of the tuning's seed, in an order of its own, 70 % to train on.
+
+    "A set representative of one task" (Tobaben et al., appendix on tuning). Of a combined dataset so many are taken that a
+    tenth of a task is trained on; of a public dataset no more than a task of the private one has.
+    """
+    spec = settings.searched(tune)
+    task = engine.open_stream(spec, _places(dataset), tune.seed).tasks[0]
+    order = generator(tune.seed, "tuning examples").permutation(len(task.train))
+    wanted = len(order)
+    if settings.is_combined(tune.base.data.dataset):
+        wanted = round(settings.COMBINED_SHARE * settings.task_size(tune.base))
+    elif tune.on == "public":
+        wanted = round(settings.task_size(tune.base))
+    places = task.train.take(order[:wanted]).inputs[:, 0].astype(np.int64)
+    n_train = settings.n_train_of(len(places))
+    return Chosen(places[:n_train], places[n_train:], task.prior)
+
+
+def _places(dataset: Dataset) -> Table:
+    """A table whose inputs are the places of the training examples, and that has no test examples."""
+    train = dataset.train
+    nothing = np.empty(0, dtype=np.int64)
+    return Table(
+        train=Examples(np.arange(len(train))[:, None], train.labels),
+        test=Examples(nothing[:, None], nothing),
+        classes=dataset.classes,
+        train_sources=train.sources,
+        test_sources=None if train.sources is None else nothing,
+        sources=dataset.sources,
+    )

@@ -1,0 +1,89 @@
+"""What follows from the trials: the best one, its settings carried over to the full data, and what tuning costs in privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from dpcl_core import checks
+from dpcl_core.events import JsonValue
+from dpcl_core.spec import RunSpec
+from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """Settings for the full data (Tobaben et al., appendix on tuning), with r = N_final / N_tune.
+
+    The batch grows by r, so the sampling rate stays; Adam's learning rate grows by the square root of r; clipping norm and
+    epochs stay. `batch_size` is the expected one.
+    """
+
+    learning_rate: float
+    sample_rate: float
+    clip_norm: float
+    batch_size: float
+    ratio: float
+    learning_rate_factor: float
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """The trial of highest accuracy, the first of several; None where none has ended well."""
+    done = [trial for trial in trials if trial.accuracy is not None]
+    return max(done, key=lambda trial: (trial.accuracy or 0.0, -trial.number), default=None)
+
+
+def transferred(trial: Trial, sizes: Sizes) -> Transferred:
+    """The settings of a trial, carried over from the examples it was tuned on to the full data."""
+    factor = math.sqrt(sizes.ratio)
+    return Transferred(
+        learning_rate=trial.learning_rate * factor,
+        sample_rate=trial.batch_size / sizes.n_tune,
+        clip_norm=trial.clip_norm,
+        batch_size=trial.batch_size * sizes.ratio,
+        ratio=sizes.ratio,
+        learning_rate_factor=factor,
+    )
+
+
+def tuned_spec(tune: TuneSpec, found: Transferred, *, base: RunSpec | None = None) -> RunSpec:
+    """The run with the settings found, marked as tuned; `base`: another run of the same method (None: the tuning's own)."""
+    raw = (base or tune.base).model_dump()
+    raw["params"] |= {name: getattr(found, name) for name in ("learning_rate", "sample_rate", "clip_norm")}
+    raw["params"]["epochs"] = tune.base.params.model_dump()["epochs"]
+    return checks.parse({**raw, "tuned": tune.on})
+
+
+def privacy_sentence(tune: TuneSpec) -> str:
+    """What tuning in this way costs in privacy, in one sentence."""
+    if tune.on == "public":
+        return (
+            f"Tuned on {tune.proxy}, taken as public: the private data were not touched, so tuning costs no privacy as long "
+            "as no one of them is in it."
+        )
+    uses = tune.n_trials + 1
+    return (
+        f"Tuned on the private data, which is not accounted: {uses} uses of the same data, {tune.n_trials} for the trials "
+        "and one for the final run, of which the statement counts the last alone."
+    )
+
+
+def document(
+    study_id: str, status: str, tune: TuneSpec, sizes: Sizes | None, trials: Sequence[Trial]
+) -> dict[str, JsonValue]:
+    """A tuning as one JSON document; `best` and what follows from it are null until a trial has ended well."""
+    found = best(trials)
+    settings = transferred(found, sizes) if found is not None and sizes is not None else None
+    final = tuned_spec(tune, settings) if settings is not None else None
+    return {
+        "study_id": study_id,
+        "status": status,
+        **tune.model_dump(mode="json"),
+        "sizes": asdict(sizes) if sizes is not None else None,
+        "trials": [asdict(trial) for trial in trials],
+        "best": asdict(found) if found is not None else None,
+        "transferred": asdict(settings) if settings is not None else None,
+        "command": checks.command_line(final) if final is not None else None,
+        "privacy": privacy_sentence(tune),
+    }

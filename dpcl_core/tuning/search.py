@@ -1,0 +1,169 @@
+"""Carries out a tuning: asks Optuna's Gaussian-process sampler for settings, trains with them, says how each trial went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
+
+from dpcl_core import checks, engine
+from dpcl_core.data import load
+from dpcl_core.errors import BadInput, Diverged, failure_kind
+from dpcl_core.events import Event, Progress, Started
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.base import Known
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, Params, RunSpec
+from dpcl_core.tuning import settings
+from dpcl_core.tuning.examples import chosen
+from dpcl_core.tuning.settings import CLIP_NORMS, LEARNING_RATES, Sizes, Trial, TuneSpec
+
+Said = Event | Sizes | Trial
+Train = Callable[[Params], Generator[Progress, None, float]]  # one training; returns its accuracy on the held-out examples
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """The tuning data, opened: a title that names them truthfully, public sizes, and a way to train on them."""
+
+    title: str
+    sizes: Sizes
+    train: Train
+
+
+Prepare = Callable[[TuneSpec, str], Generator[Event, None, Prepared]]
+
+
+def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
+    """Reads the tuning data and computes what the method reads of them. Raises BadInput, DataMissing."""
+    settings.check(tune)
+    spec = settings.searched(tune)
+    yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
+    dataset = load.load(spec.data)
+    examples = chosen(tune, dataset)
+    sizes = Sizes(len(examples.train), len(examples.held_out), settings.final_size(tune.base))
+    settings.batch_bounds(sizes.n_tune)
+    places = np.concatenate([examples.train, examples.held_out])
+    inputs = yield from engine.inputs(spec, dataset.train.images.take(places), device)
+    everything = Examples(inputs, dataset.train.labels[places])
+    task = Task(
+        index=0,
+        name="tuning",
+        train=everything.take(np.arange(sizes.n_tune)),
+        test=everything.take(np.arange(sizes.n_tune, len(places))),
+        prior=examples.prior,
+    )
+    known = Known(
+        n_inputs=inputs.shape[1] if inputs.ndim == 2 else 0,
+        n_classes=len(dataset.classes),
+        public=checks.public_classes(spec, dataset.classes),
+        n_people=sizes.n_tune,
+        n_tasks=1,
+        device=device,
+    )
+
+    def train(params: Params) -> Generator[Progress, None, float]:
+        return _accuracy(spec.model_copy(update={"params": params}), known, task)
+
+    return Prepared(dataset.title, sizes, train)
+
+
+def search(
+    tune: TuneSpec,
+    device: str = "cpu",
+    *,
+    kept: Sequence[Trial] = (),
+    kept_sizes: Sizes | None = None,
+    prepare: Prepare = prepared,
+) -> Generator[Said]:
+    """Carries on after the trials that are kept: yields the sizes, then every further trial when it is over.
+
+    A training that diverges, or that cannot be done with the settings drawn, is a failed trial with its reason. Raises
+    BadInput if the data are not those of the kept trials, or if every trial failed; and what reading the data raises.
+    """
+    ready = yield from prepare(tune, device)
+    sizes = ready.sizes
+    if kept_sizes is not None and kept_sizes != sizes:
+        raise BadInput("data.dataset", tune.base.data.dataset, "has changed since the trials kept so far: tune anew")
+    yield sizes
+    yield Started(1, ("tuning",), ready.title, sizes.n_tune, sizes.n_validation)
+    space = _space(sizes.n_tune)
+    study = _study(tune, kept, space)
+    trials = list(kept)
+    for number in range(len(trials), tune.n_trials):
+        yield Progress("training", number, tune.n_trials, None, f"trial {number + 1} of {tune.n_trials}: choosing settings")
+        asked = study.ask(space)
+        trial = yield from _tried(tune, ready, number, asked.params)
+        study.tell(asked, trial.accuracy, state=None if trial.accuracy is not None else TrialState.FAIL)
+        trials.append(trial)
+        yield trial
+    if all(trial.accuracy is None for trial in trials):
+        raise Diverged(f"none of the {len(trials)} trials ended well; the last one: {trials[-1].trouble}")
+
+
+def _tried(
+    tune: TuneSpec, ready: Prepared, number: int, asked: Mapping[str, float]
+) -> Generator[Progress, None, Trial]:
+    """One trial with the settings asked for."""
+    rate, batch, clip = asked["learning_rate"], int(asked["batch_size"]), asked["clip_norm"]
+    words = f"trial {number + 1} of {tune.n_trials}: learning rate {rate:.2g}, batch {batch}, clipping norm {clip:.2g}"
+    started, accuracy, trouble = time.perf_counter(), None, None
+    drawn = {"learning_rate": rate, "sample_rate": batch / ready.sizes.n_tune, "clip_norm": clip}
+    try:
+        params = type(tune.base.params).model_validate({**tune.base.params.model_dump(), **drawn})
+        steps = ready.train(params)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                accuracy = float(ended.value)
+                break
+            yield Progress("training", number, tune.n_trials, None, words)
+    except Exception as error:
+        if failure_kind(error) not in ("diverged", "wrong-input", "out-of-memory"):
+            raise
+        trouble = " ".join(str(error).split()) or "out of memory"
+    return Trial(number, rate, batch, clip, accuracy, trouble, time.perf_counter() - started)
+
+
+def _space(n_tune: int) -> dict[str, BaseDistribution]:
+    """Table A2's ranges."""
+    return {
+        "learning_rate": FloatDistribution(*LEARNING_RATES, log=True),
+        "batch_size": IntDistribution(*settings.batch_bounds(n_tune)),
+        "clip_norm": FloatDistribution(*CLIP_NORMS, log=True),
+    }
+
+
+def _study(tune: TuneSpec, kept: Sequence[Trial], space: dict[str, BaseDistribution]) -> optuna.Study:
+    """A study in memory that knows the kept trials: the store is the one that keeps them."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # Resumed, a sampler with the same seed would draw its first settings again: it gets numbers of its own.
+    seed = int(np.random.SeedSequence([tune.seed, len(kept)]).generate_state(1)[0])
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.GPSampler(seed=seed))
+    for trial in kept:
+        drawn = {"learning_rate": trial.learning_rate, "batch_size": trial.batch_size, "clip_norm": trial.clip_norm}
+        state = TrialState.FAIL if trial.accuracy is None else TrialState.COMPLETE
+        study.add_trial(
+            optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy, state=state)
+        )
+    return study
+
+
+def _accuracy(spec: RunSpec, known: Known, task: Task) -> Generator[Progress, None, float]:
+    """Share of the held-out examples that a model trained for the one cell gets right.
+
+    The ledger is the learner's to write and nobody's to read: trials are not accounted, and the statement says so.
+    """
+    cell = next(spec.cells())
+    learner = methods.maker(spec.method)(spec, [Cell(cell.epsilon, cell.seed)], known)
+    ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "once")
+    yield from learner.learn({cell.seed: task}, {cell: ledger})
+    scores = next(iter(learner.scores(cell.seed, task).values()))
+    return float((scores[0].argmax(axis=1) == task.test.labels).mean())

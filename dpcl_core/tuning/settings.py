@@ -1,0 +1,182 @@
+"""What a tuning is: settings to start from, on which data, how many trials. Needs the cards, never the data, no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, SerializeAsAny, ValidationError
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.spec import RunSpec, Spec
+
+On = Literal["public", "private"]
+
+# Tobaben et al., Table A2. Its bounds say nothing of the scale: learning rate and clipping norm are drawn on a logarithmic
+# one here, the batch size on a linear one.
+LEARNING_RATES = (1e-7, 1e-2)
+CLIP_NORMS = (0.2, 10.0)
+SMALLEST_BATCH = 10  # the largest is the number of examples trained on
+SHARE = 0.7  # of the tuning data is trained on, the rest held out to measure accuracy on
+COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset is taken: a tenth of it is then trained on
+
+_TUNED = ("learning_rate", "sample_rate", "clip_norm", "epochs")
+
+
+class TuneSpec(Spec):
+    """One search: settings to start from, for one budget and one seed; on which data; how many trials."""
+
+    base: SerializeAsAny[RunSpec]
+    on: On = Field("public", description="On another, public dataset, or on the private data themselves.")
+    proxy: str | None = Field(None, description="The public dataset that stands in for the private one.")
+    n_trials: int = Field(20, ge=1, le=500, description="Trainings, each with settings of its own.")
+
+    @property
+    def epsilon(self) -> float:
+        return self.base.privacy.epsilons[0]
+
+    @property
+    def seed(self) -> int:
+        return self.base.seeds[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many examples a trial trains on and how many it is measured on, and how many the final training has (public)."""
+
+    n_tune: int
+    n_validation: int
+    n_final: float
+
+    @property
+    def ratio(self) -> float:
+        """r = N_final / N_tune."""
+        return self.n_final / self.n_tune
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One training that is over. `accuracy` on the held-out examples, in [0, 1]; None where it failed, `trouble` says why."""
+
+    number: int
+    learning_rate: float
+    batch_size: int
+    clip_norm: float
+    accuracy: float | None
+    trouble: str | None
+    seconds: float
+
+
+def parse(raw: Mapping[str, object]) -> TuneSpec:
+    """The search of a mapping as JSON gives it, `base` the settings of a run. Raises BadInput naming the wrong setting."""
+    base = raw.get("base")
+    if not isinstance(base, (Mapping, RunSpec)):
+        raise BadInput("base", base, "must be the settings of a run")
+    try:
+        return TuneSpec.model_validate({**raw, "base": base if isinstance(base, RunSpec) else checks.parse(base)})
+    except ValidationError as error:
+        raise first_of(error) from error
+
+
+def check(tune: TuneSpec) -> None:
+    """Whether the search can be carried out on this computer. Raises BadInput, and DataMissing as `checks.check` does."""
+    base = tune.base
+    if not can_tune(base.method):
+        able = ", ".join(name for name in methods.CARDS if can_tune(name))
+        raise BadInput("method", base.method, f"has no learning rate to tune; these have: {able}")
+    if len(base.privacy.epsilons) != 1:
+        asked = ", ".join(f"{epsilon:g}" for epsilon in base.privacy.epsilons)
+        raise BadInput("privacy.epsilons", asked, "must be one budget: other budgets have other best settings")
+    if len(base.seeds) != 1:
+        raise BadInput("seeds", ", ".join(map(str, base.seeds)), "must be one seed: a tuning is for one")
+    checks.check(base)
+    if tune.on == "private":
+        if tune.proxy is not None:
+            raise BadInput("proxy", tune.proxy, "is for tuning on public data: leave it out, or tune on public")
+        return
+    _check_proxy(tune)
+    checks.check(searched(tune))
+
+
+def can_tune(method: str) -> bool:
+    """Whether the method is trained, so that there is something to tune."""
+    return set(_TUNED) <= set(methods.card(method).params.model_fields)
+
+
+def proxies(dataset: str) -> tuple[str, ...]:
+    """Datasets of the catalog that share no member with this one: what may stand in for it."""
+    own = _members(dataset)
+    return tuple(name for name in datasets.CARDS if not own & _members(name))
+
+
+def searched(tune: TuneSpec) -> RunSpec:
+    """The run whose first task the trials learn: the base itself, or tasks of the same number of classes on the proxy."""
+    if tune.on == "private" or tune.proxy is None:
+        return tune.base
+    facts = datasets.facts(tune.base.data.dataset, tune.base.data.train_per_class)
+    n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)
+    n_proxy = datasets.facts(tune.proxy).n_classes
+    per_task = min(n_proxy, max(2, facts.n_classes // n_tasks))
+    return tune.base.model_copy(
+        update={
+            "data": tune.base.data.model_copy(
+                update={"dataset": tune.proxy, "train_per_class": None, "test_per_class": None}
+            ),
+            "scenario": ClassIncremental(tasks=1, classes_per_task=per_task),
+            "public_labels": None,
+        }
+    )
+
+
+def task_size(spec: RunSpec) -> float:
+    """Nominal number of training examples of a task: a public number, tasks count as equal."""
+    facts = datasets.facts(spec.data.dataset, spec.data.train_per_class)
+    return facts.n_train / scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+
+
+def final_size(spec: RunSpec) -> float:
+    """Nominal number of examples of the largest training of a run: of a task, or of all tasks where they are kept."""
+    if methods.card(spec.method).trains_on == "all":
+        return float(datasets.facts(spec.data.dataset, spec.data.train_per_class).n_train)
+    return task_size(spec)
+
+
+def is_combined(dataset: str) -> bool:
+    """Whether the dataset joins others."""
+    return bool(datasets.card(dataset).members)
+
+
+def _members(dataset: str) -> set[str]:
+    return {member.name for member in datasets.members(datasets.card(dataset))}
+
+
+def _check_proxy(tune: TuneSpec) -> None:
+    dataset, fitting = tune.base.data.dataset, proxies(tune.base.data.dataset)
+    listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
+    here = f"; on this computer: {listed}" if listed else "; none is on this computer"
+    if tune.proxy is None:
+        raise BadInput("proxy", "", f"must name a public dataset to tune on{here}")
+    if tune.proxy not in datasets.CARDS:
+        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{here}")
+    if tune.proxy not in fitting:
+        raise BadInput("proxy", tune.proxy, f"shares examples with {dataset}, the data called private{here}")
+
+
+def batch_bounds(n_tune: int) -> tuple[int, int]:
+    """Smallest and largest batch size. Raises BadInput where there are fewer examples than a batch."""
+    if n_tune < SMALLEST_BATCH:
+        allowed = f"must be at least {SMALLEST_BATCH}, the smallest batch: take more examples a class or fewer tasks"
+        raise BadInput("examples to tune on", n_tune, allowed)
+    return SMALLEST_BATCH, n_tune
+
+
+def n_train_of(n_examples: int) -> int:
+    """How many of the tuning data are trained on."""
+    return math.floor(SHARE * n_examples + 0.5)
