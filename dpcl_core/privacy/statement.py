@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,11 @@ _COMPOSITION = {
 _LABELS = {
     "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
     "prior-const": "one list of all labels was public beforehand",
+}
+_NOT_COVERED = {
+    "no": "settings chosen by looking at results on the same data (tuning)",
+    "public": "settings changed since by looking at results on the same data (tuning)",
+    "private": "settings were tuned on the private data; that is not accounted",
 }
 FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
@@ -49,10 +55,13 @@ class Words:
     is_private: bool
 
 
-def guarantee(ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people: int, n_tasks: int) -> Guarantee:
+def guarantee(
+    ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people: int, n_tasks: int, assumed: Sequence[str] = ()
+) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
-    Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data.
+    Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
+    what the stream takes as given where no public rule says which task a record belongs to.
     """
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
@@ -63,11 +72,12 @@ def guarantee(ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people:
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
         *([_LABELS[spec.labels]] if spec.labels != "data" else []),
-        f"which task an {unit} belongs to depends on that {unit} alone, through a public rule",
+        *(assumed or [f"which task an {unit} belongs to depends on that {unit} alone, through a public rule"]),
         "the number of training examples is public, and so is the network that computes the features",
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
+        *(["settings were tuned on public data, in which none of the protected people is"] if spec.tuned == "public" else []),
     ]
-    not_covered = ["settings chosen by looking at results on the same data (tuning)", "the test examples, taken as public"]
+    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public"]
     if ledger.recurrence == "once" and n_tasks > 1:
         not_covered.append(f"a person with {unit}s in several tasks: see the sum for one in every task")
     if n_models > 1:
@@ -96,6 +106,8 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int) -> tuple[
         said.append("No noise was added: this is the accuracy without differential privacy.")
     elif spec.privacy.noise == "seeded":
         said.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
+    if spec.tuned == "private":
+        said.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
     if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
         said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
     if n_people < FEW_PEOPLE:

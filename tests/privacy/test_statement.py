@@ -49,6 +49,37 @@ def test_a_guarantee_names_everything_it_must() -> None:
     assert any("tuning" in text for text in given.not_covered)
 
 
+def test_a_stream_dealt_by_lot_says_what_it_takes_as_given_instead_of_claiming_a_public_rule() -> None:
+    spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
+    ledger = Ledger(1e-5, "add-remove", "once")
+    ledger.spend(dp.GaussianDpEvent(4.0), task=0, what="sums")
+
+    def assumptions(*assumed: str) -> tuple[str, ...]:
+        cell = Cell(1.0, 0)
+        return guarantee(ledger, spec, cell, unit="example", n_people=99, n_tasks=2, assumed=assumed).assumptions
+
+    by_rule, by_lot = assumptions(), assumptions("the lot is assumed given")
+    assert "the lot is assumed given" in by_lot
+    assert [text for text in by_rule if text not in by_lot] == [
+        "which task an example belongs to depends on that example alone, through a public rule"
+    ]
+
+
+def test_tuning_on_private_data_is_the_first_thing_not_covered() -> None:
+    given = made(tuned="private")
+    assert given.not_covered[0] == "settings were tuned on the private data; that is not accounted"
+    assert any("the bound is not the whole story" in text for text in given.caveats)
+    assert not any("tuned on public data" in text for text in given.assumptions)
+    assert given.epsilon == made().epsilon  # the ledger knows nothing of it: only the words can tell
+
+
+def test_tuning_on_public_data_is_an_assumption_about_who_is_in_it() -> None:
+    given = made(tuned="public")
+    assert "settings were tuned on public data, in which none of the protected people is" in given.assumptions
+    assert "not the whole story" not in all_words(given)
+    assert "tuned" not in all_words(made())
+
+
 def test_recurring_people_are_told_the_sum() -> None:
     given = made(recurrence="every")
     assert "sequential" in given.composition
