@@ -34,6 +34,35 @@ class SourceIncremental(ScenarioSpec):
     )
 
 
+class Blurry(ScenarioSpec):
+    """Tasks with blurred edges: part of the classes also occurs outside its home task."""
+
+    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
+    disjoint_percent: int = Field(
+        50, ge=0, le=100, description="N: share of the classes that occur in one task only (100: all of them)."
+    )
+    blurry_percent: int = Field(
+        10, ge=0, le=100, description="M: share of the other classes' examples that is dealt out over all tasks."
+    )
+    task_prior: Literal["home", "occurring"] = Field(
+        "home",
+        description="List of labels of a task, where each task has its own. home: the classes at home there, a public map; "
+        "other examples that strayed in are dropped. occurring: oracle prior, the labels that really occur, as if known.",
+    )
+
+
+class IBlurry(Blurry):
+    """Equal tasks whose edges are blurred."""
+
+    kind: Literal["i-blurry"] = "i-blurry"
+
+
+class SiBlurry(Blurry):
+    """Blurred tasks of random sizes."""
+
+    kind: Literal["si-blurry"] = "si-blurry"
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioCard:
     """What a visitor reads of a scenario, and what it can be combined with.
@@ -71,6 +100,26 @@ CARDS: dict[str, ScenarioCard] = {
             settings=SourceIncremental,
             module="dpcl_core.scenarios.source_incremental",
             needs_sources=True,
+        ),
+        ScenarioCard(
+            name="i-blurry",
+            title="Blurred tasks of equal size",
+            summary="Some classes occur in one task only; the others have a home task, but part of their examples is dealt "
+            "out over all tasks, so old classes come back. Every example occurs once.",
+            source="Koh et al. 2022 (i-Blurry), as in Tobaben et al. 2025, section 6",
+            settings=IBlurry,
+            module="dpcl_core.scenarios.i_blurry",
+            needs_sources=False,
+        ),
+        ScenarioCard(
+            name="si-blurry",
+            title="Blurred tasks of random size",
+            summary="As blurred tasks of equal size, but how many classes and stray examples a task gets is drawn at "
+            "random: tasks may be huge, tiny or empty.",
+            source="Moon et al. 2023 (Si-Blurry), as in Tobaben et al. 2025, section 6",
+            settings=SiBlurry,
+            module="dpcl_core.scenarios.si_blurry",
+            needs_sources=False,
         ),
     )
 }

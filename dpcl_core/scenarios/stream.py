@@ -48,6 +48,7 @@ class Examples:
 def joined(parts: Sequence[Examples]) -> Examples:
     """The examples of several selections from one table, one after the other."""
     first = parts[0]
+    assert all(part.table is first.table for part in parts)
     users = None
     if first.users is not None:
         users = np.concatenate([part.users for part in parts if part.users is not None])
@@ -93,13 +94,15 @@ class TaskStream:
     `recurrence` says whether a privacy unit can occur in more than one task: "once" (tasks share no unit, so their budgets
     compose in parallel) or "every" (a unit may be in each task: sequential composition). It is a property of the scenario,
     decided before any data is seen, never counted from the data. "once" also needs that a record's task depends on that
-    record alone, through a public map: cutting a stream every so many records would let one record move all others.
+    record alone, through a public map: cutting a stream every so many records would let one record move all others. Where a
+    benchmark deals its records out by lot, `assumed` says so: sentences that the statement prints in place of that rule.
     """
 
     tasks: tuple[Task, ...]
     classes: tuple[str, ...]
     recurrence: Literal["once", "every"]
     unit: Literal["example", "user"] = "example"
+    assumed: tuple[str, ...] = ()
 
 
 class OpenStream(Protocol):

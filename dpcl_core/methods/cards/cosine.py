@@ -19,7 +19,7 @@ CARD = MethodCard(
     params=CosineParams,
     module="dpcl_core.methods.cosine",
     shares="all",
-    labels=("data", "prior", "prior-const"),
-    scenarios=("class-incremental", "source-incremental"),
+    labels=("data", "prior", "prior-const", "dp-learned"),
+    scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
     audit_module="dpcl_core.methods.cosine_audit",
 )
