@@ -10,12 +10,15 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import Event, JsonValue, Progress, TaskLearned, plain_number
 from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run, Store
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -67,6 +70,20 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
+    again = add("reproduce", _reproduce, "carry out a paper's experiments and print published values beside ours")
+    again.add_argument("paper", metavar="PAPER", help="such as tobaben")
+    again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
+    size = again.add_mutually_exclusive_group()
+    for form, what in (
+        ("small", "a part of the data and a bundled network; minutes on two cores (default)"),
+        ("bundled", "all data at hand and a bundled network, where there is such a preset"),
+        ("full", "the paper's protocol"),
+    ):
+        size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=what)
+    again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
+    again.add_argument("--record", metavar="FILE", help="keep the figures of finished runs in a file, as the app shows them")
+    again.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+    again.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
     for name, command, text in (
         ("show", _show, "a stored run"),
         ("export", _export, "a run's tables, figures and settings as files"),
@@ -102,31 +119,73 @@ def _list(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from dpcl_core import export
-    from dpcl_core.runs import worker
     from dpcl_core.runs.store import Store
 
     spec = _spec(options)
     checks.check(spec)
     store = Store(options.store)
-    device = options.device or worker.default_device()
     # A changed preset does not run under the preset's name: it may not even be the same data.
-    run_id = store.create(spec, name=None if options.set else options.preset, device=device)
-    print(f"run {run_id}", file=sys.stderr)
-    reporter = _Reporter()
-    worker.wait_for_device(store, run_id, reporter.queued)
-    status = worker.carry_out(store, run_id, on_event=reporter)
-    run = store.get(run_id)
-    if status == "finished" or options.json:
-        events = [event for _, event in store.events_after(run_id)]
+    run = _carried_out(store, spec, None if options.set else options.preset, options.device)
+    if run.status == "finished" or options.json:
+        events = [event for _, event in store.events_after(run.id)]
         if options.json:
-            _print_json(export.document(run_id, status, spec, events))
+            _print_json(export.document(run.id, run.status, spec, events))
         else:
             print(_table_of(events))
             print(export.privacy_text(events), end="")
-    if status != "finished":
-        print(run.error or f"the run was {status}", file=sys.stderr)
-        return 2 if run.error_kind in ("wrong-input", "data-missing") else 1
-    return 0
+    return _exit_status(run)
+
+
+def _carried_out(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
+    """The run, kept in the store and carried out in this process when its turn comes."""
+    from dpcl_core.runs import worker
+
+    run_id = store.create(spec, name=name, device=device or worker.default_device())
+    print(f"run {run_id}", file=sys.stderr)
+    reporter = _Reporter()
+    worker.wait_for_device(store, run_id, reporter.queued)
+    worker.carry_out(store, run_id, on_event=reporter)
+    return store.get(run_id)
+
+
+def _exit_status(run: Run) -> int:
+    """What the command ends with for a run that is over; says why where it did not finish."""
+    if run.status == "finished":
+        return 0
+    print(run.error or f"the run was {run.status}", file=sys.stderr)
+    return 2 if run.error_kind in ("wrong-input", "data-missing") else 1
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from dpcl_core.papers import catalog, measured, report
+    from dpcl_core.papers.paper import Size
+    from dpcl_core.runs.store import Store
+
+    paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
+    chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
+    if options.record and options.set:
+        raise BadInput("--record", options.record, "must stand without --set: a changed run is not the preset's")
+    planned = report.planned(chosen, size, options.set, named=options.experiment is not None)
+    for runs in planned.values():
+        for spec in runs.values():
+            checks.check(spec)
+    store, status = Store(options.store), 0
+    done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
+    for experiment, runs in planned.items():
+        for label, spec in runs.items():
+            name = None if options.set else f"{experiment.preset(size)}: {label}"
+            run = _carried_out(store, spec, name, options.device)
+            status = max(status, _exit_status(run))
+            if run.status == "finished":
+                events = [event for _, event in store.events_after(run.id)]
+                done[experiment.name][label] = measured.of_run(run, events)
+    if options.record:
+        measured.write(Path(options.record), paper.name, [run for runs in done.values() for run in runs.values()])
+    if options.json:
+        _print_json(report.document(paper, size, planned, done))
+    else:
+        print(report.text(paper, size, planned, done), end="")
+    return status
 
 
 class _Reporter:

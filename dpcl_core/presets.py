@@ -1,4 +1,8 @@
-"""Runs worth trying, by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`."""
+"""Runs worth trying, by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
+
+An experiment of a paper is several runs: `[spec]` holds the first one, each `[[also]]` another, as a label and the settings
+that it changes. `run --preset` carries out the first, `reproduce` all of them.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,31 @@ from dpcl_core.spec import RunSpec, Spec
 
 
 class Preset(Spec):
-    """What a visitor reads of a preset. `seconds` is the expected duration on two CPU cores."""
+    """What a visitor reads of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: never measured).
+
+    `label` names the run of `[spec]` among those of an experiment, `seconds_in_all` is the duration of all of them.
+    """
 
     name: str
     title: str
     question: str
-    seconds: float
+    seconds: float | None
     live_demo: bool
+    label: str = "main"
+    seconds_in_all: float | None = None
+
+
+class Also(Spec):
+    """One more run of a preset: its label, and what it changes, written as for `--set`."""
+
+    label: str
+    set: tuple[str, ...]
 
 
 def names() -> list[str]:
-    """The presets, live demos first, then by expected duration."""
+    """The presets, live demos first, then by expected duration, those never measured last."""
     found = [about(path.stem) for path in _folder().glob("*.toml")]
-    return [preset.name for preset in sorted(found, key=lambda preset: (not preset.live_demo, preset.seconds, preset.name))]
+    return [preset.name for preset in sorted(found, key=_place)]
 
 
 def load(name: str) -> RunSpec:
@@ -31,22 +47,36 @@ def load(name: str) -> RunSpec:
     return checks.parse(raw(name))
 
 
+def variants(name: str) -> dict[str, RunSpec]:
+    """Every run of a preset by its label, the one of `[spec]` first. Raises BadInput naming the known presets."""
+    found = {about(name).label: load(name)}
+    for entry in cast("list[object]", _read(name).get("also", [])):
+        also = Also.model_validate(entry)
+        if also.label in found:
+            raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
+        found[also.label] = checks.parse(checks.apply_sets(raw(name), also.set))
+    return found
+
+
 def raw(name: str) -> dict[str, object]:
     """The settings of a preset as written, for `--set` to change. Raises BadInput naming the known presets."""
-    return dict(_read(name)["spec"])
+    return dict(cast("dict[str, object]", _read(name)["spec"]))
 
 
 def about(name: str) -> Preset:
     """What a visitor reads of a preset. Raises BadInput naming the known presets."""
-    return Preset.model_validate({"name": name, **_read(name)["about"]})
+    return Preset.model_validate({"seconds": None, "name": name, **cast("dict[str, object]", _read(name)["about"])})
 
 
-def _read(name: str) -> dict[str, dict[str, object]]:
+def _place(preset: Preset) -> tuple[bool, bool, float, str]:
+    return not preset.live_demo, preset.seconds is None, preset.seconds or 0.0, preset.name
+
+
+def _read(name: str) -> dict[str, object]:
     known = sorted(path.stem for path in _folder().glob("*.toml"))
     if name not in known:
         raise BadInput("preset", name, f"must be one of {', '.join(known)}")
-    text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
-    return cast(dict[str, dict[str, object]], checks.read_toml(text))
+    return checks.read_toml((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _folder() -> Path:

@@ -96,10 +96,15 @@ def _preset(view: View) -> None:
         list(about),
         index=None,
         placeholder="Start from a question …",
-        format_func=lambda name: f"{about[name].title} (about {about[name].seconds:g} s)",
+        format_func=lambda name: _preset_title(about[name]),
         key=key,
         on_change=load,
     )
+
+
+def _preset_title(preset: presets.Preset) -> str:
+    duration = f"about {preset.seconds:g} s" if preset.seconds is not None else "not timed"
+    return f"{preset.title} ({duration})"
 
 
 def _checked(values: trainform.Values) -> tuple[RunSpec | None, str | None]:

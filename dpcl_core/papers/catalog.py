@@ -1,0 +1,26 @@
+"""The papers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcl_core.errors import BadInput
+from dpcl_core.papers import tobaben
+from dpcl_core.papers.paper import Experiment, Paper
+
+PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (tobaben.PAPER,)}
+
+
+def paper(name: str) -> Paper:
+    """A paper. Raises BadInput naming the known ones."""
+    if name not in PAPERS:
+        raise BadInput("paper", name, f"must be one of {', '.join(PAPERS)}")
+    return PAPERS[name]
+
+
+def experiment(of: Paper, name: str) -> Experiment:
+    """An experiment of a paper. Raises BadInput naming the known ones."""
+    for found in of.experiments:
+        if found.name == name:
+            return found
+    raise BadInput("--experiment", name, f"must be one of {', '.join(known.name for known in of.experiments)}")

@@ -1,0 +1,164 @@
+"""What came out here: the final figures of finished runs, from a store's events or from a recorded file.
+
+`assets/reproduction/PAPER.json` holds the last recorded figures: spec, what the data truly were, date, seconds, device,
+and the figures of every model. Accuracies and forgetting lie in [0, 1].
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from dpcl_core import checks, paths
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.runs.store import Run
+from dpcl_core.spec import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The end of one model: metrics (None: not defined), and final average accuracy by rule, where it has several."""
+
+    epsilon: float
+    seed: int
+    accounted_epsilon: float
+    metrics: Mapping[str, float | None]
+    by_rule: Mapping[str, float]
+
+    def value(self, metric: str, rule: str | None = None) -> float | None:
+        """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
+        return self.metrics.get(metric) if rule is None else self.by_rule.get(rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run's figures. `dataset_title` says truthfully what the data were; `run_id` is None for a recorded run."""
+
+    spec: RunSpec
+    dataset_title: str
+    date: str
+    seconds: float
+    device: str
+    run_id: str | None
+    models: tuple[Model, ...]
+
+    def by_seed(self, epsilon: float, metric: str, rule: str | None = None) -> dict[int, float]:
+        """The metric of every seed's model of one budget that has it."""
+        values = {model.seed: model.value(metric, rule) for model in self.models if model.epsilon == epsilon}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The prediction rules whose accuracies are known, the run's own first."""
+        return tuple(self.models[0].by_rule) if self.models else ()
+
+
+def of_run(run: Run, said: Iterable[Event]) -> Measured:
+    """The figures of a stored run that is over, from what it said; models that did not finish are left out."""
+    spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
+    started, finished = run.started or run.created, run.finished or run.created
+    last: dict[tuple[float, int], Mapping[str, float]] = {}
+    for event in said:
+        if isinstance(event, Started):
+            title = event.dataset_title
+        elif isinstance(event, TaskLearned):
+            last[event.cell.epsilon, event.cell.seed] = {
+                rule: mean for rule, values in event.by_rule.items() if (mean := _mean(values)) is not None
+            }
+        elif isinstance(event, CellFinished):
+            cell = event.cell
+            rules = last.get((cell.epsilon, cell.seed), {})
+            models.append(Model(cell.epsilon, cell.seed, event.guarantee.epsilon, event.metrics, rules))
+    date = time.strftime("%Y-%m-%d", time.localtime(finished))
+    return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
+
+
+@cache
+def recorded(paper: str) -> tuple[Measured, ...]:
+    """The last recorded figures of a paper's experiments; empty where none were recorded yet."""
+    path = paths.assets_dir() / "reproduction" / f"{paper}.json"
+    return read(path) if path.exists() else ()
+
+
+def read(path: Path) -> tuple[Measured, ...]:
+    """The figures that `write` put into a file. Raises BadInput for a file that holds something else."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(_from_json(run) for run in document["runs"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput("recorded figures", str(path), "must be a file that `reproduce --record` wrote") from error
+
+
+def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
+    """Puts the figures into the file, in place of older ones of the same settings. Raises BadInput where that fails."""
+    kept = [run for run in (read(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
+    # One line a run: a new record then changes the lines of the runs that were repeated, and no other.
+    lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*kept, *fresh])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'{{"paper": {json.dumps(paper)}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
+    except OSError as error:
+        raise BadInput("--record", str(path), f"must be a file that can be written: {error.strerror}") from error
+
+
+def find(spec: RunSpec, among: Iterable[Measured]) -> Measured | None:
+    """The first of the runs with exactly these settings."""
+    return next((run for run in among if run.spec == spec), None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _to_json(run: Measured) -> dict[str, JsonValue]:
+    return {
+        "date": run.date,
+        "dataset": run.dataset_title,
+        "digest": run.spec.digest(),
+        "seconds": round(run.seconds, 1),
+        "device": run.device,
+        "spec": json.loads(run.spec.model_dump_json()),
+        "models": [
+            {
+                "epsilon": plain_number(model.epsilon),
+                "seed": model.seed,
+                "accounted_epsilon": plain_number(model.accounted_epsilon),
+                "metrics": {name: _rounded(value) for name, value in model.metrics.items()},
+                "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
+            }
+            for model in run.models
+        ],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 5)
+
+
+def _from_json(document: Mapping[str, object]) -> Measured:
+    models = cast("list[Mapping[str, object]]", document["models"])
+    return Measured(
+        spec=checks.parse(cast("Mapping[str, object]", document["spec"])),
+        dataset_title=str(document["dataset"]),
+        date=str(document["date"]),
+        seconds=float(cast(float, document["seconds"])),
+        device=str(document["device"]),
+        run_id=None,
+        models=tuple(
+            Model(
+                epsilon=float(cast(float, model["epsilon"])),
+                seed=int(cast(int, model["seed"])),
+                accounted_epsilon=float(cast(float, model["accounted_epsilon"])),
+                metrics=cast("Mapping[str, float | None]", model["metrics"]),
+                by_rule=cast("Mapping[str, float]", model["by_rule"]),
+            )
+            for model in models
+        ),
+    )

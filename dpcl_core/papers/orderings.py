@@ -1,0 +1,73 @@
+"""Orderings that a paper claims, as pairs to compare, and whether ours show them. Nothing is assumed to come out.
+
+Differences are formed seed by seed and count where their 95 % interval decides; with fewer than three seeds nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcl_core.figures.statistics import Interval, interval
+from dpcl_core.papers.measured import Measured
+
+State = Literal["found", "not found", "cannot tell", "not run"]
+ALIKE_POINTS = 2.0  # "no change" means: the whole interval lies within so many points of zero (our choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a run of the experiment by its label, a budget, a prediction rule (None: the run's own)."""
+
+    run: str
+    epsilon: float
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """`first` is claimed to have the higher metric than `second`, or ("alike") the same one."""
+
+    statement: str
+    first: Side
+    second: Side
+    metric: str = "AA"
+    kind: Literal["higher", "alike"] = "higher"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What ours say about an ordering; the difference first - second in points, None where a side has not run.
+
+    "not found": the interval shows the opposite. "cannot tell": it shows neither.
+    """
+
+    ordering: Ordering
+    state: State
+    difference: Interval | None
+
+
+def judge(ordering: Ordering, runs: Mapping[str, Measured]) -> Judged:
+    """Whether the runs (by label) show the ordering, its opposite, or neither clearly."""
+    sides = [_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second)]
+    shared = sorted(sides[0].keys() & sides[1].keys())
+    if not shared:
+        return Judged(ordering, "not run", None)
+    found = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
+    return Judged(ordering, _state(ordering.kind, found), found)
+
+
+def _state(kind: Literal["higher", "alike"], found: Interval) -> State:
+    if found.low is None or found.high is None:
+        return "cannot tell"
+    if kind == "higher":
+        return "found" if found.low > 0 else "not found" if found.high < 0 else "cannot tell"
+    if found.low >= -ALIKE_POINTS and found.high <= ALIKE_POINTS:
+        return "found"
+    return "not found" if found.low > ALIKE_POINTS or found.high < -ALIKE_POINTS else "cannot tell"
+
+
+def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, float]:
+    run = runs.get(side.run)
+    return {} if run is None else run.by_seed(side.epsilon, metric, side.rule)

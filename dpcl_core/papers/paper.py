@@ -1,0 +1,68 @@
+"""What is kept of a paper: its experiments, the runs that repeat them, and where its own numbers need a remark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dpcl_core import presets
+from dpcl_core.papers.orderings import Ordering
+from dpcl_core.papers.published import Remark
+from dpcl_core.spec import RunSpec
+
+Size = Literal["small", "bundled", "full"]
+SIZES: tuple[Size, ...] = get_args(Size)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
+
+    NAME-bundled, where there is one, takes all data at hand and a bundled network. `table`: where its numbers are printed;
+    None where the paper prints plots alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no
+    difference is formed from it. `departures`: how ours differ from the paper beyond what settings show;
+    `small_departures`: what comes on top with a bundled network.
+    """
+
+    name: str
+    title: str
+    question: str
+    table: str | None
+    n_classes: int
+    orderings: tuple[Ordering, ...]
+    departures: tuple[str, ...] = ()
+    small_departures: tuple[str, ...] = ()
+
+    def preset(self, size: Size) -> str:
+        """The preset that holds its runs."""
+        return self.name if size == "full" else f"{self.name}-{size}"
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """The forms that there are presets for, smallest first."""
+        known = presets.names()
+        return tuple(size for size in SIZES if self.preset(size) in known)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What the paper trained with, as far as settings here can differ from it."""
+
+    backbone: str
+    backbone_title: str
+    epochs: int
+    tuning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results."""
+
+    name: str
+    title: str
+    source: str
+    protocol: Protocol
+    experiments: tuple[Experiment, ...]
+    remarks: tuple[Remark, ...]
+    printed_as: Callable[[RunSpec], tuple[str, str]]

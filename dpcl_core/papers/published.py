@@ -1,0 +1,107 @@
+"""Numbers that papers printed, as printed: `assets/published/PAPER.csv`, one row a number. Facts, corrected nowhere."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+from dpcl_core import paths
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One printed number and what it is about; empty texts and None where the paper says nothing.
+
+    `epsilon` is infinite for results without noise. `value` is None where what is printed is no number. `metric` names the
+    unit too: AA_percent, AF_percent (0 to 100), AF_fraction (0 to 1). `std` is over the paper's `n_seeds` repetitions.
+    """
+
+    table: str
+    dataset: str
+    method: str
+    variant: str
+    epsilon: float | None
+    delta: float | None
+    metric: str
+    printed: str
+    value: float | None
+    std: float | None
+    n_seeds: int | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something to know before a printed number is used: a slip, a contradiction, a gap. None matches every row.
+
+    One that names nothing but its table is about the table, and touches no single number.
+    """
+
+    text: str
+    table: str
+    method: str | None = None
+    variant: str | None = None
+    epsilon: float | None = None
+    metric: str | None = None
+
+    @property
+    def is_about_the_table(self) -> bool:
+        return (self.method, self.variant, self.epsilon, self.metric) == (None, None, None, None)
+
+    def touches(self, row: Published) -> bool:
+        """Whether the remark is about this number."""
+        if self.is_about_the_table:
+            return False
+        pairs = (
+            (self.table, row.table),
+            (self.method, row.method),
+            (self.variant, row.variant),
+            (self.epsilon, row.epsilon),
+            (self.metric, row.metric),
+        )
+        return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+@cache
+def read(paper: str) -> tuple[Published, ...]:
+    """Everything kept of a paper's numbers, in the order of its tables."""
+    with (paths.assets_dir() / "published" / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(_row(line) for line in csv.DictReader(file))
+
+
+def remarks(row: Published, known: Sequence[Remark]) -> tuple[str, ...]:
+    """What is to be known about this number."""
+    return tuple(remark.text for remark in known if remark.touches(row))
+
+
+def _row(line: dict[str, str]) -> Published:
+    return Published(
+        table=line["table"],
+        dataset=line["dataset"],
+        method=line["method"],
+        variant=line["variant"],
+        epsilon=_optional(float, line["epsilon"]),
+        delta=_optional(float, line["delta"]),
+        metric=line["metric"],
+        printed=line["value"],
+        value=_number(line["value"]),
+        std=_optional(float, line["std"]),
+        n_seeds=_optional(int, line["n_seeds"]),
+        note=line["note"],
+    )
+
+
+def _optional(read: Callable[[str], T], text: str) -> T | None:
+    return read(text) if text else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None  # such as "768C+C": kept as printed

@@ -1,0 +1,179 @@
+"""What `reproduce` runs, and what it says afterwards: as one document, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput
+from dpcl_core.events import JsonValue, plain_number
+from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.papers import comparison
+from dpcl_core.papers.comparison import METRICS, Row
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.orderings import Judged, judge
+from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.spec import RunSpec
+
+Planned = Mapping[Experiment, Mapping[str, RunSpec]]
+Done = Mapping[str, Mapping[str, Measured]]
+
+
+def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], *, named: bool) -> Planned:
+    """The runs of the experiments by label, each changed by `sets`; experiments without this form are left out.
+
+    Raises BadInput where none has it, or where the one that was `named` has not.
+    """
+    having = [experiment for experiment in experiments if size in experiment.sizes]
+    if not having:
+        what = experiments[0].name if named else "all"
+        raise BadInput("--experiment", what, f"has no {size} form; there are {', '.join(experiments[0].sizes)}")
+    found: dict[Experiment, Mapping[str, RunSpec]] = {}
+    for experiment in having:
+        runs = presets.variants(experiment.preset(size))
+        if sets:
+            runs = {label: _changed(spec, sets) for label, spec in runs.items()}
+        found[experiment] = runs
+    return found
+
+
+def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, JsonValue]:
+    """Everything as JSON: for each experiment its runs, its rows, why ours differ, and the orderings."""
+    return {
+        "paper": paper.name,
+        "size": size,
+        "experiments": [
+            {
+                "name": experiment.name,
+                "preset": experiment.preset(size),
+                "runs": [_run(label, done[experiment.name].get(label)) for label in runs],
+                "rows": [_row(row) for row in comparison.rows(paper, experiment, done[experiment.name])],
+                "table_remarks": list(comparison.table_remarks(paper, experiment)),
+                "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
+                "orderings": [_judged(found) for found in judged(experiment, runs, done[experiment.name])],
+            }
+            for experiment, runs in plan.items()
+        ],
+    }
+
+
+def judged(experiment: Experiment, labels: Mapping[str, object], runs: Mapping[str, Measured]) -> list[Judged]:
+    """Every ordering whose two sides this form of the experiment has runs for, judged by those that are done."""
+    return [
+        judge(ordering, runs)
+        for ordering in experiment.orderings
+        if ordering.first.run in labels and ordering.second.run in labels
+    ]
+
+
+def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
+    """The same for a terminal."""
+    lines: list[str] = []
+    for experiment, runs in plan.items():
+        own = done[experiment.name]
+        lines += [f"{experiment.title} ({experiment.preset(size)}), {paper.title}"]
+        if experiment.table is None:
+            lines += ["  The paper shows this experiment in plots alone; no published numbers to print."]
+        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, own))]
+        lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
+        lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, own.values())]
+        lines += [f"  {_sentence(found)}" for found in judged(experiment, runs, own)]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def range_text(found: Judged) -> str:
+    """The difference with its interval, in points."""
+    if found.difference is None:
+        return "not run"
+    low, high = found.difference.low, found.difference.high
+    span = f" ({low:+.1f} to {high:+.1f})" if low is not None and high is not None else ""
+    return f"{found.difference.mean:+.1f}{span} points"
+
+
+def _sentence(found: Judged) -> str:
+    ordering = found.ordering
+    return f"{found.state}: {ordering.statement}, {budgets_of(found)}: {range_text(found)}"
+
+
+def budgets_of(found: Judged) -> str:
+    """The budget that an ordering is about, or both."""
+    first, second = found.ordering.first.epsilon, found.ordering.second.epsilon
+    return epsilon_label(first) if first == second else f"{epsilon_label(first)} against {epsilon_label(second)}"
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    if not rows:
+        return []
+    width = max(len(row.name) for row in rows)
+    lines = [f"{'':<{width}}  {'':<8}  {'':<10}  {'published':>13}  {'ours':>13}  difference"]
+    for row in rows:
+        what = f"{row.name:<{width}}  {epsilon_label(row.epsilon):<8}  {METRICS[row.metric]:<10}"
+        gap = f"{row.difference:+.1f}" if row.difference is not None else ""
+        lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap}".rstrip())
+        lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
+    return lines
+
+
+def printed_text(row: Row) -> str:
+    """The published number as printed, with its standard deviation; a dash where there is none."""
+    if row.printed is None:
+        return "–"
+    return row.printed.printed if row.printed.std is None else f"{row.printed.printed} ± {row.printed.std:.2f}"
+
+
+def ours_text(row: Row) -> str:
+    """Our mean and standard deviation; a dash where nothing has run."""
+    if row.ours is None:
+        return "–"
+    return f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}"
+
+
+def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:
+    return checks.parse(checks.apply_sets(checks.read_toml(checks.to_toml(spec)), sets))
+
+
+def _run(label: str, run: Measured | None) -> JsonValue:
+    if run is None:
+        return {"label": label, "run_id": None}
+    return {
+        "label": label,
+        "run_id": run.run_id,
+        "digest": run.spec.digest(),
+        "dataset": run.dataset_title,
+        "date": run.date,
+        "seconds": round(run.seconds, 1),
+        "device": run.device,
+    }
+
+
+def _row(row: Row) -> JsonValue:
+    return {
+        "method": row.method,
+        "variant": row.variant,
+        "epsilon": plain_number(row.epsilon),
+        "metric": row.metric,
+        "published": row.printed.value if row.printed is not None else None,
+        "published_std": row.printed.std if row.printed is not None else None,
+        "ours": row.ours.mean if row.ours is not None else None,
+        "ours_std": row.ours.std if row.ours is not None else None,
+        "n_seeds": row.ours.n_seeds if row.ours is not None else None,
+        "difference": row.difference,
+        "remarks": list(row.remarks),
+    }
+
+
+def _judged(found: Judged) -> JsonValue:
+    ordering, difference = found.ordering, found.difference
+    return {
+        "statement": ordering.statement,
+        "metric": ordering.metric,
+        "first": ordering.first.run,
+        "second": ordering.second.run,
+        "epsilons": [plain_number(ordering.first.epsilon), plain_number(ordering.second.epsilon)],
+        "rules": [ordering.first.rule, ordering.second.rule],
+        "state": found.state,
+        "difference": None if difference is None else difference.mean,
+        "low": None if difference is None else difference.low,
+        "high": None if difference is None else difference.high,
+    }
