@@ -76,71 +76,90 @@ def trained(
     Raises: Diverged where a weight stops being finite, which is seen on noisy weights alone.
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
-    rows = with_bias(features[places], start.weights.dtype)
-    targets = np.searchsorted(start.columns, labels[places])
-    lengths = np.sqrt(np.einsum("nk,nk->n", rows, rows))
-    clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=rows.dtype)
-    stds = [plan.noise_std(sigma) for sigma in noise_multipliers]
-    outside = _outside(start, rows.dtype)
+    data = Prepared.of(start, features[places], labels[places])
     weights = start.weights.copy()
     adam = _Adam(weights, plan.learning_rate)
     for step in range(plan.n_steps):
-        batch = batches.draw(len(rows))
-        taken = rows[batch]
-        residuals = clipped_residuals(taken, lengths[batch], targets[batch], weights, start.allowed, outside, clips)
-        gradient = (taken.T @ residuals.reshape(len(batch), -1)).reshape(weights.shape)
-        gradient /= plan.expected_batch
-        for budget, (std, noise) in enumerate(zip(stds, noises, strict=True)):
-            if std > 0:
-                gradient[:, budget] += std * _normal(noise, gradient[:, budget].shape, gradient.dtype)
-        adam.step(weights, gradient)
+        batch = batches.draw(len(data.rows))
+        adam.step(weights, noisy_mean_gradient(data, batch, weights, plan, noise_multipliers, noises))
         if not np.isfinite(weights.sum()):
             raise diverged(step, plan)
         on_step(step)
     return Heads(weights, start.columns, start.allowed, start.n_classes)
 
 
-def clipped_residuals(
-    rows: NDArray[np.floating],
-    lengths: NDArray[np.floating],
-    targets: NDArray[np.int64],
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """Examples as the steps read them: rows [n, K+1] with a one at the end, their lengths [n], and places of labels [n].
+
+    `allowed` [epsilons, columns]: the budgets' label spaces; `outside`: 0 in them, -inf outside (a budget without any label
+    gets zeros, and no example ever counts there).
+    """
+
+    rows: NDArray[np.floating]
+    lengths: NDArray[np.floating]
+    targets: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+    outside: NDArray[np.floating]
+
+    @classmethod
+    def of(cls, start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64]) -> Prepared:
+        """Of features [n, K] whose labels [n] are all among the columns."""
+        rows = with_bias(features, start.weights.dtype)
+        usable = start.allowed | ~start.allowed.any(axis=1, keepdims=True)
+        return cls(
+            rows,
+            np.sqrt(np.einsum("nk,nk->n", rows, rows)),
+            np.searchsorted(start.columns, labels),
+            start.allowed,
+            np.where(usable, 0, -np.inf).astype(rows.dtype),
+        )
+
+
+def noisy_mean_gradient(
+    data: Prepared,
+    batch: NDArray[np.int64],
     weights: NDArray[np.floating],
-    allowed: NDArray[np.bool_],
-    outside: NDArray[np.floating],
-    clips: NDArray[np.floating],
+    plan: Schedule,
+    noise_multipliers: Sequence[float],
+    noises: Sequence[Noise],
 ) -> NDArray[np.floating]:
-    """What to multiply with the rows so that the product is the sum of clipped per-example gradients, none of them formed.
+    """Sum of the batch's clipped gradients plus noise, over the expected batch size: [K+1, epsilons, columns]."""
+    clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
+    residuals = clipped_residuals(data, batch, weights, clips)
+    gradient: NDArray[np.floating] = data.rows[batch].T @ residuals.reshape(len(batch), weights[0].size)
+    gradient = gradient.reshape(weights.shape) / weights.dtype.type(plan.expected_batch)
+    for budget, (sigma, noise) in enumerate(zip(noise_multipliers, noises, strict=True)):
+        if sigma > 0:
+            shape = gradient[:, budget].shape
+            drawn = noise.normal32(shape) if gradient.dtype == np.float32 else noise.normal(shape)
+            gradient[:, budget] += plan.noise_std(sigma) * drawn
+    return gradient
+
+
+def clipped_residuals(
+    data: Prepared, batch: NDArray[np.int64], weights: NDArray[np.floating], clips: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """What to multiply with the batch's rows for the sum of its clipped per-example gradients, none of them formed.
 
     The gradient of example i is row_i ⊗ (p_i - onehot(y_i)), so its length is the product of the two lengths and clipping
     is one factor for each example and budget, min(1, C / (length + 1e-6)) as Opacus has it.
 
-    Args: rows [b, K+1] with `lengths` [b]; targets [b], places among the columns; weights [K+1, epsilons, columns];
-    `outside` [epsilons, columns]: 0 in the label space, -inf outside; clips [epsilons], inf: no clipping.
+    Args: batch [b], places of examples; weights [K+1, epsilons, columns]; clips [epsilons], inf: no clipping.
     Returns: [b, epsilons, columns].
     """
-    logits = (rows @ weights.reshape(len(weights), -1)).reshape(len(rows), *allowed.shape)
-    logits += outside
-    logits -= logits.max(axis=2, keepdims=True, initial=-np.inf) if allowed.shape[1] else 0
-    residuals = np.exp(logits, out=logits)
+    rows, targets = data.rows[batch], data.targets[batch]
+    residuals: NDArray[np.floating] = (rows @ weights.reshape(len(weights), -1)).reshape(len(rows), *data.allowed.shape)
+    residuals += data.outside
+    residuals -= residuals.max(axis=2, keepdims=True, initial=-np.inf)
+    np.exp(residuals, out=residuals)
     residuals /= residuals.sum(axis=2, keepdims=True)
-    everyone = np.arange(len(rows))
-    residuals[everyone, :, targets] -= 1
-    norms = np.sqrt(np.einsum("bec,bec->be", residuals, residuals)) * lengths[:, None]
+    residuals[np.arange(len(rows)), :, targets] -= 1
+    norms = np.sqrt(np.einsum("bec,bec->be", residuals, residuals)) * data.lengths[batch][:, None]
     factors = np.minimum(1, clips / (norms + 1e-6))
-    counts = allowed[:, targets].T  # an example outside a budget's label space is not in that budget's data
-    factors = np.where(counts & np.isfinite(norms), factors, 0).astype(rows.dtype)
-    residuals *= factors[:, :, None]
-    return np.nan_to_num(residuals, copy=False) if not np.isfinite(norms).all() else residuals
-
-
-def _outside(heads: Heads, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
-    """0 in a budget's label space, -inf outside; a budget without any label gets zeros, and no example ever counts there."""
-    usable = heads.allowed | ~heads.allowed.any(axis=1, keepdims=True)
-    return np.where(usable, 0, -np.inf).astype(dtype)
-
-
-def _normal(noise: Noise, shape: tuple[int, ...], dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
-    return noise.normal32(shape) if dtype == np.float32 else noise.normal(shape)
+    # An example outside a budget's label space is not in that budget's data.
+    residuals *= np.where(data.allowed[:, targets].T, factors, 0).astype(rows.dtype)[:, :, None]
+    return residuals
 
 
 class _Adam:

@@ -17,7 +17,7 @@ from dpcl_core.methods import heads
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.methods.dpsgd import Schedule, noise_multiplier, schedule
-from dpcl_core.privacy import labels as label_lists
+from dpcl_core.privacy.labels import LabelLists
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples
@@ -59,6 +59,7 @@ class Trainer:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._multipliers = {e: noise_multiplier(spec, spec.params, e) for e in self._epsilons}
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "training") for cell in cells}
+        self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
         seeded = spec.privacy.noise == "seeded"
         self._batches = {seed: Batches(spec.params.sample_rate, seed if seeded else None) for seed in self.seeds}
 
@@ -87,13 +88,12 @@ class Trainer:
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> heads.Spaces:
         """The label list of every budget of this seed, with list and training written down."""
-        books = [ledgers[Cell(epsilon, seed)] for epsilon in self._epsilons]
-        plan, (*_, task) = self._plan(work), work.tasks
-        spaces = label_lists.label_spaces(
-            self._spec.labels, work.prior, self._known.public, work.examples.labels, books, task=task
-        )
-        for epsilon, book in zip(self._epsilons, books, strict=True):
-            book.spend(plan.event(self._multipliers[epsilon]), task=task, what=plan.words, people_of=work.tasks)
+        cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
+        plan = self._plan(work)
+        spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
+        for cell in cells:
+            event = plan.event(self._multipliers[cell.epsilon])
+            ledgers[cell].spend(event, task=work.tasks[-1], what=plan.words, people_of=work.tasks)
         return spaces
 
     def _plan(self, work: Work) -> Schedule:

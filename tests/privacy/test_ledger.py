@@ -58,3 +58,40 @@ def test_one_clean_step_leaves_no_bound() -> None:
     ledger = filled("once", 3)
     ledger.spend(dp.NonPrivateDpEvent(), task=2, what="labels")
     assert ledger.epsilon() == math.inf
+
+
+def test_a_mechanism_on_several_tasks_is_paid_for_by_the_people_of_each() -> None:
+    """Trained anew on everything after each of three tasks: the first task's people are in three releases."""
+    ledger = Ledger(DELTA, "add-remove", "once")
+    for task in range(3):
+        ledger.spend(dp.GaussianDpEvent(SIGMA), task=task, what="all so far", people_of=tuple(range(task + 1)))
+    uses = {people: gaussian.epsilon(SIGMA / math.sqrt(n), DELTA) for people, n in (("1", 3), ("2", 2), ("3", 1))}
+    for people, expected in uses.items():
+        assert ledger.by_people()[f"people of task {people}"] == pytest.approx(expected, rel=1e-4)
+    assert ledger.epsilon() == pytest.approx(uses["1"], rel=1e-4)
+
+
+def test_a_person_with_an_example_in_every_task_shifts_a_common_sum_by_all_of_them() -> None:
+    """Releases with 1, 2 and 3 of one's examples: sensitivities 1, 2, 3, so mu² = (1 + 4 + 9) / sigma²."""
+    ledger = Ledger(DELTA, "add-remove", "once")
+    for task in range(3):
+        ledger.spend(dp.GaussianDpEvent(SIGMA), task=task, what="all so far", people_of=tuple(range(task + 1)))
+    assert ledger.if_in_every_task() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(14), DELTA), rel=1e-4)
+
+
+def test_the_bound_for_several_examples_in_sampled_batches_is_above_what_they_cost_exactly() -> None:
+    """Exactly: the number of them in a batch is binomial, a mixture of Gaussians, which the library knows as well."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+    from scipy.stats import binom
+
+    sigma, rate, size, n_steps = 4.0, 0.1, 3, 50
+    step = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma))
+    ledger = Ledger(DELTA, "add-remove", "once")
+    ledger.spend(dp.SelfComposedDpEvent(step, n_steps), task=2, what="all so far", people_of=(0, 1, 2))
+    counts = list(range(size + 1))
+    exact = pld.from_mixture_gaussian_mechanism(
+        sigma, counts, binom.pmf(counts, size, rate), value_discretization_interval=1e-3
+    )
+    spent = exact.self_compose(n_steps).get_epsilon_for_delta(DELTA)
+    assert spent < ledger.if_in_every_task()
+    assert ledger.epsilon() < spent

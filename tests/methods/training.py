@@ -1,0 +1,67 @@
+"""Small pieces for tests of trained methods: data, recorded noise, prescribed batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpcl_core.methods.dpsgd import Schedule
+
+N_FEATURES = 5
+
+
+def data(n: int = 30, n_classes: int = 4, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Features [n, 5] float64 of very different lengths, so that some gradients are clipped and some are not; labels [n]."""
+    generator = np.random.default_rng(seed)
+    scale = np.exp(generator.uniform(-3, 2, n))[:, None]
+    return scale * generator.standard_normal((n, N_FEATURES)), generator.integers(0, n_classes, n)
+
+
+def plan(**changes: float) -> Schedule:
+    settings: dict[str, float] = {
+        "sample_rate": 0.3, "n_steps": 6, "clip_norm": 0.7, "learning_rate": 0.05, "expected_batch": 9.0,
+    }  # fmt: skip
+    settings |= changes
+    return Schedule(
+        settings["sample_rate"],
+        int(settings["n_steps"]),
+        settings["clip_norm"],
+        settings["learning_rate"],
+        settings["expected_batch"],
+    )
+
+
+class Recorded:
+    """Noise that gives out prescribed arrays, one a call."""
+
+    def __init__(self, draws: Sequence[np.ndarray]) -> None:
+        self._draws = list(draws)
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        drawn = self._draws.pop(0)
+        assert drawn.shape == shape
+        return drawn
+
+    def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.normal(shape).astype(np.float32)
+
+
+class Silent:
+    """Noise that is zero."""
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.zeros(shape)
+
+    def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.zeros(shape, dtype=np.float32)
+
+
+class Prescribed:
+    """Batches that were chosen beforehand."""
+
+    def __init__(self, batches: Sequence[Sequence[int]]) -> None:
+        self._batches = [np.asarray(batch, dtype=np.int64) for batch in batches]
+
+    def draw(self, n_records: int) -> np.ndarray:
+        return self._batches.pop(0)

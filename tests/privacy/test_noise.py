@@ -1,0 +1,60 @@
+"""Noise and batches: the laws they follow, and that nothing but a recorded seed repeats them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chi2, kstest
+
+from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise, noise_of
+from dpcl_core.spec import Cell
+
+CELL = Cell(1.0, 0)
+
+
+@pytest.mark.parametrize("noise", [ReleaseNoise(), SeededNoise(CELL, "a test")])
+def test_single_precision_is_standard_normal(noise: ReleaseNoise) -> None:
+    """Kolmogorov and Smirnov on 100,000 draws, false alarm 1e-6; an odd count and the pairs of the transform included."""
+    drawn = noise.normal32((100_001,)).astype(np.float64)
+    assert kstest(drawn, "norm").pvalue > 1e-6
+    halves = drawn[:50_000], drawn[50_001:]
+    assert abs(np.corrcoef(*halves)[0, 1]) < 5 / np.sqrt(50_000)  # five standard errors
+    assert abs(np.corrcoef(halves[0] ** 2, halves[1] ** 2)[0, 1]) < 5 / np.sqrt(50_000)
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], len(drawn))
+    assert low < float((drawn**2).sum()) < high
+    assert not low < float((drawn**2).sum()) * 1.1**2 < high
+
+
+def test_release_noise_never_repeats_and_seeded_noise_does_by_cell_and_purpose() -> None:
+    assert (ReleaseNoise().normal32((9,)) != ReleaseNoise().normal32((9,))).any()
+    again = [noise_of("seeded", CELL, "training").normal32((9,)) for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    for other in (noise_of("seeded", Cell(2.0, 0), "training"), noise_of("seeded", CELL, "labels")):
+        assert (other.normal32((9,)) != again[0]).any()
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_every_record_is_sampled_with_the_announced_chance_and_on_its_own(seed: int | None) -> None:
+    """600,000 coins at 0.3: false alarm 1e-6; two records are together as often as chance has it."""
+    batches, n_records, n_draws = Batches(0.3, seed), 100, 6000
+    taken = np.zeros((n_draws, n_records), dtype=bool)
+    for row in taken:
+        row[batches.draw(n_records)] = True
+    assert binomtest(int(taken.sum()), taken.size, 0.3).pvalue > 1e-6
+    assert binomtest(int((taken[:, 0] & taken[:, 1]).sum()), n_draws, 0.09).pvalue > 1e-6
+    assert binomtest(int((taken[1:, 0] & taken[:-1, 0]).sum()), n_draws - 1, 0.09).pvalue > 1e-6
+    sizes = taken.sum(axis=1)
+    assert 15 < sizes.var() < 27  # binomial: 21; batches of one size would give 0
+
+
+def test_a_rate_of_one_takes_everyone_and_nobody_gives_an_empty_batch() -> None:
+    for seed in (None, 3):
+        np.testing.assert_array_equal(Batches(1.0, seed).draw(50), np.arange(50))
+        assert len(Batches(0.5, seed).draw(0)) == 0
+
+
+def test_batches_of_a_release_do_not_repeat_and_seeded_ones_do() -> None:
+    assert any((Batches(0.5, None).draw(64).tolist() != Batches(0.5, None).draw(64).tolist()) for _ in range(3))
+    first, second = Batches(0.5, 1), Batches(0.5, 1)
+    assert [first.draw(64).tolist() for _ in range(5)] == [second.draw(64).tolist() for _ in range(5)]
+    assert Batches(0.5, 2).draw(64).tolist() != Batches(0.5, 1).draw(64).tolist()
