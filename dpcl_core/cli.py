@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -19,6 +20,7 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run, Store
+    from dpcl_core.tuning.settings import TuneSpec
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -70,6 +72,16 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
+    tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
+    tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
+    tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
+    tune.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
+    tune.add_argument("--trials", type=int, help="trainings, each with settings of its own (default 20)")
+    tune.add_argument("--on", choices=("public", "private"), help="private: on the data themselves, which is not accounted")
+    tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")
+    tune.add_argument("--resume", metavar="STUDY_ID", help="go on with a tuning that was stopped, after the trials it has")
+    tune.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+    tune.add_argument("--store", metavar="URL", help="where trials are kept (default: DPCL_STORE, else the home)")
     again = add("reproduce", _reproduce, "carry out a paper's experiments and print published values beside ours")
     again.add_argument("paper", metavar="PAPER", help="such as tobaben")
     again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
@@ -206,6 +218,50 @@ class _Reporter:
         if line != self._last:
             print(line, file=sys.stderr, flush=True)
         self._last = line
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from dpcl_core.runs import worker
+    from dpcl_core.runs.store import Store
+    from dpcl_core.runs.studies import Studies
+    from dpcl_core.tuning import outcome, settings
+
+    tune = _tuning(options) if options.resume is None else None
+    if tune is not None:
+        settings.check(tune)
+    elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
+        raise BadInput("--resume", options.resume, "must stand without other settings: a tuning keeps those it has")
+    store = Store(options.store)
+    studies = Studies(store)
+    if tune is not None:
+        study_id = run_id = studies.create(tune, device=options.device or worker.default_device())
+    else:
+        study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
+    print(f"tuning {study_id}", file=sys.stderr)
+    reporter = _Reporter()
+    with suppress(KeyboardInterrupt):  # its turn is then cancelled, and what is kept is told below
+        worker.wait_for_device(store, run_id, reporter.queued)
+        worker.carry_out(store, run_id, on_event=reporter)
+    study = studies.get(study_id)
+    if options.json:
+        _print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
+    else:
+        print(outcome.text(study.tune, study.sizes, study.trials), end="")
+    if study.is_resumable:
+        kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
+        print(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}", file=sys.stderr)
+    return _exit_status(study.turn)
+
+
+def _tuning(options: argparse.Namespace) -> TuneSpec:
+    """The search that the command line describes."""
+    from dpcl_core.tuning import settings
+
+    if options.on is None and options.proxy is None:
+        allowed = "say on which data: --proxy DATASET for a public one, or --on private, which no epsilon accounts for"
+        raise BadInput("--on", "", allowed)
+    raw = {"on": options.on or "public", "proxy": options.proxy, "base": _spec(options)}
+    return settings.parse(raw if options.trials is None else {**raw, "n_trials": options.trials})
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""What follows from the trials: the best one, its settings carried over to the full data, and what tuning costs in privacy."""
+"""What follows from the trials: the best one, its settings carried over to the full data, what it costs in privacy."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -79,7 +80,7 @@ def document(
     return {
         "study_id": study_id,
         "status": status,
-        **tune.model_dump(mode="json"),
+        **json.loads(tune.model_dump_json()),
         "sizes": asdict(sizes) if sizes is not None else None,
         "trials": [asdict(trial) for trial in trials],
         "best": asdict(found) if found is not None else None,
@@ -87,3 +88,22 @@ def document(
         "command": checks.command_line(final) if final is not None else None,
         "privacy": privacy_sentence(tune),
     }
+
+
+def text(tune: TuneSpec, sizes: Sizes | None, trials: Sequence[Trial]) -> str:
+    """A tuning for a terminal: its trials, the best one, its settings for the full data, and the sentence on privacy."""
+    lines = ["trial  accuracy  learning rate  batch  clipping norm"]
+    for trial in trials:
+        accuracy = "  failed" if trial.accuracy is None else f"{100 * trial.accuracy:6.1f} %"
+        drawn = f"{trial.learning_rate:13.3g}  {trial.batch_size:5d}  {trial.clip_norm:13.3g}"
+        lines.append(f"{trial.number + 1:5d}  {accuracy}  {drawn}" + (f"  {trial.trouble}" if trial.trouble else ""))
+    found = best(trials)
+    if found is not None and sizes is not None:
+        settings = transferred(found, sizes)
+        lines += [
+            f"best: trial {found.number + 1}, measured on {sizes.n_validation} held-out examples",
+            f"for the full data (r = {settings.ratio:.4g}): learning_rate = {settings.learning_rate:.4g}, "
+            f"sample_rate = {settings.sample_rate:.4g}, clip_norm = {settings.clip_norm:.4g}",
+            checks.command_line(tuned_spec(tune, settings)),
+        ]
+    return "\n".join([*lines, privacy_sentence(tune)]) + "\n"

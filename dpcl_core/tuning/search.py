@@ -103,6 +103,7 @@ def search(
         study.tell(asked, trial.accuracy, state=None if trial.accuracy is not None else TrialState.FAIL)
         trials.append(trial)
         yield trial
+        yield Progress("training", number + 1, tune.n_trials, None, _ended(trial, tune.n_trials))
     if all(trial.accuracy is None for trial in trials):
         raise Diverged(f"none of the {len(trials)} trials ended well; the last one: {trials[-1].trouble}")
 
@@ -113,6 +114,7 @@ def _tried(
     """One trial with the settings asked for."""
     rate, batch, clip = asked["learning_rate"], int(asked["batch_size"]), asked["clip_norm"]
     words = f"trial {number + 1} of {tune.n_trials}: learning rate {rate:.2g}, batch {batch}, clipping norm {clip:.2g}"
+    yield Progress("training", number, tune.n_trials, None, words)
     started, accuracy, trouble = time.perf_counter(), None, None
     drawn = {"learning_rate": rate, "sample_rate": batch / ready.sizes.n_tune, "clip_norm": clip}
     try:
@@ -130,6 +132,11 @@ def _tried(
             raise
         trouble = " ".join(str(error).split()) or "out of memory"
     return Trial(number, rate, batch, clip, accuracy, trouble, time.perf_counter() - started)
+
+
+def _ended(trial: Trial, n_trials: int) -> str:
+    how = f"failed: {trial.trouble}" if trial.accuracy is None else f"{100 * trial.accuracy:.1f} % of the held-out examples"
+    return f"trial {trial.number + 1} of {n_trials}: {how}"
 
 
 def _space(n_tune: int) -> dict[str, BaseDistribution]:

@@ -63,7 +63,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One training that is over. `accuracy` on the held-out examples, in [0, 1]; None where it failed, `trouble` says why."""
+    """A training that is over. `accuracy` on the held-out examples, in [0, 1]; None where it failed: `trouble` says why."""
 
     number: int
     learning_rate: float
