@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.privacy import labels as label_spaces
+from dpcl_core.privacy.labels import LabelLists, kept, training_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, row_blocks, unit_rows
-from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
+from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -20,39 +20,40 @@ from dpcl_core.spec import Cell, RunSpec
 class CosineClassifier:
     """All budgets and seeds of a run in one array of sums [seeds, epsilons, classes, K]. Keeps nothing but noisy sums.
 
-    The clean sums of a task are shared by the budgets of one seed and live only inside the mechanism; noise never is.
+    The clean sums of a task are shared by the budgets of one seed that have the same labels, and live only inside the
+    mechanism; noise is never shared.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
-        self._setting, self._public = spec.labels, known.public
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
-        self._stds = [class_sums_std(e, spec.privacy.delta, spec.privacy.adjacency) for e in self._epsilons]
-        self._noises: dict[Cell, Noise] = {
-            cell: ReleaseNoise() if spec.privacy.noise == "release" else SeededNoise(cell, "class sums") for cell in cells
-        }
+        budgets = [training_budget(spec.privacy, spec.labels, epsilon) for epsilon in self._epsilons]
+        self._stds = [class_sums_std(epsilon, delta, spec.privacy.adjacency) for epsilon, delta in budgets]
+        self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
+        self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
         self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_classes, known.n_inputs))
-        self._released = np.zeros((len(self._seeds), known.n_classes), dtype=np.bool_)
+        self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
             task = tasks[seed]
             cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
-            books = [ledgers[cell] for cell in cells]
             labels = task.train.labels
-            space = label_spaces.label_space(self._setting, task.prior, self._public, labels, books, task=task.index)
-            train = task.train.take(np.flatnonzero(label_spaces.kept(labels, space)))
-            self._sums[row] += noisy_class_sums(
-                train.inputs,
-                train.labels,
-                space,
-                self._sums.shape[2],
-                self._stds,
-                [self._noises[cell] for cell in cells],
-                books,
-                task=task.index,
-            )
-            self._released[row, list(space)] = True
+            spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
+            for space in dict.fromkeys(spaces):  # one, unless every budget has learned its own
+                alike = [place for place, own in enumerate(spaces) if own == space]
+                train = task.train.take(np.flatnonzero(kept(labels, space)))
+                self._sums[row, alike] += noisy_class_sums(
+                    train.inputs,
+                    train.labels,
+                    space,
+                    self._sums.shape[2],
+                    [self._stds[place] for place in alike],
+                    [self._noises[cells[place]] for place in alike],
+                    [ledgers[cells[place]] for place in alike],
+                    task=task.index,
+                )
+                self._released[row][np.ix_(alike, space)] = True
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import dp_accounting as dp
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import PLDAccountant, common, privacy_loss_distribution
 from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
@@ -19,12 +20,24 @@ from dpcl_core.spec import Adjacency
 # it: the distribution has a point for every step of the grid, and noise near zero would otherwise fill the memory.
 _INTERVAL = 1e-3
 _POINTS_PER_EPSILON = 20_000
+_POINTS_PER_LIST = 20  # a list's loss has two values, and a small epsilon must not be rounded up to a grid wider than itself
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 RELATIONS = {
     "add-remove": dp.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace": dp.NeighboringRelation.REPLACE_ONE,
 }
+
+# Counts of labels that one person can move by one: his own, and under "replace" the new one as well.
+LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
+    """A list of labels, named by independent decisions of which each is (epsilon, delta)-close on neighbouring counts."""
+
+    epsilon: float
+    delta: float
 
 
 class Unaccountable(ValueError):
@@ -70,9 +83,30 @@ def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
     return float(_composed((event,), 1e-9, adjacency).get_delta(epsilon))
 
 
+class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
+    """The library's accountant, and one event more."""
+
+    def __init__(self, adjacency: Adjacency, interval: float) -> None:
+        super().__init__(RELATIONS[adjacency], interval)
+        self._pld: privacy_loss_distribution.PrivacyLossDistribution  # set by the library
+        self._labels_changed, self._interval = LABELS_CHANGED[adjacency], interval
+
+    def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
+        if not isinstance(event, LabelListDpEvent):
+            return super()._maybe_compose(event, count, do_compose)
+        if do_compose:
+            # No (epsilon, delta)-DP decision has a worse loss (Kairouz et al. 2015), and decisions are independent.
+            decision = privacy_loss_distribution.from_privacy_parameters(
+                common.DifferentialPrivacyParameters(event.epsilon, event.delta), self._interval
+            )
+            self._pld = self._pld.compose(decision.self_compose(count * self._labels_changed))
+        return None
+
+
 def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> PLDAccountant:
-    interval = max(_INTERVAL, _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
-    accountant = PLDAccountant(RELATIONS[adjacency], interval)
+    lists = [event.epsilon / _POINTS_PER_LIST for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent)]
+    interval = max(min([_INTERVAL, *lists]), _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
+    accountant = _PldAccountant(adjacency, interval)
     try:
         for event in events:
             accountant.compose(event)
@@ -82,14 +116,19 @@ def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap upper bound by Renyi divergences, to choose the grid with; 0 where that accountant knows no answer."""
+    """A cheap bound by Renyi divergences, lists of labels aside, to choose the grid with; 0 where it knows no answer."""
     accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    if not all(accountant.supports(event) for event in events):
+    others = [event for event in events if not isinstance(_uncounted(event), LabelListDpEvent)]
+    if not all(accountant.supports(event) for event in others):
         return 0.0
-    for event in events:
+    for event in others:
         accountant.compose(event)
     epsilon = float(accountant.get_epsilon(delta))
     return epsilon if math.isfinite(epsilon) else 0.0
+
+
+def _uncounted(event: dp.DpEvent) -> dp.DpEvent:
+    return event.event if isinstance(event, dp.SelfComposedDpEvent) else event
 
 
 def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
@@ -107,6 +146,11 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
             return dp.GaussianDpEvent(sigma / size)
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
             return dp.PoissonSampledDpEvent(1 - (1 - rate) ** size, dp.GaussianDpEvent(sigma / size))
+        case LabelListDpEvent(epsilon, delta):
+            # Worst where all have one label: its count moves by `size`, and delta grows at each step. Spread over several
+            # labels the moves are independent decisions, which cost no more.
+            grown = delta * math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf
+            return LabelListDpEvent(size * epsilon, grown) if grown < 1 else dp.NonPrivateDpEvent()
         case dp.NonPrivateDpEvent():
             return event
     raise Unaccountable(f"nothing is known of several examples of one person in {event}")

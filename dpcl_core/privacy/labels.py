@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy import partition
+from dpcl_core.privacy.accounting import LABELS_CHANGED
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.spec import LabelSetting, PrivacySpec
+from dpcl_core.privacy.noise import noise_of
+from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
+
+_LIST_DELTA = 0.5  # share of delta that pays for the lists of labels
 
 
 def label_space(
@@ -20,18 +26,21 @@ def label_space(
     ledgers: Sequence[Ledger],
     *,
     task: int,
+    people_of: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
-    """The labels of the classifier released at a task, ascending.
+    """The labels of the classifier released at a task, ascending, where one list serves all ledgers.
 
     "prior": the task's own public list; "prior-const": one public list for all tasks (both restricted to `public`).
-    "data": whatever occurs in `labels` [n]. One person can be the only one with a label, and then the list tells on him
-    with certainty, so every ledger gets an entry without a bound (Prop. 4.6).
+    Any other: whatever occurs in `labels` [n], read without noise. One person can be the only one with a label, and then
+    the list tells on him with certainty, so every ledger gets an entry without a bound (Prop. 4.6).
     """
-    if setting == "data":
-        for ledger in ledgers:
-            ledger.spend(dp.NonPrivateDpEvent(), task=task, what="list of labels read from the data")
-        return tuple(int(label) for label in np.unique(labels))
-    return tuple(sorted(set(prior) & set(public) if setting == "prior" else set(public)))
+    if setting == "prior":
+        return tuple(sorted(set(prior) & set(public)))
+    if setting == "prior-const":
+        return tuple(sorted(public))
+    for ledger in ledgers:
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what="list of labels read from the data", people_of=people_of)
+    return tuple(int(label) for label in np.unique(labels))
 
 
 def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
@@ -39,20 +48,63 @@ def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
     return np.isin(labels, np.asarray(space, dtype=np.int64))
 
 
-def label_spaces(
-    setting: LabelSetting,
-    prior: Sequence[int],
-    public: Sequence[int],
-    labels: NDArray[np.int64],
-    ledgers: Sequence[Ledger],
-    *,
-    task: int,
-) -> tuple[tuple[int, ...], ...]:
-    """The label list of every cell that learns this task, one a ledger; see `label_space`."""
-    space = label_space(setting, prior, public, labels, ledgers, task=task)
-    return (space,) * len(ledgers)
+class LabelLists:
+    """The lists of labels of a run's cells, one a task, as the setting says. Holds noise and public facts, no example.
+
+    Under "dp-learned" every cell learns lists of its own: two cells never share noise.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Iterable[Cell], public: Sequence[int], n_tasks: int) -> None:
+        self._spec, self._public, self._n_tasks = spec, public, n_tasks
+        self._noises = {cell: noise_of(spec.privacy.noise, cell, "labels") for cell in cells}
+
+    def released(
+        self,
+        cells: Sequence[Cell],
+        prior: Sequence[int],
+        labels: NDArray[np.int64],
+        ledgers: Mapping[Cell, Ledger],
+        *,
+        tasks: tuple[int, ...],
+    ) -> tuple[tuple[int, ...], ...]:
+        """The list of each of `cells`, which learn from records with these labels [n]; written into their ledgers.
+
+        `tasks`: the tasks whose people the records may be of; the last one is the task being learned.
+        """
+        task = tasks[-1]
+        if self._spec.labels != "dp-learned":
+            books = [ledgers[cell] for cell in cells]
+            space = label_space(self._spec.labels, prior, self._public, labels, books, task=task, people_of=tasks)
+            return (space,) * len(cells)
+        return tuple(self._learned(cell, labels, ledgers[cell], tasks) for cell in cells)
+
+    def _learned(self, cell: Cell, labels: NDArray[np.int64], ledger: Ledger, tasks: tuple[int, ...]) -> tuple[int, ...]:
+        if math.isinf(cell.epsilon):
+            return label_space("data", (), (), labels, [ledger], task=tasks[-1], people_of=tasks)
+        epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks)
+        return partition.released(labels, epsilon, delta, self._noises[cell], ledger, task=tasks[-1], people_of=tasks)
+
+
+def list_budget(privacy: PrivacySpec, epsilon: float, n_tasks: int) -> tuple[float, float]:
+    """What of (epsilon, delta) pays for the list of labels of one task under "dp-learned".
+
+    Half of delta is divided by the number of tasks. For a person of one task that is less than half; but deltas of lists
+    add up exactly, and so a person who is in every task has a bound at delta, too.
+    """
+    return privacy.label_share * epsilon, _LIST_DELTA * privacy.delta / n_tasks
 
 
 def training_budget(privacy: PrivacySpec, setting: LabelSetting, epsilon: float) -> tuple[float, float]:
-    """What of (epsilon, delta) is left for the weights once the list of labels is paid for."""
-    return epsilon, privacy.delta
+    """What of (epsilon, delta) is left for the weights of a task once its list of labels is paid for."""
+    if setting != "dp-learned" or math.isinf(epsilon):
+        return epsilon, privacy.delta
+    return (1 - privacy.label_share) * epsilon, (1 - _LIST_DELTA) * privacy.delta
+
+
+def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:
+    """With how many people in a task a label is as likely on the learned list as not; None: more than `at_most`."""
+    if math.isinf(epsilon):
+        return 1
+    changed = LABELS_CHANGED[privacy.adjacency]
+    spent, delta = list_budget(privacy, epsilon, n_tasks)
+    return partition.people_needed(spent / changed, delta / changed, at_most)

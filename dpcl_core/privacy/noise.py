@@ -22,6 +22,10 @@ class Noise(Protocol):
         """The same in single precision, for training: half the entropy and a third of the time."""
         ...
 
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Random whole numbers, all 64-bit ones equally likely: for decisions whose chance must be exact."""
+        ...
+
 
 class ReleaseNoise:
     """Standard normal numbers from the operating system's entropy, never recorded and never repeatable.
@@ -50,6 +54,9 @@ class ReleaseNoise:
         np.multiply(radius, np.sin(angle), out=drawn[1])
         return drawn.reshape(-1)[:count].reshape(shape)
 
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
 
 class SeededNoise:
     """Repeatable standard normal numbers for teaching. Whoever knows the seed can subtract them: no guarantee is left.
@@ -67,6 +74,9 @@ class SeededNoise:
 
     def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         return self._generator.standard_normal(shape, dtype=np.float32)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return self._generator.integers(0, 2**64, count, dtype=np.uint64)
 
 
 def noise_of(source: NoiseSource, cell: Cell, purpose: str) -> Noise:

@@ -1,0 +1,82 @@
+"""A list of labels released under differential privacy: optimal partition selection (Desfontaines et al. 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Noise
+
+ONE = 1 << 64  # a chance of 1: chances are whole numbers of 2^-64, the grain of one random word
+_EXACT = 60  # binary places of e^epsilon in the recursion
+_SHRUNK = 1 - 2.0**-50  # covers the last bits of the library's exponential
+
+
+def released(
+    labels: NDArray[np.int64],
+    epsilon: float,
+    delta: float,
+    noise: Noise,
+    ledger: Ledger,
+    *,
+    task: int,
+    people_of: Sequence[int],
+) -> tuple[int, ...]:
+    """The labels of `labels` [n] that may be named, ascending: (epsilon, delta)-DP under the ledger's adjacency.
+
+    Every label that occurs is named with a chance that depends on its own count alone (see `chances`), so the list is a
+    vector of independent decisions, one a label. A person is one record with one label. Adding or removing it moves one
+    count by one: the decisions of all other labels keep their law, that one's is (epsilon, delta)-close, and so is the
+    list. Replacing it moves at most two counts; each decision is then given half of epsilon and of delta, and basic
+    composition makes the list (epsilon, delta)-DP. A label that nobody has is never named, so the set of possible labels
+    need not be known to anyone.
+
+    `people_of`: the tasks whose people the records may be of.
+    """
+    changed = LABELS_CHANGED[ledger.adjacency]
+    names, counts = np.unique(labels, return_counts=True)
+    ledger.spend(
+        LabelListDpEvent(epsilon / changed, delta / changed),
+        task=task,
+        what=f"list of labels, each named where enough people have it, epsilon {epsilon:.3g}, delta {delta:.2g}",
+        people_of=tuple(people_of),
+    )
+    chance = chances(epsilon / changed, delta / changed, int(counts.max(initial=0)))
+    drawn = noise.words(len(names))
+    named = zip(names.tolist(), counts.tolist(), drawn.tolist(), strict=True)
+    return tuple(name for name, count, word in named if word < chance[count])
+
+
+def chances(epsilon: float, delta: float, largest: int) -> list[int]:
+    """Chance, in units of 2^-64, that a label of n people is named, for n from 0 to `largest`: as large as DP allows.
+
+    p(0) = 0;  p(n) = min(e^eps p(n-1) + delta,  1 - e^-eps (1 - p(n-1) - delta),  1).
+
+    Two counts n-1 and n are (epsilon, delta)-close when, for "named" and for "not named", either chance is at most
+    e^eps times the other plus delta. p grows with n, so two of the four inequalities are free. The others are
+    p(n) <= e^eps p(n-1) + delta, the first term above, and 1 - p(n-1) <= e^eps (1 - p(n)) + delta, the second solved for
+    p(n). Larger chances would break one of them: no mechanism that decides by counts names more. A label of one person is
+    named with chance delta.
+
+    The recursion runs in whole numbers that are rounded towards fewer labels, so the inequalities hold exactly for the
+    chances used, not only for the formula.
+    """
+    growth = int(math.exp(min(epsilon, 700.0)) * _SHRUNK * 2**_EXACT)
+    small = int(delta * ONE)
+    found = [0]
+    for _ in range(largest):
+        last = found[-1]
+        up = (growth * last >> _EXACT) + small
+        down = ONE + (-((ONE - last - small) << _EXACT) // growth)  # floor of 1 - (1 - p - delta) / e^eps
+        found.append(max(last, min(up, down, ONE)))
+    return found
+
+
+def people_needed(epsilon: float, delta: float, at_most: int) -> int | None:
+    """Least number of people with which a label is as likely named as not; None where `at_most` people are too few."""
+    return next((n for n, chance in enumerate(chances(epsilon, delta, at_most)) if 2 * chance >= ONE), None)
