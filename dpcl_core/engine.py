@@ -134,7 +134,8 @@ def _evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cel
 def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Right answers of each budget [epsilons]; a model that knows no label at all is never right."""
     answers = np.where(np.isfinite(scores).any(axis=2), scores.argmax(axis=2), -1)
-    return (answers == labels).sum(axis=1)
+    right: NDArray[np.int64] = (answers == labels).sum(axis=1)
+    return right
 
 
 def _groups(spec: RunSpec) -> list[list[Cell]]:
