@@ -14,7 +14,7 @@ from dpcl_core.errors import BadInput, DataMissing
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
 
-__all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members"]
+__all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members", "outlines"]
 
 BUNDLED = "digits"
 
@@ -88,13 +88,13 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
     that cannot be used, DataMissing for data of one's own that are not there.
     """
     dataset = card(name)
-    outlines = [_outline(member) for member in members(dataset)]
+    found = outlines(dataset)
     full = [
-        Sizes.published(member) if found is None else Sizes.counted(found)
-        for member, found in zip(members(dataset), outlines, strict=True)
+        Sizes.published(member) if part is None else Sizes.counted(part)
+        for member, part in zip(members(dataset), found, strict=True)
     ]
     kept = [sizes.capped(train_per_class, test_per_class) for sizes in full]
-    only = outlines[0] if not dataset.members else None
+    only = found[0] if not dataset.members else None
     return DatasetFacts(
         name=name,
         title=title(dataset, members(dataset), kept, full),
@@ -103,12 +103,16 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
         n_classes=sum(len(sizes.train) for sizes in kept),
         classes=only.classes if only else (dataset.classes or None),
         sources=only.sources if only else dataset.members,
-        is_here=None not in outlines,
+        is_here=None not in found,
     )
 
 
+def outlines(dataset: DatasetCard) -> list[Outline | None]:
+    """What the files of each member hold; None where they would have to be downloaded. Raises as `facts` does."""
+    return [_outline(member) for member in members(dataset)]
+
+
 def _outline(member: DatasetCard) -> Outline | None:
-    """What the dataset's files hold; None where they would have to be downloaded."""
     try:
         found = None if member.name == BUNDLED else files.find(member)
     except DataMissing:

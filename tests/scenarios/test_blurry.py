@@ -96,7 +96,7 @@ def test_everything_blurred_spreads_every_class_evenly() -> None:
 
 
 def test_strays_are_drawn_at_random_and_not_from_the_front_of_the_file() -> None:
-    """About 750 of a class's 1,000 rows end at home; their mean row is 499.5 with standard error 5.3, and 583 from the front."""
+    """750 or so of a class's 1,000 rows end at home; their mean row is 499.5 with standard error 5.3, else it is 583."""
     stream = i_blurry.open_stream(IBlurry(tasks=2, disjoint_percent=0, blurry_percent=50), balanced(2, 1000), seed=5)
     for task in stream.tasks:
         rows = task.train.inputs[task.train.labels == task.prior[0], 0] % 1000

@@ -1,0 +1,75 @@
+"""The labels of a dataset without an image: what a look at its stream of tasks needs, in the numbering that `load` uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data import catalog
+from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.dataset import Source
+from dpcl_core.data.outline import Outline, Part
+from dpcl_core.spec import DataSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Labels int64 [n] of a split, and which of the dataset's sources each example comes from (None: it has none)."""
+
+    labels: NDArray[np.int64]
+    sources: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """Both splits of a dataset without their images; labels index `classes`. Equal only to itself."""
+
+    classes: tuple[str, ...]
+    train: Labelled
+    test: Labelled
+    sources: tuple[Source, ...]
+
+
+def read(data: DataSpec) -> Labels | None:
+    """The labels of a dataset or its subset, kept until a file changes; None where it would have to be downloaded.
+
+    Raises BadInput for an unknown name or files that cannot be used, DataMissing for data of one's own that are not there.
+    """
+    card = catalog.card(data.dataset)
+    found = [outline for outline in catalog.outlines(card) if outline is not None]
+    if len(found) < len(catalog.members(card)):
+        return None
+    return _read(card, tuple(found), data.train_per_class, data.test_per_class)
+
+
+def joined(card: DatasetCard, outlines: Sequence[Outline]) -> Labels:
+    """The members' examples one after another: each keeps its own labels, shifted behind those of the members before it."""
+    if not card.members:
+        only = outlines[0]
+        everything = tuple(range(len(only.classes)))
+        train, test = (Labelled(part.labels, part.sources) for part in (only.train, only.test))
+        # Which classes a source can hold is public: a style all of them, a member set its own.
+        return Labels(card.classes or only.classes, train, test, tuple(Source(name, everything) for name in only.sources))
+    first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
+    sources = [Source(name, tuple(range(first[index], first[index + 1]))) for index, name in enumerate(card.members)]
+    train, test = (
+        _shifted(parts, first) for parts in ([member.train for member in outlines], [member.test for member in outlines])
+    )
+    return Labels(card.classes, train, test, tuple(sources))
+
+
+@lru_cache(maxsize=8)
+def _read(
+    card: DatasetCard, outlines: tuple[Outline, ...], train_per_class: int | None, test_per_class: int | None
+) -> Labels:
+    return joined(card, [outline.thinned(train_per_class, test_per_class) for outline in outlines])
+
+
+def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:
+    labels = [part.labels + start for part, start in zip(parts, first, strict=False)]
+    sources = [np.full(len(part.labels), index) for index, part in enumerate(parts)]
+    return Labelled(np.concatenate(labels), np.concatenate(sources))
