@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import dp_accounting as dp
-from dp_accounting.pld import PLDAccountant, common, privacy_loss_distribution
+from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
@@ -18,9 +18,9 @@ from dpcl_core.spec import Adjacency
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
 # agrees with the closed form to 1e-6 and costs a tenth of the library's default. Where epsilon is large the grid grows with
 # it: the distribution has a point for every step of the grid, and noise near zero would otherwise fill the memory.
-_INTERVAL = 1e-3
+_FINEST = 1e-3
 _POINTS_PER_EPSILON = 20_000
-_POINTS_PER_LIST = 20  # a list's loss has two values, and a small epsilon must not be rounded up to a grid wider than itself
+_STEPS_OF_A_LIST = 20  # at least: a small epsilon must not be rounded up to a grid wider than itself
 _ROUGH_ORDERS = (2, 3, 4, 8, 16, 32, 64, 128, 256)  # whole orders only: fractional ones may not converge
 
 RELATIONS = {
@@ -95,18 +95,35 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
         if not isinstance(event, LabelListDpEvent):
             return super()._maybe_compose(event, count, do_compose)
         if do_compose:
-            # No (epsilon, delta)-DP decision has a worse loss (Kairouz et al. 2015), and decisions are independent.
-            decision = privacy_loss_distribution.from_privacy_parameters(
-                common.DifferentialPrivacyParameters(event.epsilon, event.delta), self._interval
-            )
+            decision = _decision(event, self._interval)
             self._pld = self._pld.compose(decision.self_compose(count * self._labels_changed))
         return None
 
 
+def _decision(event: LabelListDpEvent, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """The worst privacy loss of an (epsilon, delta)-DP decision (Kairouz et al. 2015), its epsilon rounded up to the grid.
+
+    Infinite with chance delta; else plus or minus epsilon, plus being e^epsilon times as likely.
+    """
+    steps = math.ceil(event.epsilon / interval)
+    odds = math.exp(-steps * interval)
+    masses = {steps: (1 - event.delta) / (1 + odds), -steps: (1 - event.delta) * odds / (1 + odds)}
+    made = privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability
+    return made(masses, event.delta, interval)
+
+
+def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
+    """The grid of the privacy loss, fitted to the epsilon of a list so that rounding up leaves that as it is."""
+    interval = max(_FINEST, _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
+    lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent)]
+    if not lists:
+        return interval
+    steps = math.ceil(max(_STEPS_OF_A_LIST, min(lists) / interval))
+    return max(min(lists) / steps * (1 + 1e-12), interval / _STEPS_OF_A_LIST)
+
+
 def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> PLDAccountant:
-    lists = [event.epsilon / _POINTS_PER_LIST for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent)]
-    interval = max(min([_INTERVAL, *lists]), _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
-    accountant = _PldAccountant(adjacency, interval)
+    accountant = _PldAccountant(adjacency, _interval(events, delta))
     try:
         for event in events:
             accountant.compose(event)
