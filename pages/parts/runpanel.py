@@ -30,10 +30,10 @@ def status_card(run: Run, result: Result) -> None:
     said = status.of(run, result.said, time.time())
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(_pill(said), width="stretch")
+            st.html(pill(said), width="stretch")
             _buttons(run, result)
         if said.fraction is not None:
-            st.html(_bar(said.fraction, result.n_tasks))
+            st.html(segments(said.fraction, result.n_tasks))
         if run.status == "failed" and run.error_log:
             with st.expander("Details"):
                 st.code(run.error_log, language=None)
@@ -146,7 +146,7 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
     )  # fmt: skip
 
 
-def _pill(said: status.Said) -> str:
+def pill(said: status.Said) -> str:
     """State and what it means; announced politely when it changes."""
     return (
         f'<div class="run-state {said.tone}" role="status"><span class="pill">{escape(said.label)}</span> '
@@ -155,7 +155,7 @@ def _pill(said: status.Said) -> str:
     )
 
 
-def _bar(fraction: float, n_tasks: int) -> str:
+def segments(fraction: float, n_tasks: int) -> str:
     """One segment a task, filled by the share of all work that is done."""
     n = min(n_tasks, 20)
     parts = "".join(

@@ -33,6 +33,11 @@ _OWN_HELP = (
     "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
 )
 _TIMM_HELP = "Any image model of timm: type timm:MODEL. Its weights come from the hub or from the folder DPCL_WEIGHTS."
+TUNED = {
+    "no": "not by looking at results on any data",
+    "public": "on public data",
+    "private": "on the private data (not accounted)",
+}
 _ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
@@ -66,6 +71,8 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
             field("adjacency", "a", "neighbours", link.Choice(tuple(_ADJACENCY)), privacy["adjacency"].default),
             field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
+            field("tuned", "tn", "settings tuned", link.Choice(tuple(TUNED)), spec["tuned"].default),
+            field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
             field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
         ]
     )
@@ -93,6 +100,7 @@ def values_of(spec: RunSpec) -> Values:
         "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta,
         "adjacency": spec.privacy.adjacency,
         "noise": spec.privacy.noise,
+        "tuned": spec.tuned,
         "seeds": spec.seeds,
     }
     values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
@@ -119,6 +127,7 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
         "labels": values["labels"],
         "public_labels": values["public_labels"],
         "privacy": privacy if delta is None else {**privacy, "delta": delta},
+        "tuned": values["tuned"],
         "seeds": values["seeds"],
     }
 
@@ -174,11 +183,13 @@ def form(view: View) -> Values:
         privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     values["epsilons"] = _epsilons(view)
     values["seeds"] = _seeds(view)
-    delta_line = st.container()
+    delta_line = st.container(gap=None)
     with st.expander("More settings", key=view.key("more")):
         values |= _more(view, values)
     with delta_line:
         _say_delta(values)
+        if values["tuned"] != "no":
+            st.caption(f"Settings tuned {TUNED[str(values['tuned'])]}. To change this: More settings.")
     return values
 
 
@@ -314,6 +325,11 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         more[name] = st.radio(
             title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
         )
+    more["tuned"] = st.selectbox(
+        "These settings were tuned", list(TUNED), index=list(TUNED).index(str(view["tuned"])),
+        format_func=TUNED.__getitem__, key=view.key("tuned"),
+        help="The statement of the run says so. Say it too where you tuned by hand.",
+    )  # fmt: skip
     more["public_labels"] = _public_labels(view, values)
     return more
 
