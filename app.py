@@ -10,7 +10,7 @@ from pages.parts.header import INSIDE
 from pages.parts.view import CHANGES
 
 PAGES = {
-    "Learn": [("start", "Start")],
+    "Learn": [("start", "Start"), ("lessons", "Lessons")],
     "Explore": [("playground", "Playground"), ("privacy", "Privacy")],
     "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare")],
     "About": [("about", "Methods, words and limits")],

@@ -48,6 +48,11 @@ def _hero() -> None:
                 query_params={"v": link.VERSION, "e": link.BUDGET.write(epsilon)},
             )
             st.page_link("pages/privacy.py", label=":primary[What does ε promise? →]")
+            st.page_link(
+                "pages/lessons.py",
+                label=":primary[Start lesson 1 →]",
+                query_params={"v": link.VERSION, "l": "label", "s": "1"},
+            )
             st.toggle("Plain slider", key="hero-plain", help="For browsers in which the picture does not appear.")
         st.caption(
             f"{source.dataset}, n = {source.n_people:,}, δ = {source.delta:g}. Line: mean of {source.n_seeds} seeds; band: "

@@ -69,12 +69,26 @@ def lower_bound(
     return max(0.0, _bound(with_person[half_with:], without[half_without:], float(best), delta, confidence))
 
 
+def bound_of_counts(
+    hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
+) -> float:
+    """Lower confidence bound on epsilon from how often an attack fixed beforehand cried "took part". Never below 0.
+
+    Args: hits: cries in `n_with` releases with the person; false_alarms: cries in `n_without` releases without.
+    """
+    return max(0.0, _of_counts(hits, n_with, n_without - false_alarms, n_without, delta, confidence))
+
+
 def _bound(
     with_person: NDArray[np.float64], without: NDArray[np.float64], cut: float, delta: float, confidence: float
 ) -> float:
+    hits, quiet = int((with_person >= cut).sum()), int((without < cut).sum())
+    return _of_counts(hits, len(with_person), quiet, len(without), delta, confidence)
+
+
+def _of_counts(hits: int, n_with: int, quiet: int, n_without: int, delta: float, confidence: float) -> float:
     error = (1 - confidence) / 2
-    tpr_low = _lower(int((with_person >= cut).sum()), len(with_person), error)
-    tnr_low = _lower(int((without < cut).sum()), len(without), error)
+    tpr_low, tnr_low = _lower(hits, n_with, error), _lower(quiet, n_without, error)
     fpr_high, fnr_high = 1 - tnr_low, 1 - tpr_low
     return max(_log_ratio(tpr_low - delta, fpr_high), _log_ratio(tnr_low - delta, fnr_high))
 

@@ -1,0 +1,229 @@
+"""Lesson 1: one person brings the only picture of a digit. What do the releases of two neighbouring datasets give away?
+
+The bundled digits are public, so an attacker who knows everything but one thing can be played for real: every release is
+made by the mechanisms that runs use, with fresh noise from the operating system and a ledger of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones import cache
+from dpcl_core.data import load
+from dpcl_core.events import Guarantee
+from dpcl_core.lessons.duel import Duel
+from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.privacy.statement import guarantee
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.spec import Adjacency, Cell, DataSpec, PrivacySpec, RunSpec
+
+DELTA = 1e-5
+Listing = Literal["data", "prior-const"]  # the list of labels is read from the data, or was public beforehand
+EmptyRule = Literal["none", "untrained", "same"]
+EMPTY_RULES: dict[EmptyRule, str] = {
+    "none": "no classifier where nobody came",
+    "untrained": "an untrained classifier where nobody came",
+    "same": "the same noisy steps where nobody came",
+}
+_ADJACENCY: Adjacency = "add-remove"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """A dataset and one person more, whose label is `label`: known [n, K] and labels [n] without, person [1, K].
+
+    `n_others`: how many of the known people have that label too.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    known: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    person: NDArray[np.float32]
+    label: int
+    n_others: int
+
+    def data(self, has_person: bool) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features and labels of one of the two datasets."""
+        if not has_person:
+            return self.known, self.labels
+        return np.concatenate([self.known, self.person]), np.append(self.labels, self.label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Releases:
+    """Classifiers released from one dataset, all with the same list of labels: sums [n, classes, K].
+
+    Rows of classes that are not in `labels` were not released. `ledger` is that of the first; the others are like it.
+    """
+
+    labels: tuple[int, ...]
+    sums: NDArray[np.float64]
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Something that can be seen from outside: what it says without the person, and with."""
+
+    name: str
+    without: str
+    with_person: str
+
+    @property
+    def tells(self) -> bool:
+        return self.without != self.with_person
+
+
+def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
+    """The bundled digits without a class but for its first `n_others` people, and the next of them as the person."""
+    dataset = load.load(DataSpec(dataset="digits"))
+    features = cache.features("pixels", dataset.train.images)
+    of_class = np.flatnonzero(dataset.train.labels == label)
+    rows = np.concatenate([np.flatnonzero(dataset.train.labels != label), of_class[:n_others]])
+    return Neighbours(
+        title=dataset.title,
+        classes=dataset.classes,
+        known=features[rows],
+        labels=dataset.train.labels[rows],
+        person=features[of_class[n_others : n_others + 1]],
+        label=label,
+        n_others=n_others,
+    )
+
+
+def nobody(told: Neighbours) -> Neighbours:
+    """The same person with nobody else: an empty task, and one that holds her alone."""
+    return Neighbours(told.title, told.classes, told.known[:0], told.labels[:0], told.person, told.label, 0)
+
+
+def release(
+    told: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
+) -> Releases:
+    """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it.
+
+    `at_least`: labels that fewer people have are left out, where the list is read from the data.
+    """
+    return _released(told, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
+
+
+def _released(
+    told: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise], at_least: int
+) -> Releases:
+    features, labels = told.data(has_person)
+    ledgers = [Ledger(DELTA, _ADJACENCY, "once") for _ in noises]
+    public = range(len(told.classes))
+    space = label_space(listing, public, public, labels, ledgers, task=0)
+    if listing == "data":
+        space = tuple(label for label in space if int((labels == label).sum()) >= at_least)
+    of_space = kept(labels, space)
+    stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
+    sums = noisy_class_sums(
+        features[of_space], labels[of_space], space, len(told.classes), stds, noises, ledgers, task=0
+    )
+    return Releases(space, sums, ledgers[0])
+
+
+def evidence(told: Neighbours, seen: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
+    """Log-likelihood ratio [n] of each release, with the person against without, for one who knows everybody's pictures.
+
+    The list decides alone where it can: under the rule that made it, it is possible on one side only. Where it is the same
+    on both sides the sum of the person's label is all there is, and its projection on her picture the best test.
+    """
+    if told.label not in seen.labels:
+        return np.full(len(seen.sums), -np.inf)
+    if listing == "data":
+        return np.full(len(seen.sums), np.inf)
+    std = class_sums_std(epsilon, DELTA, _ADJACENCY)
+    return _sum_evidence(told, seen.sums[:, told.label], std)
+
+
+def _sum_evidence(told: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+    """Log-likelihood ratio [n] of the sums [n, K] of the person's label, all others in it known."""
+    person = unit_rows(told.person)[0]
+    others = unit_rows(told.known[told.labels == told.label]).sum(axis=0)
+    ratio: NDArray[np.float64] = ((sums - others) @ person - 0.5 * person @ person) / std**2
+    return ratio
+
+
+def play(told: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
+    """n rounds with the person and n without, a fresh release each."""
+    took_part, stayed_away = (
+        evidence(told, release(told, is_in, listing, epsilon, n, at_least=at_least), listing, epsilon)
+        for is_in in (True, False)
+    )
+    return Duel(took_part, stayed_away)
+
+
+def play_empty(told: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
+    """The duel over an empty task: with the person it holds one picture, without it holds none.
+
+    The two broken rules give something else than a noisy release exactly when the task is empty; whoever sees it knows.
+    """
+    alone = nobody(told)
+    with_person = release(alone, True, "prior-const", epsilon, n)
+    # The broken rules release nothing at all, or a classifier of zeros: no noisy release equals either.
+    same = rule == "same"
+    without = release(alone, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
+    std = class_sums_std(epsilon, DELTA, _ADJACENCY)
+    sides = []
+    for sums in (with_person.sums, without):
+        found = _sum_evidence(alone, sums[:, told.label], std)
+        if not same:
+            found = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
+        sides.append(found)
+    return Duel(*sides)
+
+
+def doors(told: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
+    """Four things that are built from the list of labels, looked at from outside."""
+    seen = []
+    for has_person in (False, True):
+        noise = _Counting()
+        released = _released(told, has_person, listing, epsilon, [noise], 1)
+        file = io.BytesIO()
+        np.save(file, released.sums[0, list(released.labels)])
+        names = [told.classes[label] for label in released.labels]
+        seen.append(
+            (
+                ("outputs of the classifier", f"{len(released.labels)}"),
+                ("length of the saved file", f"{len(file.getvalue()):,} bytes"),
+                ("legend of a chart", " ".join(names)),
+                ("work done: numbers of noise drawn", f"{noise.drawn:,}"),
+            )
+        )
+    return tuple(Door(name, without, with_person) for (name, without), (_, with_person) in zip(*seen, strict=True))
+
+
+class _Counting(ReleaseNoise):
+    """Release noise that counts how many numbers were drawn: work that a stopwatch can see."""
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        self.drawn += int(np.prod(shape))
+        return super().normal(shape)
+
+
+def promise(told: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
+    """What one release's ledger adds up to, as the app states it everywhere."""
+    spec = RunSpec(
+        method="cosine",
+        params=CosineParams(),
+        scenario=ClassIncremental(tasks=1),
+        labels=listing,
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="release"),
+        seeds=(0,),
+    )
+    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(told.labels) + 1, n_tasks=1)

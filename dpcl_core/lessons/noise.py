@@ -1,0 +1,106 @@
+"""Lesson 2: the digits in T tasks under one public list and under a list per task, released and learned for real."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpcl_core import engine
+from dpcl_core.backbones import cache
+from dpcl_core.data import load
+from dpcl_core.events import Guarantee
+from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.runs import frames
+from dpcl_core.scenarios import class_incremental
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.stream import Examples, Table, TaskStream
+from dpcl_core.spec import Adjacency, DataSpec, LabelSetting, PrivacySpec, RunSpec
+
+DELTA = 1e-5
+N_TASKS = 10  # one digit a task
+CUTS = (1, 2, 5, 10)  # into how many tasks the ten digits can be dealt
+SEEDS = tuple(range(10))
+PUBLIC: tuple[LabelSetting, LabelSetting] = ("prior-const", "prior")
+_ADJACENCY: Adjacency = "add-remove"
+
+
+def n_people() -> int:
+    """Pictures that the classifiers learn from."""
+    return len(load.load(DataSpec(dataset="digits")).train)
+
+
+def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
+    """The bundled digits, dealt out to tasks."""
+    dataset = load.load(DataSpec(dataset="digits"))
+    train, test = (
+        Examples(cache.features("pixels", split.images), split.labels) for split in (dataset.train, dataset.test)
+    )
+    return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
+
+
+def first_class(tasks: TaskStream) -> int:
+    """The class that is watched: the first that the stream brings."""
+    return tasks.tasks[0].prior[0]
+
+
+def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
+    """What n independent classifiers hold about the first class after every task: released sums [tasks, n, K].
+
+    The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
+    which only public teaching data may show.
+    """
+    watched, n_classes = first_class(tasks), len(tasks.classes)
+    ledgers = [Ledger(DELTA, _ADJACENCY, tasks.recurrence) for _ in range(n)]
+    noises = [ReleaseNoise() for _ in range(n)]
+    stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * n
+    held = np.zeros((n, tasks.tasks[0].train.inputs.shape[1]))
+    after = []
+    for task in tasks.tasks:
+        labels = task.train.labels
+        space = label_space(setting, task.prior, range(n_classes), labels, ledgers, task=task.index)
+        train = task.train.take(np.flatnonzero(kept(labels, space)))
+        released = noisy_class_sums(train.inputs, train.labels, space, n_classes, stds, noises, ledgers, task=task.index)
+        held = held + released[:, watched]
+        after.append(held)
+    return np.stack(after)
+
+
+def measured_std(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
+    """Standard deviation [tasks] of the noise in n released sums: distance to the sum without noise, over all numbers.
+
+    Each of the n K numbers has its own draw, so the relative standard error is 1 / sqrt(2 n K).
+    """
+    clean = sums_over_tasks(tasks, setting, np.inf, 1)
+    spread: NDArray[np.float64] = np.sqrt(((sums_over_tasks(tasks, setting, epsilon, n) - clean) ** 2).mean(axis=(1, 2)))
+    return spread
+
+
+def learned(
+    setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int] = SEEDS
+) -> tuple[pd.DataFrame, Mapping[float, Guarantee]]:
+    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and what they promise."""
+    spec = RunSpec(
+        method="cosine",
+        params=CosineParams(),
+        data=DataSpec(dataset="digits"),
+        scenario=ClassIncremental(tasks=n_tasks),
+        labels=setting,
+        privacy=PrivacySpec(epsilons=tuple(epsilons), delta=DELTA, noise="release"),
+        seeds=tuple(seeds),
+    )
+    said = list(engine.run(spec))
+    return frames.accuracy(said), frames.guarantees(said)
+
+
+def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:
+    """By epsilon: mean accuracy over the tasks after the last one, one number a seed. Columns as `learned` gives them."""
+    last = accuracy[accuracy["after_task"] == accuracy["after_task"].max()]
+    means = last.groupby(["epsilon", "seed"])["accuracy"].mean()
+    return {float(epsilon): [float(v) for v in rows] for epsilon, rows in means.groupby(level="epsilon")}

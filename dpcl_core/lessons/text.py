@@ -1,0 +1,53 @@
+"""The words of a lesson, read from `assets/lessons/NAME.toml`: a question, and steps of predict, do, see, explain."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import Field
+
+from dpcl_core import paths
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import Spec
+
+# In the order in which they are taught; a lesson's number is its place here.
+NAMES = ("label", "noise")
+MAX_STEPS = 8
+
+_Words = Annotated[str, Field(min_length=1)]
+
+
+class Step(Spec):
+    """One step. The visitor answers `predict` by one of `choices`, does what `do` says, looks, and reads why.
+
+    `key` names the piece of code that carries the step out.
+    """
+
+    key: _Words
+    title: _Words
+    predict: _Words
+    choices: tuple[_Words, ...] = Field(min_length=2, max_length=4)
+    do: _Words
+    see: _Words
+    explain: _Words
+
+
+class Lesson(Spec):
+    """A lesson as a visitor reads it. `intro` says what is played with; `minutes` is how long it takes about."""
+
+    title: _Words
+    question: _Words
+    intro: _Words
+    minutes: int = Field(gt=0)
+    steps: tuple[Step, ...] = Field(min_length=4, max_length=MAX_STEPS)
+
+
+@lru_cache(maxsize=len(NAMES))
+def load(name: str) -> Lesson:
+    """The words of a lesson. Raises BadInput naming the known lessons."""
+    if name not in NAMES:
+        raise BadInput("lesson", name, f"must be one of {', '.join(NAMES)}")
+    text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
+    return Lesson.model_validate(tomllib.loads(text))

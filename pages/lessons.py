@@ -1,0 +1,242 @@
+"""Lessons: teach me. One step at a time: predict, do, see, explain; ticks come by doing and travel in the link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Final, cast
+
+import streamlit as st
+
+from dpcl_core.lessons import text
+from dpcl_core.lessons.text import Lesson
+from pages.parts import layout, link, style
+from pages.parts.header import actions, heading
+from pages.parts.lessons.catalog import ACTS, CONTROLS
+from pages.parts.lessons.stage import Stage
+from pages.parts.view import View
+
+PREDICTION: Final = "prediction"  # hides what to predict, beside the names of controls
+HELP = """Each step asks for a **prediction** first; then you **do** something, **see** what happened, and read **why**. A
+step gets its tick when you have done it. Your ticks and predictions are in the address: keep it, and you go on from there.
+What you saw is not kept: its noise is fresh each time."""
+
+
+def _fields() -> list[object]:
+    """What a lesson's link carries: lesson and step, what is hidden, and by lesson the ticks, predictions and controls."""
+    names = {control.name for controls in CONTROLS.values() for control in controls}
+    found: list[object] = [
+        link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0]),
+        link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
+        link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
+    ]
+    for number, name in enumerate(text.NAMES, start=1):
+        n_steps = len(text.load(name).steps)
+        answer = link.Maybe(link.Whole(1, 4))
+        found += [
+            link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
+            link.Field(f"{name}:said", f"p{number}", "predictions", link.Many(answer, n_steps), ()),
+            *(
+                link.Field(f"{name}:{control.name}", f"{control.key}{number}", control.title, control.kind, control.default)
+                for control in CONTROLS[name]
+            ),
+        ]
+    return found
+
+
+CODEC = link.Codec(_fields())
+
+
+def page() -> None:
+    """The page."""
+    view = View("lessons", lambda _: CODEC)
+    asked = str(view["lesson"])
+    notices, n_steps = list(view.read.notices), len(text.load(asked).steps)
+    if (cast("int | None", view["step"]) or 1) > n_steps:
+        notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
+    place = heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
+    side, answer = layout.controls_and_answer()
+    with side:
+        name = _lesson(view)
+    lesson = text.load(name)
+    state = _State(view, name, lesson)
+    with answer:
+        _step(state, lesson)
+    with side:
+        _contents(state, lesson)
+    share = view.commit(state.values(), CODEC)
+    with side:
+        _teacher(state, lesson, share)
+    actions(place, share=share, help_text=HELP)
+
+
+class _State:
+    """Where the visitor stands in one lesson: step (from 0), ticks, predictions, controls; all of it survives reruns."""
+
+    def __init__(self, view: View, name: str, lesson: Lesson) -> None:
+        self.view, self.name = view, name
+        self.n_steps = len(lesson.steps)
+        self.hidden = frozenset(cast("tuple[str, ...]", view["hide"]))
+        kept = st.session_state.setdefault
+        self.done: set[int] = kept(view.key(f"{name}-done"), {n - 1 for n in cast("tuple[int, ...]", view[f"{name}:done"])})
+        said = cast("tuple[int | None, ...]", view[f"{name}:said"])
+        self.said: dict[int, int] = kept(
+            view.key(f"{name}-said"),
+            {place: n - 1 for place, n in enumerate(said) if n is not None and n <= len(lesson.steps[place].choices)},
+        )
+        self.controls: dict[str, object] = kept(
+            view.key(f"{name}-controls"), {control.name: view[f"{name}:{control.name}"] for control in CONTROLS[name]}
+        )
+        asked = cast("int | None", view["step"]) if name == view["lesson"] else None
+        undone = [step for step in range(self.n_steps) if step not in self.done]
+        start = asked - 1 if asked is not None else undone[0] if undone else 0
+        self.step: int = min(kept(view.key(f"{name}-step"), start), self.n_steps - 1)
+
+    def go(self, step: int) -> None:
+        """To another step; a callback."""
+        st.session_state[self.view.key(f"{self.name}-step")] = step
+
+    def values(self) -> dict[str, object]:
+        """Everything the link carries; other lessons as they were left."""
+        found: dict[str, object] = {"lesson": self.name, "step": self.step + 1, "hide": self.view["hide"]}
+        for name in text.NAMES:
+            done = st.session_state.get(self.view.key(f"{name}-done"))
+            if done is None:  # not opened since the link was
+                found |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
+                continue
+            said: dict[int, int] = st.session_state[self.view.key(f"{name}-said")]
+            told = tuple(said[place] + 1 if place in said else None for place in range(max(said, default=-1) + 1))
+            controls: dict[str, object] = st.session_state[self.view.key(f"{name}-controls")]
+            found |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:said": told}
+            found |= {f"{name}:{control}": value for control, value in controls.items()}
+        return found
+
+
+def _lesson(view: View) -> str:
+    return st.radio(
+        "Lesson",
+        text.NAMES,
+        index=text.NAMES.index(str(view["lesson"])),
+        format_func=lambda name: f"{text.NAMES.index(name) + 1}. {text.load(name).title}",
+        captions=[f"{text.load(name).question} About {text.load(name).minutes} minutes." for name in text.NAMES],
+        key=view.key("lesson"),
+    )
+
+
+def _step(state: _State, lesson: Lesson) -> None:
+    """One step: its four parts come one after the other, each when the one before is done."""
+    step = lesson.steps[state.step]
+    stage = Stage(
+        lesson=state.name,
+        step=step,
+        values=state.controls,
+        hidden=state.hidden,
+        epoch=state.view.key,
+        dark=style.is_dark(),
+    )
+    if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
+        stage.forget()  # a link without this tick starts the step anew
+        st.session_state[stage.key("opened")] = True
+    st.caption(f"Lesson {text.NAMES.index(state.name) + 1}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
+    st.header(step.title, anchor=False)
+    if state.step == 0:
+        st.markdown(lesson.intro)
+    if not _predicted(state, stage):
+        return
+    with layout.card("lesson-do"):
+        st.subheader("Do", anchor=False)
+        st.markdown(step.do)
+        place = st.container()
+    with place:
+        truth = ACTS[state.name][step.key](stage)
+    if truth is not None:
+        state.done.add(state.step)
+    if state.step in state.done:
+        _explained(state, stage, truth)
+    _onward(state, lesson)
+
+
+def _predicted(state: _State, stage: Stage) -> bool:
+    """The question; whether it has been answered, or a link hides it."""
+    if PREDICTION in state.hidden:
+        return True
+    step, place = stage.step, state.step
+    with layout.card("lesson-predict"):
+        st.subheader("Predict", anchor=False)
+        st.markdown(step.predict)
+        said = st.radio(
+            "Your prediction",
+            range(len(step.choices)),
+            index=state.said.get(place),
+            format_func=step.choices.__getitem__,
+            key=stage.key("predict"),
+            disabled=place in state.done,
+        )
+        if said is None:
+            st.caption("Choose one, right or wrong: then it goes on.")
+            return False
+    state.said[place] = said
+    return True
+
+
+def _explained(state: _State, stage: Stage, truth: int | None) -> None:
+    step, said = stage.step, state.said.get(state.step)
+    with layout.card("lesson-explain"):
+        st.subheader("Explain", anchor=False)
+        if truth is not None and said is not None:
+            happened = f"What happened: “{step.choices[truth]}”." if truth != said else "That is what happened."
+            told = escape(f"You said “{step.choices[said]}”. {happened}")
+            st.html(f'<p role="status"><b>{told}</b></p>')
+        st.markdown(step.explain)
+
+
+def _onward(state: _State, lesson: Lesson) -> None:
+    with st.container(key="lesson-onward", horizontal=True, gap="small"):
+        if state.step > 0:
+            st.button("← Back", key="lesson-back", on_click=state.go, args=(state.step - 1,))
+        if state.step + 1 < state.n_steps:
+            following = lesson.steps[state.step + 1].title
+            is_done = state.step in state.done
+            st.button(
+                f"Next: {following} →", key="lesson-next", on_click=state.go, args=(state.step + 1,),
+                type="primary" if is_done else "secondary",
+            )  # fmt: skip
+        elif len(state.done) == state.n_steps:
+            st.markdown("**You have done every step of this lesson.**")
+            st.page_link("pages/playground.py", label=":primary[Try it in the Playground →]")
+
+
+def _contents(state: _State, lesson: Lesson) -> None:
+    """The steps with their ticks, to jump to any."""
+    st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
+    with st.container(key="lesson-steps", gap=None):
+        for place, step in enumerate(lesson.steps):
+            tick = "✓" if place in state.done else "○"
+            here = " (here)" if place == state.step else ""
+            label = f"{tick} {place + 1}. {step.title}{here}"
+            shown = f"**{label}**" if here else label
+            st.button(shown, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
+
+
+def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
+    """A link for a class: this lesson from this step, settings as they stand, and what the class shall not see."""
+    if state.hidden:
+        return
+    with st.expander("For teachers"):
+        names = [control.name for control in CONTROLS[state.name]]
+        hidden = st.multiselect(
+            "Hide from the class",
+            [*names, PREDICTION],
+            key=state.view.key("teacher-hide"),
+            help="A hidden control keeps the value it has now.",
+        )
+        keeps = st.toggle("With the ticks and predictions of now", key=state.view.key("teacher-ticks"))
+        values = {**state.values(), "hide": tuple(hidden)}
+        if not keeps:
+            values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "said")}
+        st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the settings of now:")
+        st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,9 @@
+"""The lessons' modules by name: a new lesson is a text, a module, and a line here and in `dpcl_core.lessons.text.NAMES`."""
+
+from __future__ import annotations
+
+from pages.parts.lessons import label, noise
+from pages.parts.lessons.stage import Acts, Control
+
+ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS}
+CONTROLS: dict[str, tuple[Control, ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS}

@@ -1,0 +1,306 @@
+"""Lesson 1, "The label that tells": the visitor attacks, then a machine; a list from the data, then a public one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.figures.picture import Provenance, epsilon_text
+from pages.parts import link, strip
+from pages.parts.lessons.stage import Acts, Control, Stage
+from pages.parts.privacy_bar import privacy_bar
+from pages.parts.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.lessons.duel import Duel
+    from dpcl_core.lessons.label import Listing, Neighbours, Releases
+
+EPSILON = Control("epsilon", "e", "ε", link.Number(0.1, 16.0), 1.0)
+CONTROLS = (EPSILON,)
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+N_GUESSES = 5
+N_ROUNDS = 2000  # a side and press
+MOST_ROUNDS = 20_000  # a side in all: what a visit keeps
+LISTS: dict[str, str] = {"data": "list read from the data", "prior-const": "public list"}
+_WRITES_DOWN = "Each round is one release with fresh noise, never recorded."
+
+
+def two_models(stage: Stage) -> int | None:
+    """Both classifiers side by side."""
+    from dpcl_core.figures import sums
+    from dpcl_core.lessons import label as game
+
+    epsilon, told = _epsilon(stage), _neighbours()
+    if stage.press("Release both"):
+        stage.remember(tuple(game.release(told, is_in, "data", epsilon) for is_in in (False, True)), "both")
+    found = stage.remembered("both")
+    if found is None:
+        return None
+    without, with_person = cast("tuple[Releases, Releases]", found)
+    stage.see()
+    rows = {"without her": without, "with her": with_person}
+    st.html("".join(_chips(f"Labels of the classifier {name}", told, one.labels) for name, one in rows.items()))
+    new = sorted(set(with_person.labels) - set(without.labels))
+    finding = "Without her the list ends at 8. With her a 9 is on it." if new else "Both lists are the same."
+    every = range(len(told.classes))
+    picture = sums.strips(
+        {name: [one.sums[0, label] if label in one.labels else None for label in every] for name, one in rows.items()},
+        told.classes,
+        finding=finding,
+        missing="not on<br>the list",
+        dark=stage.dark,
+    )
+    strip.figure(picture, _source(told, "data", epsilon), key="lesson-two-models", title="What each classifier holds")
+    privacy_bar({epsilon: game.promise(told, "data", epsilon, with_person.ledger)})
+    return 2 if new else 0
+
+
+def your_turn(stage: Stage) -> int | None:
+    """Five rounds against the list that was read from the data."""
+    return _guessing(stage, "data")
+
+
+def public_list(stage: Stage) -> int | None:
+    """Five rounds against the public list, her picture beside the noisy sum."""
+    return _guessing(stage, "prior-const")
+
+
+def thousands(stage: Stage) -> int | None:
+    """The machine against the list from the data; every press adds rounds, and the bound grows."""
+    from dpcl_core.figures import attack
+    from dpcl_core.lessons import duel
+    from dpcl_core.lessons import label as game
+
+    epsilon, told = _epsilon(stage), _neighbours()
+    played = cast("Duel | None", stage.remembered("duel", epsilon))
+    is_full = played is not None and len(played.took_part) >= MOST_ROUNDS
+    label = "Play 2,000 rounds a side" if played is None else "Play 2,000 more a side"
+    if st.button(label, key=stage.key("go"), type="primary", disabled=is_full):
+        more = game.play(told, "data", epsilon, N_ROUNDS)
+        played = stage.remember(more if played is None else played.joined(more), "duel", epsilon)
+    if played is None:
+        return None
+    stage.see()
+    _counts({"list read from the data": played})
+    rounds = _rounds(len(played.took_part))
+    bounds = duel.proven(played, rounds, game.DELTA)
+    picture = attack.proven({"list read from the data": bounds}, rounds, advertised=epsilon, dark=stage.dark)
+    strip.figure(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
+    st.caption(_WRITES_DOWN)
+    privacy_bar({epsilon: game.promise(told, "data", epsilon, game.release(told, True, "data", epsilon).ledger)})
+    return 1 if bounds[-1] > epsilon else 0
+
+
+def the_bound(stage: Stage) -> int | None:
+    """The same machine against the public list: measured, best possible, promised."""
+    from dpcl_core.figures import attack
+    from dpcl_core.lessons import duel
+    from dpcl_core.lessons import label as game
+    from dpcl_core.privacy import statement
+    from dpcl_core.privacy.mechanisms import class_sums_std
+
+    epsilon, told = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text), _neighbours()
+    if stage.press("Play 2,000 rounds a side"):
+        for listing in ("prior-const", "data"):
+            stage.remember(game.play(told, cast("Listing", listing), epsilon, N_ROUNDS), listing, epsilon)
+    held, free = (cast("Duel | None", stage.remembered(listing, epsilon)) for listing in ("prior-const", "data"))
+    if held is None or free is None:
+        return None
+    stage.see()
+    sigma = class_sums_std(epsilon, game.DELTA, "add-remove")
+    _counts({"public list": held, "list read from the data": free})
+    if not duel.is_held(held, sigma):
+        st.error("The attack is above the best possible by more than chance does. This is a fault of the app: report it.")
+    best, most = statement.gaussian_odds_bound(sigma), statement.odds_bound(epsilon, game.DELTA)
+    st.markdown(
+        f"Against the public list the machine is right in **{_percent(held.share_right)}** of the rounds. The best possible "
+        f"against this noise is **{_percent(best)}**. What ε = {epsilon_text(epsilon)} promises, whatever the program, "
+        f"is at most **{statement.shown(100 * most)} %**."
+    )
+    picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
+    strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
+    rounds = _rounds(N_ROUNDS)
+    bounds = {LISTS[name]: duel.proven(one, rounds, game.DELTA) for name, one in (("data", free), ("prior-const", held))}
+    picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
+    strip.figure(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
+    st.caption(_WRITES_DOWN)
+    ledger = game.release(told, True, "prior-const", epsilon).ledger
+    privacy_bar({epsilon: game.promise(told, "prior-const", epsilon, ledger)})
+    if held.share_right >= 0.95:
+        return 2
+    return 1 if held.share_right - 0.5 > 1.5 / held.n_rounds**0.5 else 0  # three standard errors of a coin
+
+
+def side_doors(stage: Stage) -> int | None:
+    """Four things that carry the list along."""
+    from dpcl_core.lessons import label as game
+
+    epsilon, told = _epsilon(stage), _neighbours()
+    if stage.press("Look at the doors"):
+        stage.remember({name: game.doors(told, cast("Listing", name), epsilon) for name in LISTS}, "doors")
+    found = cast("dict[str, tuple[game.Door, ...]] | None", stage.remembered("doors"))
+    if found is None:
+        return None
+    stage.see()
+    for name, seen in found.items():
+        rows = "".join(
+            f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n"
+            for door in seen
+        )
+        head = "| door | without her | with her | tells? |\n|---|---|---|---|\n"
+        st.markdown(f"**{LISTS[name].capitalize()}**\n\n{head}{rows}")
+    return 1 if any(door.tells for door in found["data"]) else 0
+
+
+def a_rule(stage: Stage) -> int | None:
+    """Labels of fewer than five people are left out; she is the fifth."""
+    from dpcl_core.lessons import label as game
+
+    epsilon, told = _epsilon(stage), _neighbours(n_others=4)
+    if stage.press("Play 2,000 rounds a side"):
+        played = game.play(told, "data", epsilon, N_ROUNDS, at_least=told.n_others + 1)
+        stage.remember(played, "duel", epsilon)
+    found = cast("Duel | None", stage.remembered("duel", epsilon))
+    if found is None:
+        return None
+    stage.see()
+    _counts({"a label needs five people": found})
+    ledger = game.release(told, True, "data", epsilon, at_least=told.n_others + 1).ledger
+    privacy_bar({epsilon: game.promise(told, "data", epsilon, ledger)})
+    return 1 if found.share_right > 0.95 else 0
+
+
+def nobody(stage: Stage) -> int | None:
+    """Three programs on an empty task."""
+    from dpcl_core.lessons import label as game
+    from dpcl_core.privacy.mechanisms import class_sums_std
+    from dpcl_core.privacy.statement import gaussian_odds_bound
+
+    epsilon, told = _epsilon(stage), _neighbours()
+    if stage.press("Play 2,000 rounds a side"):
+        stage.remember({rule: game.play_empty(told, rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}, "duels", epsilon)
+    found = cast("dict[game.EmptyRule, Duel] | None", stage.remembered("duels", epsilon))
+    if found is None:
+        return None
+    stage.see()
+    _counts({game.EMPTY_RULES[rule]: played for rule, played in found.items()})
+    best = gaussian_odds_bound(class_sums_std(epsilon, game.DELTA, "add-remove"))
+    st.markdown(
+        f"The best possible against the noise of ε = {epsilon_text(epsilon)} is {_percent(best)}: the third program is held "
+        "to that, the other two are not."
+    )
+    return 1 if found["none"].share_right > 0.95 else 0
+
+
+ACTS: Acts = {
+    "two-models": two_models,
+    "your-turn": your_turn,
+    "thousands": thousands,
+    "public-list": public_list,
+    "the-bound": the_bound,
+    "side-doors": side_doors,
+    "a-rule": a_rule,
+    "nobody": nobody,
+}
+
+
+def _guessing(stage: Stage, listing: Listing) -> int | None:
+    """Five rounds, each with a hidden coin and a release of its own; how many were right decides which choice came true."""
+    from dpcl_core.lessons import label as game
+
+    epsilon, told = _epsilon(stage), _neighbours()
+    rounds = cast("tuple[tuple[bool, bool], ...]", stage.remembered("rounds") or ())  # each: she is in, you said in
+    if len(rounds) < N_GUESSES:
+        name = f"round-{len(rounds)}"
+        if stage.remembered(name) is None:
+            coin = secrets.randbelow(2) == 1
+            stage.remember((coin, game.release(told, coin, listing, epsilon)), name)
+        is_in, released = cast("tuple[bool, Releases]", stage.remembered(name))
+        st.markdown(f"**Round {len(rounds) + 1} of {N_GUESSES}.** This was released:")
+        st.html(_chips("Labels of the classifier", told, released.labels))
+        if listing == "prior-const":
+            _sum_and_picture(stage, told, released, epsilon)
+
+        def guess(said_in: bool) -> None:
+            stage.remember((*rounds, (is_in, said_in)), "rounds")
+
+        with st.container(key=stage.key("guess"), horizontal=True, gap="small"):
+            st.button("She is in", key=stage.key("in"), on_click=guess, args=(True,))
+            st.button("She is out", key=stage.key("out"), on_click=guess, args=(False,))
+    _told_so_far(rounds)
+    if len(rounds) < N_GUESSES:
+        return None
+    stage.see()
+    right = sum(is_in == said_in for is_in, said_in in rounds)
+    st.markdown(f"You were right in **{right} of {N_GUESSES}** rounds.")
+    st.button("Play five more", key=stage.key("again"), on_click=stage.forget)
+    return 2 if right == N_GUESSES else 1 if right == N_GUESSES - 1 else 0
+
+
+def _told_so_far(rounds: Sequence[tuple[bool, bool]]) -> None:
+    for number, (is_in, said_in) in enumerate(rounds, start=1):
+        verdict = "right" if is_in == said_in else "wrong"
+        st.markdown(f"Round {number}: you said {_side(said_in)}, she was {_side(is_in)}: **{verdict}**.")
+
+
+def _side(is_in: bool) -> str:
+    return "in" if is_in else "out"
+
+
+def _sum_and_picture(stage: Stage, told: Neighbours, released: Releases, epsilon: float) -> None:
+    from dpcl_core.figures import sums
+
+    held = released.sums[0, told.label]
+    picture = sums.strips(
+        {"": [(held - held.min()) / (held.max() - held.min()), told.person[0].astype(float)]},
+        [f"held for {told.classes[told.label]}", "her picture"],
+        finding=f"What the classifier holds for {told.classes[told.label]} is noise to the eye, with her or without.",
+        dark=stage.dark,
+    )
+    strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-guess", live=True)
+
+
+def _counts(duels: dict[str, Duel]) -> None:
+    """How often the machine was right, as a table."""
+    rows = "".join(
+        f"| {name} | {one.hits:,} of {len(one.took_part):,} | {one.false_alarms:,} of {len(one.stayed_away):,} | "
+        f"**{_percent(one.share_right)}** |\n"
+        for name, one in duels.items()
+    )
+    head = "| | says “in” when she is in | says “in” when she is out | right |\n|---|---:|---:|---:|\n"
+    st.markdown(head + rows)
+
+
+def _chips(name: str, told: Neighbours, labels: Sequence[int]) -> str:
+    items = "".join(f"<li>{told.classes[label]}</li>" for label in labels)
+    return f'<div class="labels"><span>{name}:</span><ul aria-label="{name}">{items}</ul></div>'
+
+
+def _rounds(n: int) -> list[int]:
+    """After how many rounds a side the bound is worked out."""
+    return sorted({k * 10**power for power in range(1, 5) for k in (1, 2, 5) if k * 10**power < n} | {n})
+
+
+def _epsilon(stage: Stage) -> float:
+    return cast(float, stage.values[EPSILON.name])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+@st.cache_resource(show_spinner=False)
+def _neighbours(n_others: int = 0) -> Neighbours:
+    from dpcl_core.lessons import label as game
+
+    return game.neighbours(n_others=n_others)
+
+
+def _source(told: Neighbours, listing: str, epsilon: float) -> Provenance:
+    from dpcl_core.lessons.label import DELTA
+
+    name = {"both": "both lists"}.get(listing, listing)
+    return Provenance(plain(told.title), len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), DELTA, 0, ())

@@ -1,0 +1,95 @@
+"""What a step of a lesson is given to act on: its words, the visitor's settings, and a memory of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
+
+import streamlit as st
+
+from dpcl_core.lessons.text import Step
+from pages.parts import link
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Control:
+    """A setting that a lesson's steps share and its links carry. `name` is what a link hides it by; `key` is one letter."""
+
+    name: str
+    key: str
+    title: str
+    kind: link.Kind[object]
+    default: object
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a lesson as it is played now.
+
+    `values`: the lesson's controls by name; a step puts back what a widget says. `hidden`: the controls that a link took
+    away. Widgets live as long as `epoch`, which names their keys: the view they started from.
+    """
+
+    lesson: str
+    step: Step
+    values: dict[str, object]
+    hidden: frozenset[str]
+    epoch: Callable[[str], str]
+    dark: bool
+
+    def key(self, name: str) -> str:
+        """The key of a widget or a card of this step."""
+        return self.epoch(f"{self.lesson}-{self.step.key}-{name}")
+
+    def press(self, label: str, name: str = "go") -> bool:
+        """The button that does it."""
+        return st.button(label, key=self.key(name), type="primary")
+
+    def remembered(self, name: str, *of: object) -> object | None:
+        """What this visit has kept under the name for these settings."""
+        return self._memory().get((name, *of))
+
+    def remember(self, value: T, name: str, *of: object) -> T:
+        """Keeps a value for the visit, beside those for other settings."""
+        self._memory()[(name, *of)] = value
+        return value
+
+    def forget(self) -> None:
+        """The step from its beginning."""
+        self._memory().clear()
+
+    def see(self) -> None:
+        """What to look at, above what was found."""
+        st.subheader("See", anchor=False)
+        st.markdown(self.step.see)
+
+    def choose(self, control: Control, options: tuple[float, ...], label: str, shown: Callable[[float], str]) -> float:
+        """A row of values for a control of the lesson; just the value where a link hides it or names another."""
+        now = cast(float, self.values[control.name])
+        if control.name in self.hidden or now not in options:
+            st.markdown(f"{label}: **{shown(now)}**")
+            return now
+        picked = st.segmented_control(
+            label, options, default=now, format_func=shown, required=True, key=self.epoch(f"{self.lesson}-{control.name}")
+        )
+        self.values[control.name] = now if picked is None else picked
+        return cast(float, self.values[control.name])
+
+    def _memory(self) -> dict[tuple[object, ...], object]:
+        kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
+        return kept
+
+
+class Act(Protocol):
+    """What a lesson's module gives for each step: it draws what to do and, once it was done, what there is to see.
+
+    Returns the number of the choice that turned out true; None while the step has not been done.
+    """
+
+    def __call__(self, stage: Stage) -> int | None: ...
+
+
+Acts = Mapping[str, Act]
