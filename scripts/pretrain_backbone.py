@@ -1,6 +1,7 @@
 """Trains a bundled image network on public images and writes it with its card into assets/backbones/.
 
     python scripts/pretrain_backbone.py --data cifar100 --out assets/backbones/convnext-cifar100 --minutes 75
+    python scripts/pretrain_backbone.py --network vit --data cifar100 --out assets/backbones/vit-cifar100 --minutes 45
 
 The dataset is looked for like any other: in the folder DPCL_DATA, the download cache, the hub. A run that was stopped goes
 on from its last checkpoint in --scratch. With --minutes learning rate and image size follow the share of the time used, so
@@ -31,8 +32,9 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dpcl_core.backbones import weights
-from dpcl_core.backbones.networks import PREPROCESSING, SIZE, ConvNeXt, Shape, build, normalised
+from dpcl_core.backbones import vit, weights
+from dpcl_core.backbones.networks import PREPROCESSING, SIZE, Shape, build, normalised
+from dpcl_core.backbones.whitening import Whitened
 from dpcl_core.data import bundled, catalog, files, load
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import DataSpec
@@ -45,6 +47,7 @@ WARM_UP = 0.1
 MUON_RATE, ADAM_RATE, DECAY = 0.02, 3e-3, 0.05
 AVERAGING = 0.998  # per step, of the weights that are tested and exported
 SMOOTHING = 0.1
+MIXING = 0.4  # both parameters of the Beta distribution of mixup (Zhang et al. 2018)
 CHECKPOINT_SECONDS = 120
 RECIPE = (
     f"Muon and Adam, one cycle, averaged weights; shift, mirror, jitter, cutout; label smoothing {SMOOTHING}; "
@@ -93,7 +96,7 @@ class Optimizer:
     and more dimensions.
     """
 
-    def __init__(self, network: ConvNeXt) -> None:
+    def __init__(self, network: nn.Module) -> None:
         named = dict(network.named_parameters())
         self.parameters = named
         self.by_muon = {n for n, p in named.items() if p.ndim > 1 and p.shape[1] > 3 and not n.startswith("head")}
@@ -165,6 +168,11 @@ class Augmented:
             images = functional.interpolate(images, size=side, mode="bilinear", antialias=True)
         return images.contiguous(memory_format=torch.channels_last), self.labels[rows]
 
+    def mixing(self) -> float:
+        """Share of a picture that stays itself under mixup: Beta(MIXING, MIXING), drawn as a ratio of Gamma variables."""
+        gammas = torch._standard_gamma(torch.full((2,), MIXING), generator=self.generator)
+        return float(gammas[0] / gammas.sum())
+
 
 def pace_at(progress: float) -> float:
     """Share of the peak learning rate: up over the first tenth, then down to zero in a straight line."""
@@ -211,8 +219,19 @@ def save_atomically(tensors: dict[str, Tensor], path: Path, metadata: dict[str, 
     temporary.replace(path)
 
 
-def train(train_split: Split, network: ConvNeXt, averaged: ConvNeXt, clock: Clock, scratch: Path, seed: int) -> None:
-    """Trains until the clock says so; `averaged` gets the weights to export. Goes on where `scratch` holds a run."""
+def train(
+    train_split: Split,
+    network: Whitened,
+    averaged: Whitened,
+    clock: Clock,
+    scratch: Path,
+    seed: int,
+    mixes: bool = False,
+) -> None:
+    """Trains until the clock says so; `averaged` gets the weights to export. Goes on where `scratch` holds a run.
+
+    `mixes`: every picture is blended with another one of its batch, and so are their labels (mixup).
+    """
     data, optimizer = Augmented(train_split, seed), Optimizer(network)
     checkpoint, last = scratch / "checkpoint.safetensors", 0.0
 
@@ -238,7 +257,11 @@ def train(train_split: Split, network: ConvNeXt, averaged: ConvNeXt, clock: Cloc
     while (progress := clock.progress()) < 1:
         images, labels = data.batch(SMALL if progress < SMALL_UNTIL else SIZE)
         network.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(network(images), labels, label_smoothing=SMOOTHING)
+        share = data.mixing() if mixes else 1.0
+        scores = network(images.lerp(images.roll(1, 0), 1 - share) if mixes else images)
+        loss = share * functional.cross_entropy(scores, labels, label_smoothing=SMOOTHING)
+        if mixes:
+            loss = loss + (1 - share) * functional.cross_entropy(scores, labels.roll(1), label_smoothing=SMOOTHING)
         loss.backward()  # type: ignore[no-untyped-call]
         clock.n_steps += 1
         optimizer.step(pace_at(progress), clock.n_steps)
@@ -262,7 +285,7 @@ def outputs(compute: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.f
     return np.concatenate([compute(normalised(part)).numpy() for part in torch.split(images, 250)])
 
 
-def probe(network: ConvNeXt, dataset: str) -> float:
+def probe(network: Whitened, dataset: str) -> float:
     """Test accuracy of a linear softmax classifier fitted by L-BFGS on standardised features: how much they tell apart."""
     fit, test = read(dataset)
     features = torch.from_numpy(outputs(network.frozen, fit.images))
@@ -283,7 +306,15 @@ def probe(network: ConvNeXt, dataset: str) -> float:
     return float((linear(unseen).argmax(1) == test.labels).float().mean())
 
 
-def export(network: ConvNeXt, dataset: str, splits: tuple[Split, Split], clock: Clock, out: Path, seed: int) -> None:
+def export(
+    network: Whitened,
+    dataset: str,
+    splits: tuple[Split, Split],
+    clock: Clock,
+    out: Path,
+    seed: int,
+    mixes: bool = False,
+) -> None:
     """Writes fp16 weights and the JSON card; everything the card says is measured on the weights as written."""
     fitted, unseen = splits
     network.eval()
@@ -296,16 +327,16 @@ def export(network: ConvNeXt, dataset: str, splits: tuple[Split, Split], clock: 
     digits = example_digits()
     card = {
         "name": out.name,
-        "architecture": "ConvNeXt",
+        "architecture": type(network).__name__,
         "shape": asdict(network.shape),
-        "feature_dim": network.shape.widths[-1],
+        "feature_dim": network.feature_dim,
         "n_parameters": sum(p.numel() for p in network.parameters()),
         "preprocessing": PREPROCESSING,
         "saw": {"dataset": dataset, "split": "train", "rows": len(fitted.labels), "sha256": fitted.sha256},
         "tested_on": {"dataset": dataset, "split": "test", "rows": len(unseen.labels), "sha256": unseen.sha256},
         "test_accuracy": round(float((scores.argmax(1) == unseen.labels.numpy()).mean()), 4),
         "linear_probe_accuracy": probes,
-        "recipe": RECIPE,
+        "recipe": f"{RECIPE}; mixup {MIXING}" if mixes else RECIPE,
         "seed": seed,
         "epochs": round(clock.n_epochs(), 2),
         "wall_seconds": round(clock.seconds),
@@ -327,6 +358,7 @@ def example_digits() -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--network", choices=("convnext", "vit"), default="convnext", help="which network to train")
     parser.add_argument("--data", required=True, help="name of the dataset to train on")
     parser.add_argument("--out", type=Path, required=True, help="path of the two files to write, without ending")
     budget = parser.add_mutually_exclusive_group()
@@ -341,8 +373,11 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     torch.manual_seed(given.seed)
     splits = read(given.data)
-    shape = Shape(n_classes=int(splits[0].labels.max()) + 1)
-    network, averaged = build(shape), build(shape)
+    mixes = given.network == "vit"  # without a convolution's notion of nearness it needs more variety to learn from
+    n_classes = int(splits[0].labels.max()) + 1
+    network, averaged = (
+        vit.build(vit.Shape(n_classes=n_classes)) if mixes else build(Shape(n_classes=n_classes)) for _ in range(2)
+    )
     averaged.load_state_dict(network.state_dict())
     clock = Clock(None if given.epochs else given.minutes or 75.0, given.epochs, len(splits[0].labels))
     if given.export_only:
@@ -350,8 +385,8 @@ def main() -> None:
         averaged.load_state_dict(part(tensors, "averaged"))
         clock.resume(tensors)
     else:
-        train(splits[0], network, averaged, clock, given.scratch / given.out.name, given.seed)
-    export(averaged, given.data, splits, clock, given.out, given.seed)
+        train(splits[0], network, averaged, clock, given.scratch / given.out.name, given.seed, mixes)
+    export(averaged, given.data, splits, clock, given.out, given.seed, mixes)
 
 
 if __name__ == "__main__":

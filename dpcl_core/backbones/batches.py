@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +44,7 @@ def in_batches(
             try:
                 rows = _computed(forward, batch[start : start + limit], device)
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 if limit == 1:
                     raise MemoryError(f"one image of {asked.size}x{asked.size} pixels does not fit into memory") from error
@@ -56,14 +57,19 @@ def in_batches(
 @torch.inference_mode()
 def _computed(forward: Callable[[Tensor], Tensor], batch: NDArray[np.uint8], device: str) -> NDArray[np.float32]:
     pixels = torch.from_numpy(batch.copy()).to(device)  # a copy: decoded arrays may be read-only, which torch warns of
-    if not device.startswith("cuda"):
-        return forward(pixels).cpu().numpy().astype(np.float32)
-    half = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    with torch.autocast("cuda", dtype=half):
+    with mixed_precision(device):
         return forward(pixels).float().cpu().numpy()
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def mixed_precision(device: str) -> AbstractContextManager[object]:
+    """Half precision where a graphics card gains by it; float32 on a CPU."""
+    if not device.startswith("cuda"):
+        return nullcontext()
+    return torch.autocast("cuda", dtype=torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory does not suffice, of the computer or of its graphics card."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return "allocate memory" in str(error)  # the CPU allocator raises a plain RuntimeError

@@ -16,7 +16,8 @@ from dpcl_core.backbones.extractor import precision
 from dpcl_core.data.images import Images
 
 if TYPE_CHECKING:
-    from dpcl_core.backbones.networks import ConvNeXt
+    from dpcl_core.backbones.adaptable import Network
+    from dpcl_core.backbones.whitening import Whitened
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Bundled:
         return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
 
     def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, 192]: whitened means of the map before the last block."""
+        """float32 [b, K]: the network's features, whitened."""
         from dpcl_core.backbones.batches import Input, in_batches
         from dpcl_core.backbones.networks import SIZE, normalised
 
@@ -55,7 +56,22 @@ def make(card: BackboneCard, device: str) -> Bundled:
     return Bundled(card.name, weights.bundled(card.name), device)
 
 
-def network(name: str) -> ConvNeXt:
+def make_network(card: BackboneCard, device: str) -> Network:
+    """The network up to its frozen features, for layers in it to be adapted. Raises what `network` raises."""
+    from torch import nn
+
+    from dpcl_core.backbones.adaptable import Network, Pictures
+    from dpcl_core.backbones.batches import Input
+    from dpcl_core.backbones.networks import CENTRE, SIZE, SPREAD
+    from dpcl_core.backbones.whitening import Frozen
+
+    ready = network(card.name)
+    frozen: nn.Module = Frozen(ready).eval().requires_grad_(False)
+    pictures = Pictures(frozen, Input(SIZE, 3, "bilinear"), (CENTRE,) * 3, (SPREAD,) * 3).to(device)
+    return Network(card.name, pictures, ready.feature_dim, device)
+
+
+def network(name: str) -> Whitened:
     """The network itself, float32 on the CPU, to be adapted: head included, everything trainable.
 
     Raises DataMissing where its files are missing, BadInput where they are not the ones the card describes.
@@ -64,7 +80,8 @@ def network(name: str) -> ConvNeXt:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    from dpcl_core.backbones.networks import PREPROCESSING, Shape, build
+    from dpcl_core.backbones import networks, vit
+    from dpcl_core.backbones.networks import PREPROCESSING
 
     bundle = weights.bundled(name)
     try:
@@ -74,7 +91,12 @@ def network(name: str) -> ConvNeXt:
         if bundle.preprocessing != PREPROCESSING:
             raise ValueError(f"made for preprocessing {bundle.preprocessing}, this version has {PREPROCESSING}")
         state = load(content)
-        ready = build(Shape(n_classes=len(state["head.bias"])))
+        n_classes = len(state["head.bias"])
+        ready: Whitened
+        if bundle.architecture == "ViT":
+            ready = vit.build(vit.Shape(n_classes=n_classes))
+        else:
+            ready = networks.build(networks.Shape(n_classes=n_classes))
         ready.load_state_dict({key: value.to(torch.float32) for key, value in state.items()})
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise weights.damaged(name, bundle.path, error) from error

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from dpcl_core.backbones.whitening import Whitened, start_as_identity
+
 SIZE = 32
+CENTRE, SPREAD = 127.5, 64.0
 PREPROCESSING = "rgb-32-bilinear-127.5-64"  # part of every cache key: change it whenever `normalised` changes
 
 
@@ -53,7 +56,7 @@ class DenseBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.act = nn.GELU()
         self.out = nn.Linear(width, width)
-        _start_as_identity(self.out)
+        start_as_identity(self.out)
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.mix(self.before(maps)).permute(0, 2, 3, 1)
@@ -71,7 +74,7 @@ class DepthwiseBlock(nn.Module):
         self.up = nn.Linear(width, 4 * width)
         self.act = nn.GELU()
         self.out = nn.Linear(4 * width, width)
-        _start_as_identity(self.out)
+        start_as_identity(self.out)
 
     def forward(self, maps: Tensor) -> Tensor:
         cells = self.norm(self.mix(maps).permute(0, 2, 3, 1))
@@ -79,17 +82,14 @@ class DepthwiseBlock(nn.Module):
         return maps + change.permute(0, 3, 1, 2)
 
 
-class ConvNeXt(nn.Module):
+class ConvNeXt(Whitened):
     """Images [b, 3, 32, 32] -> scores [b, n_classes]; `features` stops before the head, at [b, widths[2]].
 
     Sides other than 32 work as well (training starts on smaller images); nothing depends on the map's size.
     """
 
-    centre: Tensor
-    whitening: Tensor
-
     def __init__(self, shape: Shape) -> None:
-        super().__init__()
+        super().__init__(shape.widths[-1])
         self.shape = shape
         layers: list[nn.Module] = [nn.Conv2d(3, shape.widths[0], 4, stride=2, padding=1)]
         for stage, (width, depth) in enumerate(zip(shape.widths, shape.depths, strict=True)):
@@ -101,8 +101,6 @@ class ConvNeXt(nn.Module):
         self.body = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(shape.widths[-1])
         self.head = nn.Linear(shape.widths[-1], shape.n_classes)
-        self.register_buffer("centre", torch.zeros(shape.widths[-1]))
-        self.register_buffer("whitening", torch.eye(shape.widths[-1]))
 
     def pooled(self, images: Tensor) -> Tensor:
         """Mean over the map's cells one block before the end: float [b, widths[2]].
@@ -111,22 +109,6 @@ class ConvNeXt(nn.Module):
         """
         means: Tensor = self.body[:-1](images).mean((2, 3))
         return means
-
-    def frozen(self, images: Tensor) -> Tensor:
-        """What the frozen extractor gives [b, widths[2]]: `pooled`, whitened by constants of the training pictures."""
-        white: Tensor = (self.pooled(images) - self.centre) @ self.whitening
-        return white
-
-    @torch.no_grad()
-    def whiten(self, pooled: Tensor) -> None:
-        """Fixes centre and whitening from `pooled` [n, widths[2]] of the public training pictures.
-
-        Trained features crowd into few directions, and cosines of such features tell little apart. The spread of a
-        direction is raised by 0.3 of the average one, so that quiet directions do not come out as noise.
-        """
-        spread, directions = torch.linalg.eigh(torch.cov(pooled.T.double()))
-        self.centre.copy_(pooled.mean(0))
-        self.whitening.copy_(directions / (spread + 0.3 * spread.mean()).sqrt())
 
     def features(self, images: Tensor) -> Tensor:
         """Mean over the last map's cells, normed: float [b, widths[2]]."""
@@ -148,10 +130,4 @@ def normalised(pixels: Tensor) -> Tensor:
 
     Fixed constants rather than a dataset's mean and spread: those would be statistics of the private images.
     """
-    return ((pixels.float() - 127.5) / 64).permute(0, 3, 1, 2)
-
-
-def _start_as_identity(out: nn.Linear) -> None:
-    """With its last layer at zero a residual block passes its input on unchanged: no warm-up needed, any depth trains."""
-    nn.init.zeros_(out.weight)
-    nn.init.zeros_(out.bias)
+    return ((pixels.float() - CENTRE) / SPREAD).permute(0, 3, 1, 2)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpcl_core.backbones import weights
+from dpcl_core.backbones.adaptable import Network, Pictures
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
 from dpcl_core.backbones.extractor import precision
@@ -79,6 +80,30 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
         std=std,
         device=device,
     )
+
+
+def make_network(card: BackboneCard, device: str) -> Network:
+    """The model without its classifier, for layers in it to be adapted. Raises what `make` raises."""
+    opened = make(card, device)
+    mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
+    pictures = Pictures(_with_plain_norms(opened.network), opened.asked, mean, std).to(device)
+    return Network(card.name, pictures, opened.feature_dim, device)
+
+
+def _with_plain_norms(network: nn.Module) -> nn.Module:
+    """The same network with torch's own LayerNorm in place of timm's, which computes the same.
+
+    Opacus knows the rule of a layer's per-example gradients by its exact class, and takes a slow detour for any other.
+    """
+    from timm.layers.norm import LayerNorm as TimmLayerNorm
+
+    for module in list(network.modules()):
+        for name, part in module.named_children():
+            if type(part) is TimmLayerNorm:
+                plain = nn.LayerNorm(part.normalized_shape, part.eps, part.elementwise_affine, part.bias is not None)
+                plain.load_state_dict(part.state_dict())
+                module.add_module(name, plain.eval().requires_grad_(False))
+    return network
 
 
 @torch.inference_mode()

@@ -21,6 +21,7 @@ class Bundle:
     """A bundled network: its weights file, and from the JSON card beside it what is needed before torch is loaded."""
 
     path: Path
+    architecture: str
     sha256: str
     preprocessing: str
     feature_dim: int
@@ -33,7 +34,8 @@ def bundled(name: str) -> Bundle:
     if path.is_file():
         try:
             facts = json.loads(written.read_text(encoding="utf-8"))
-            return Bundle(path, str(facts["sha256"]), str(facts["preprocessing"]), int(facts["feature_dim"]))
+            architecture, preprocessing = str(facts["architecture"]), str(facts["preprocessing"])
+            return Bundle(path, architecture, str(facts["sha256"]), preprocessing, int(facts["feature_dim"]))
         except (OSError, ValueError, KeyError, TypeError):
             pass
     wanted = f"put {path.name} and {written.name} into {folder}, or train them with scripts/pretrain_backbone.py"

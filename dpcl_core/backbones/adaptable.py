@@ -1,0 +1,75 @@
+"""A backbone as a network that gradients can pass through, for methods that adapt layers inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dpcl_core.backbones import catalog
+from dpcl_core.backbones.batches import Input
+from dpcl_core.backbones.catalog import FIELD, BackboneCard
+from dpcl_core.errors import BadInput
+
+
+class Pictures(nn.Module):
+    """uint8 pictures [b, side, side, channels] of any side -> features float [b, K] of the network inside.
+
+    Small pictures are brought to the network's size here, batch by batch, so that memory holds them as they came. `mean`
+    and `std` are of pixel values from 0 to 255, one a channel.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, asked: Input, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.network = network
+        self.asked = asked
+        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        maps = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
+        if pixels.shape[1] != self.asked.size:
+            # With `antialias` torch resizes as Pillow does, which made the pictures of the frozen extractor.
+            maps = functional.interpolate(maps, size=self.asked.size, mode=self.asked.interpolation, antialias=True)
+            maps = maps.round().clamp(0, 255)
+        features: Tensor = self.network((maps - self.mean) / self.std)
+        return features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A frozen network on one device; nothing ever changes its tensors, so that all cells of a process share them."""
+
+    name: str
+    features: Pictures
+    feature_dim: int
+    device: str
+
+    @property
+    def asked(self) -> Input:
+        return self.features.asked
+
+
+class MakeNetwork(Protocol):
+    """What a card's module offers under the name `make_network`, where there is a network."""
+
+    def __call__(self, card: BackboneCard, device: str) -> Network: ...
+
+
+def load(name: str, device: str = "cpu") -> Network:
+    """The network of a backbone, frozen and in evaluation mode.
+
+    Raises BadInput for a backbone without a network and what `extractor.load` raises.
+    """
+    card = catalog.card(name)
+    make = getattr(import_module(card.module), "make_network", None)
+    if make is None:
+        raise BadInput(FIELD, name, "must be a network to be adapted under film or lora: there are no layers in it")
+    return cast(MakeNetwork, make)(card, device)

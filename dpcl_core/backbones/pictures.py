@@ -1,0 +1,34 @@
+"""Pictures as one array, for methods that read them anew in every step instead of features computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.batches import Input
+from dpcl_core.data.images import Images
+
+_BATCH = 1000
+
+
+def side(images: Images, asked: Input) -> int:
+    """Side of the squares that are kept: the pictures' own where it is public and smaller, else the network's."""
+    return asked.size if images.shape is None else min(asked.size, max(images.shape[:2]))
+
+
+def table(images: Images, asked: Input) -> Generator[int, None, NDArray[np.uint8]]:
+    """Decodes all pictures: yields the number done, returns uint8 [n, side, side, channels].
+
+    They are kept at their own size where that is the smaller one: 32x32 pictures for a network of 224x224 then take 49
+    times less memory. Raises BadInput naming a picture that cannot be decoded.
+    """
+    square = side(images, asked)
+    kept = np.empty((len(images), square, square, asked.n_channels), np.uint8)
+    done = 0
+    for batch in images.batches(square, asked.n_channels, _BATCH, asked.interpolation):
+        kept[done : done + len(batch)] = batch
+        done += len(batch)
+        yield done
+    return kept

@@ -1,0 +1,141 @@
+"""What film and lora make trainable inside a frozen network, and the last layer on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from itertools import chain
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dpcl_core.backbones.adaptable import Network
+from dpcl_core.errors import BadInput
+
+Kind = Literal["film", "lora"]
+_ATTENTION = frozenset({"qkv", "q", "k", "v", "q_proj", "k_proj", "v_proj", "query", "key", "value"})
+_WITH_LAYERNORM = "must be a network with LayerNorm, such as vit-cifar100 or a ViT of timm"
+
+
+class Adapted(nn.Module):
+    """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trainable are the adapter and the last layer.
+
+    Everything frozen is shared with `network`: one copy of its weights serves any number of these. `seed` decides the random
+    half of lora's starting numbers, which is public.
+    """
+
+    def __init__(self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0) -> None:
+        super().__init__()
+        refuse(network, kind)
+        self._asked = network.asked
+        self.features = _sharing(network.features)
+        if kind == "film":
+            _free_norms(self.features)
+        else:
+            _add_low_rank(self.features, rank, torch.Generator().manual_seed(seed))
+        example = next(network.features.parameters())
+        self.head = nn.Linear(network.feature_dim, n_labels, device=example.device, dtype=example.dtype)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.eval()  # dropout stays off: only the accounted noise and sampling are to be random
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(pixels))
+        return logits
+
+    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Name and parameter of all that is trained."""
+        return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
+
+    def state(self) -> dict[str, Tensor]:
+        """The trained numbers alone, copied to the CPU."""
+        return {name: parameter.detach().cpu().clone() for name, parameter in self.trainable()}
+
+    @torch.no_grad()
+    def take(self, state: Mapping[str, Tensor]) -> None:
+        """Puts the numbers of an earlier `state` in place; what it does not hold is not trained."""
+        for name, parameter in self.trainable():
+            if name in state:
+                parameter.copy_(state[name])
+            else:
+                parameter.requires_grad_(False)
+
+    def leave_unused(self) -> None:
+        """Freezes what no feature depends on: features may be read before the network's last layers."""
+        size, n_channels = self._asked.size, self._asked.n_channels
+        blank = torch.zeros(1, size, size, n_channels, dtype=torch.uint8, device=self.head.weight.device)
+        self.features(blank).sum().backward()
+        for name, parameter in self.trainable():
+            if parameter.grad is None and not name.startswith("head."):
+                parameter.requires_grad_(False)
+            parameter.grad = None
+
+
+class LowRank(nn.Module):
+    """LoRA (Hu et al. 2022): a frozen Linear plus a product of two narrow ones, x -> W x + b + B A x.
+
+    B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. No scale in front: for
+    Adam, a constant one would be a change of learning rate.
+    """
+
+    def __init__(self, frozen: nn.Linear, rank: int, start: torch.Generator) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.down = nn.Linear(frozen.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, frozen.out_features, bias=False)
+        nn.init.normal_(self.down.weight, std=frozen.in_features**-0.5, generator=start)
+        nn.init.zeros_(self.up.weight)
+        self.to(frozen.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        changed: Tensor = self.frozen(inputs) + self.up(self.down(inputs))
+        return changed
+
+
+def refuse(network: Network, kind: Kind) -> None:
+    """Raises BadInput where the network mixes examples, or has no layers of the kind that would be adapted."""
+    for name, module in network.features.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            # Frozen, it would mix no examples; but what it holds was averaged over other pictures, and no gradient of one
+            # example alone adapts it. Tobaben et al. use networks without it.
+            layer = f"{name.removeprefix('network.')} ({type(module).__name__})"
+            allowed = f"mixes examples in its layer {layer}: {_WITH_LAYERNORM}, or one with GroupNorm"
+            raise BadInput("data.backbone", network.name, allowed)
+    if kind == "film" and not any(_norms(network.features)):
+        raise BadInput("data.backbone", network.name, f"has no LayerNorm for film to adapt: {_WITH_LAYERNORM}")
+    if kind == "lora" and not targets(network.features):
+        raise BadInput("data.backbone", network.name, "has no Linear layers for lora to adapt: take a ViT or a ConvNeXt")
+
+
+def targets(features: nn.Module) -> list[str]:
+    """Names of the Linear layers that lora changes, a choice of ours: the paper names lora only as an alternative.
+
+    Queries, keys and values of attention where there is attention, as Hu et al. do; else every Linear layer in the network.
+    """
+    linear = [name for name, module in features.named_modules() if isinstance(module, nn.Linear)]
+    return [name for name in linear if name.rpartition(".")[2] in _ATTENTION] or linear
+
+
+def _norms(features: nn.Module) -> Iterator[nn.LayerNorm]:
+    return (m for m in features.modules() if isinstance(m, nn.LayerNorm) and m.elementwise_affine)
+
+
+def _sharing(module: nn.Module) -> nn.Module:
+    """A copy of the module that holds the same tensors: what is put in its place later leaves the original as it is."""
+    return deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
+
+
+def _free_norms(features: nn.Module) -> None:
+    for norm in _norms(features):
+        norm.weight = nn.Parameter(norm.weight.detach().clone())
+        if norm.bias is not None:
+            norm.bias = nn.Parameter(norm.bias.detach().clone())
+
+
+def _add_low_rank(features: nn.Module, rank: int, start: torch.Generator) -> None:
+    for name in targets(features):
+        parent, _, last = name.rpartition(".")
+        linear = features.get_submodule(name)
+        assert isinstance(linear, nn.Linear)
+        features.get_submodule(parent).add_module(last, LowRank(linear, rank, start))

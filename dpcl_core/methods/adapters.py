@@ -1,0 +1,123 @@
+"""FiLM and LoRA adapters with a last layer on top, trained by DP-SGD on pictures: one training, one model at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dpcl_core.backbones.adaptable import Network
+from dpcl_core.backbones.batches import Input, in_batches
+from dpcl_core.data.images import Images
+from dpcl_core.methods.adapted import Adapted, Kind
+from dpcl_core.methods.dpsgd import Schedule, diverged
+from dpcl_core.methods.per_example import Gradients
+from dpcl_core.privacy.noise import Batches, Noise
+
+_PIXELS_AT_ONCE = 1 << 17  # side squared times pictures
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adapter:
+    """A trained model: the adapter's and the last layer's numbers, on the CPU, beside a network shared by all models.
+
+    The last layer is over the labels in `columns`, ascending; `n_classes` is what the logits are spread out to.
+    """
+
+    network: Network
+    kind: Kind
+    rank: int
+    columns: NDArray[np.int64]
+    n_classes: int
+    weights: Mapping[str, Tensor]
+
+    def module(self) -> Adapted:
+        """The network with these numbers in it, on the network's device."""
+        ready = Adapted(self.network, self.kind, self.rank, len(self.columns))
+        ready.take(self.weights)
+        return ready
+
+    def logits(self, pictures: NDArray[np.generic]) -> NDArray[np.float32]:
+        """[n, n_classes] of pictures uint8 [n, side, side, channels]; -inf outside the label space."""
+        found = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
+        square, n_channels = pictures.shape[1], self.network.asked.n_channels
+        as_they_are = Input(square, n_channels, self.network.asked.interpolation)
+        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, n_channels))
+        parts = in_batches(self.module(), as_they_are, images, len(self.columns), self.network.device)
+        found[:, self.columns] = np.concatenate(list(parts))
+        return found
+
+
+def fresh(network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int) -> Adapter:
+    """The network unchanged, under a last layer of weight zero over a label space.
+
+    `seed` decides the random half of lora's starting numbers. Raises BadInput for a network that cannot be adapted so.
+    """
+    ready = Adapted(network, kind, rank, len(space), seed)
+    ready.leave_unused()
+    return Adapter(network, kind, rank, np.asarray(sorted(space), dtype=np.int64), n_classes, ready.state())
+
+
+def trained(
+    start: Adapter,
+    pictures: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    plan: Schedule,
+    noise_multiplier: float,
+    batches: Batches,
+    noise: Noise,
+) -> Generator[int, None, Adapter]:
+    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the model after the last.
+
+    Each step sums the clipped gradients of a Poisson batch over all trained parameters jointly, adds noise, divides by the
+    expected batch and takes a step of Adam (betas 0.9 and 0.999, 1e-8). An example whose label is outside the label space
+    is left out beforehand (Tobaben et al., Eq. 6); an empty batch, or no example at all, takes the same noisy steps. A noise
+    multiplier of 0 trains without noise and without clipping. The caller has written the training into the ledger.
+
+    Args: pictures uint8 [n, side, side, channels]; labels int64 [n].
+    Raises: Diverged where a weight stops being finite; MemoryError where not even one picture fits.
+    """
+    network = start.module()
+    named = dict(network.trainable())
+    parameters = list(named.values())
+    places = np.flatnonzero(np.isin(labels, start.columns))
+    targets = np.searchsorted(start.columns, labels[places])
+    clip_norm, std = plan.clip_norm if noise_multiplier > 0 else np.inf, plan.noise_std(noise_multiplier)
+    gradients = Gradients(network, clip_norm, at_once(start.network), start.network.device)
+    adam = torch.optim.Adam(parameters, lr=plan.learning_rate)
+    try:
+        for step in range(plan.n_steps):
+            batch = batches.draw(len(places))
+            sums = gradients.of(cast("NDArray[np.uint8]", pictures[places[batch]]), targets[batch])
+            _set_gradients(parameters, sums, plan.expected_batch, std, noise)
+            adam.step()
+            if not all(bool(parameter.isfinite().all()) for parameter in parameters):
+                raise diverged(step, plan)
+            yield step + 1
+    finally:
+        gradients.close()
+    return replace(start, weights=network.state())
+
+
+def at_once(network: Network) -> int:
+    """How many pictures a gradient is computed of at once, to begin with."""
+    return max(1, min(_MOST, _PIXELS_AT_ONCE // network.asked.size**2)) * (8 if network.device.startswith("cuda") else 1)
+
+
+def _set_gradients(
+    parameters: Sequence[nn.Parameter], sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise
+) -> None:
+    """The noisy mean gradient of every parameter; one draw of noise serves all of them."""
+    flat = torch.cat([part.flatten() for part in sums]) / expected_batch
+    if std > 0:
+        drawn = noise.normal(flat.shape) if flat.dtype == torch.float64 else noise.normal32(flat.shape)
+        flat += std * torch.from_numpy(drawn).to(flat.device)
+    pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.reshape(parameter.shape)

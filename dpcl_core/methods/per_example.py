@@ -1,0 +1,126 @@
+"""Sums of clipped per-example gradients of a network, in as many pieces as memory asks for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from opacus.grad_sample import GradSampleModule
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dpcl_core.backbones.batches import is_out_of_memory, mixed_precision
+from dpcl_core.errors import BadInput
+
+Pictures = NDArray[np.uint8]
+Targets = NDArray[np.int64]
+
+
+class Gradients:
+    """Gradients of cross-entropy, summed over the examples of a batch, of all trainable parameters of a network.
+
+    `clip_norm` bounds each example's gradient over all parameters together; inf: no clipping, and plain autograd sums.
+    Opacus' hooks give the per-example gradients, layer by layer in one backward pass. Its ghost clipping needs a second
+    pass to save the memory of per-example gradients; for adapters, whose gradients are small beside the activations, it was
+    never faster and saved nothing (tests/benchmarks/test_adapters.py), so it is not offered.
+
+    `limit`: the most examples computed at once. It is halved whenever memory does not suffice, and stays so; which pieces a
+    batch is computed in changes the sum by rounding alone.
+    """
+
+    def __init__(self, network: nn.Module, clip_norm: float, limit: int, device: str) -> None:
+        self.limit = limit
+        self._network, self._clip_norm, self._device = network, clip_norm, device
+        self._parameters = [p for p in network.parameters() if p.requires_grad]
+        for module in network.modules():
+            # Opacus looks at a layer only in training mode, which changes nothing else in the layers that are trained.
+            module.training = any(p.requires_grad for p in module.parameters(recurse=False))
+        self._hooked: GradSampleModule | None = None
+
+    def of(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
+        """The sums, one for each trainable parameter, of pictures uint8 [b, side, side, channels], targets int64 [b].
+
+        Raises MemoryError where one picture alone does not fit, BadInput for a layer that mixes examples.
+        """
+        sums = [torch.zeros_like(parameter) for parameter in self._parameters]
+        start = 0
+        while start < len(targets):
+            piece = slice(start, start + self.limit)
+            try:
+                found = self._piece(pictures[piece], targets[piece])
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if self.limit == 1:
+                    raise MemoryError("the gradient of one picture does not fit into memory") from error
+                self.limit = max(1, min(self.limit, len(targets) - start) // 2)
+                self.close()
+                continue
+            for whole, part in zip(sums, found, strict=True):
+                whole += part
+            start += len(targets[piece])
+        return sums
+
+    def _piece(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
+        pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
+        truth = torch.from_numpy(targets).to(self._device)
+        if np.isinf(self._clip_norm):
+            with mixed_precision(self._device):
+                logits = self._network(pixels)
+            return list(torch.autograd.grad(_loss(logits, truth), self._parameters))
+        if self._hooked is None:
+            self._hooked = GradSampleModule(self._network, loss_reduction="sum")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Full backward hook is firing")  # what lies below the first layer is frozen
+            with mixed_precision(self._device):
+                logits = self._hooked(pixels)
+            _loss(logits, truth).backward()  # type: ignore[no-untyped-call]
+        found = clipped_sums([self._of_examples(parameter, len(targets)) for parameter in self._parameters], self._clip_norm)
+        self._hooked.zero_grad(set_to_none=True)
+        return found
+
+    def _of_examples(self, parameter: nn.Parameter, n_examples: int) -> Tensor:
+        """The per-example gradients [n, ...] that the hooks left at a parameter."""
+        found = parameter.grad_sample  # type: ignore[attr-defined]
+        if not isinstance(found, Tensor) or len(found) != n_examples:
+            name = next(name for name, other in self._network.named_parameters() if other is parameter)
+            allowed = f"must keep pictures apart in every layer; {name} sees them in pieces or several times"
+            raise BadInput("data.backbone", type(self._network).__name__, allowed)
+        return found
+
+    def close(self) -> None:
+        """Takes the hooks off the network, with whatever an interrupted computation left behind."""
+        if self._hooked is not None:
+            self._hooked.to_standard_module()
+            self._hooked = None
+        for module in self._network.modules():
+            for leftover in ("activations", "max_batch_len"):
+                if hasattr(module, leftover):
+                    delattr(module, leftover)
+        self._network.zero_grad(set_to_none=True)
+
+
+def clipped_sums(grads: Sequence[Tensor], clip_norm: float) -> list[Tensor]:
+    """Each parameter's sum over the examples of their gradients, scaled by min(1, C / (norm + 1e-6)) as Opacus has it.
+
+    The norm is that of an example's gradient in all parameters together: adding an example changes the sums, taken together,
+    by at most `clip_norm` in L2, replacing one by twice that. An example whose gradient is not finite counts zero.
+
+    Args: grads [n, ...], one tensor for each parameter.
+    """
+    flat = [grad.flatten(1) if grad.dtype == torch.float64 else grad.flatten(1).float() for grad in grads]
+    norms = torch.stack([rows.square().sum(1) for rows in flat]).sum(0).sqrt()
+    factors = (clip_norm / (norms + 1e-6)).clamp(max=1)
+    finite = norms.isfinite()
+    if not finite.all():
+        factors = factors.where(finite, 0)
+        flat = [rows.where(finite[:, None], 0) for rows in flat]
+    return [(factors @ rows).reshape(grad.shape[1:]) for rows, grad in zip(flat, grads, strict=True)]
+
+
+def _loss(logits: Tensor, truth: Tensor) -> Tensor:
+    """Cross-entropy summed over the examples, in single precision or better."""
+    return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), truth, reduction="sum")
