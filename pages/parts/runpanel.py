@@ -167,13 +167,13 @@ def segments(fraction: float, n_tasks: int) -> str:
 
 def _buttons(run: Run, result: Result) -> None:
     if run.status in ("queued", "starting", "running"):
-        st.button("Stop", key="stop", type="primary", on_click=_try(lambda: state.executor().stop(run.id)))
+        st.button("Stop", key="stop", type="primary", on_click=attempt(lambda: state.executor().stop(run.id)))
         return
     if run.status == "stopping":
         st.button("Stopping …", key="stop", disabled=True)
         return
     if run.readable_spec is not None:
-        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=_try(lambda: retry(run.id)))
+        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(lambda: retry(run.id)))
     if run.status == "finished":
         st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
     if result.said:
@@ -187,7 +187,7 @@ def retry(run_id: str) -> None:
     st.session_state["show-run"] = fresh
 
 
-def _try(action: Callable[[], None]) -> Callable[[], None]:
+def attempt(action: Callable[[], None]) -> Callable[[], None]:
     """The action as a callback whose one-sentence refusals are shown instead of raised."""
     from dpcl_core.errors import StoreTrouble
 

@@ -112,7 +112,7 @@ def _left(run: Run, fraction: float, now: float) -> str:
     if run.started is None:
         return ""
     left = pace.seconds_left(fraction, now - run.started, run.estimate_seconds)
-    return f"{_between(*left)} left" if left is not None else ""
+    return f"{between(*left)} left" if left is not None else ""
 
 
 def _doing(events: Sequence[Event]) -> str:
@@ -135,10 +135,11 @@ def _about(seconds: float) -> str:
 
 def _range(seconds: float) -> str:
     """A duration as an honest range: a quarter less to a half more, in whole units."""
-    return _between(0.75 * seconds, 1.5 * seconds)
+    return between(0.75 * seconds, 1.5 * seconds)
 
 
-def _between(low: float, high: float) -> str:
+def between(low: float, high: float) -> str:
+    """A duration from and to, in whole units."""
     if high < 90:
         first, last = max(1, round(low)), max(2, math.ceil(high))
         return f"{first}–{last} s"

@@ -407,9 +407,10 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
             title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="auto"
         )
     if setting.sort == "number":
-        number = cast("float | None", start)
+        least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
+        number = None if start is None else float(cast(float, start))
         return st.number_input(
-            title, setting.low, setting.high, number, key=key, help=text, format="%g", placeholder="auto"
+            title, least, most, number, key=key, help=text, format="%g", placeholder="auto"
         )
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)
