@@ -58,7 +58,7 @@ def check(spec: RunSpec) -> None:
         raise BadInput("scenario.kind", scenario.name, f"{method.title} takes {', '.join(method.scenarios)}")
     if spec.labels not in method.labels:
         raise BadInput("labels", spec.labels, f"{method.title} takes {', '.join(method.labels)}")
-    if spec.labels == "data" and spec.public_labels is not None:
+    if spec.labels in ("data", "dp-learned") and spec.public_labels is not None:
         raise BadInput("public_labels", ", ".join(spec.public_labels), "needs labels = prior or prior-const")
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)

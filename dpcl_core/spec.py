@@ -96,7 +96,11 @@ class PrivacySpec(Spec):
         "release", description="release: fresh from the operating system, never recorded. seeded: repeatable, for teaching."
     )
     label_share: float = Field(
-        0.1, gt=0, lt=1, description="Share of epsilon that pays for the list of labels, where labels = dp-learned."
+        0.1,
+        ge=0.001,
+        le=0.999,
+        allow_inf_nan=False,
+        description="Share of epsilon that pays for the list of labels, where labels = dp-learned.",
     )
 
 

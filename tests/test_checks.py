@@ -104,7 +104,7 @@ def _json(spec: RunSpec) -> dict[str, object]:
     epsilons=st.lists(st.one_of(st.floats(1e-3, 1e3), st.just(math.inf)), min_size=1, max_size=6, unique=True),
     delta=st.floats(1e-12, 0.9),
     seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5, unique=True),
-    labels=st.sampled_from(["data", "prior", "prior-const"]),
+    labels=st.sampled_from(["data", "prior", "prior-const", "dp-learned"]),
     public=st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4, unique=True),
     tasks=st.integers(1, 50),
 )

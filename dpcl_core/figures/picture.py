@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-LABELS = {"data": "labels from the data (not DP)", "prior": "public list per task", "prior-const": "one public list"}
+LABELS = {
+    "data": "labels from the data (not DP)",
+    "prior": "public list per task",
+    "prior-const": "one public list",
+    "dp-learned": "list learned under DP",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import dp_accounting as dp
 
-from dpcl_core.privacy.accounting import Accountant, Pld, of_group
+from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group
 from dpcl_core.spec import Adjacency
 
 Recurrence = Literal["once", "every"]
@@ -75,6 +75,14 @@ class Ledger:
         In a mechanism that read several tasks together such a person has an example for each of them.
         """
         return self._composed([of_group(entry.event, len(entry.people_of)) for entry in self.entries])
+
+    def lists_alone(self) -> float:
+        """Epsilon of the learned lists of labels alone, for a person of one task (the worst one)."""
+        found: dict[int, list[dp.DpEvent]] = {}
+        for entry in self.entries:
+            if isinstance(entry.event, LabelListDpEvent | dp.NonPrivateDpEvent):
+                found.setdefault(entry.task, []).append(entry.event)
+        return max(map(self._composed, found.values()), default=0.0)
 
     def _composed(self, events: Sequence[dp.DpEvent]) -> float:
         return self.accountant.epsilon(events, self.delta, self.adjacency)

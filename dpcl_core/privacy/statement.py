@@ -24,12 +24,16 @@ _COMPOSITION = {
 _LABELS = {
     "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
     "prior-const": "one list of all labels was public beforehand",
+    "dp-learned": "every {unit} has one label; which labels there are need not be public",
 }
+_SCOPE = "every classifier released along the stream, one after each task"
+LISTS = "the list of labels of one task alone"
 _NOT_COVERED = {
     "no": "settings chosen by looking at results on the same data (tuning)",
     "public": "settings changed since by looking at results on the same data (tuning)",
     "private": "settings were tuned on the private data; that is not accounted",
 }
+_TUNED_ON_PUBLIC = "settings were tuned on public data, in which none of the protected people is"
 FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
 # Templates, because the browser fills them too while a budget is dragged.
@@ -66,16 +70,18 @@ def guarantee(
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
     parts = {f"task {task + 1}": value for task, value in by_task.items()}
+    if spec.labels == "dp-learned":
+        parts[LISTS] = ledger.lists_alone()
     if n_tasks > 1:
         parts["the same person in every task"] = ledger.if_in_every_task()
     is_subset = spec.data.train_per_class is not None
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
-        *([_LABELS[spec.labels]] if spec.labels != "data" else []),
+        *([_LABELS[spec.labels].format(unit=unit)] if spec.labels != "data" else []),
         *(assumed or [f"which task an {unit} belongs to depends on that {unit} alone, through a public rule"]),
         "the number of training examples is public, and so is the network that computes the features",
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
-        *(["settings were tuned on public data, in which none of the protected people is"] if spec.tuned == "public" else []),
+        *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public"]
     if ledger.recurrence == "once" and n_tasks > 1:
@@ -88,7 +94,7 @@ def guarantee(
         unit=f"one training {unit}",
         adjacency=f"{spec.privacy.adjacency}: {_ADJACENCY[spec.privacy.adjacency]}",
         composition=_COMPOSITION[ledger.recurrence],
-        scope="every classifier released along the stream, one after each task",
+        scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,
         assumptions=tuple(assumptions),
@@ -112,6 +118,11 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int) -> tuple[
         said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
     if n_people < FEW_PEOPLE:
         said.append(f"Only {n_people} training examples: accuracy is poor and the assumptions are fragile.")
+    if spec.labels == "dp-learned" and math.isfinite(epsilon):
+        said.append(
+            "The list of labels is learned from the data within this bound: a label that few people have is left out on "
+            "purpose, and their examples are not used."
+        )
     if math.isfinite(epsilon):
         said.append("Noise is drawn in floating point and is not hardened against attacks on its last digits.")
     said.append("The datasets here are public: this is a simulation of what such a release would protect.")

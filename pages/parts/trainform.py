@@ -17,17 +17,12 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
-from pages.parts import fields, link, privacy_bar
+from pages.parts import fields, labelform, link
 from pages.parts.text import plain
 from pages.parts.view import View
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
-LABELS = {
-    "prior-const": ("One public list", "All names known beforehand; every class carries noise from every task."),
-    "prior": ("A public list per task", "Known which task has which labels: less noise, a stronger assumption."),
-    "data": ("From the data: not DP", "The list itself can show that someone took part."),
-}
 _OWN_HELP = (
     "Your own: a folder NAME with train.parquet and test.parquet (columns image and label), or with folders train/CLASS and "
     "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
@@ -65,7 +60,8 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
             *(_own_field("s", setting) for setting in _scenario_settings(scenario)),
             *(_own_field("p", setting) for setting in _method_settings(method)),
-            field("labels", "l", "label list", link.Choice(tuple(LABELS)), spec["labels"].default),
+            field("labels", "l", "label list", link.Choice(tuple(labelform.LABELS)), spec["labels"].default),
+            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
             field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
             field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
@@ -95,6 +91,7 @@ def values_of(spec: RunSpec) -> Values:
         "test_per_class": spec.data.test_per_class,
         "scenario": spec.scenario.kind,
         "labels": spec.labels,
+        "label_share": spec.privacy.label_share,
         "public_labels": spec.public_labels,
         "epsilons": spec.privacy.epsilons,
         "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta,
@@ -118,7 +115,7 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     delta = values["delta"]
     if delta is None:
         delta = rule_delta(str(values["dataset"]), cast("int | None", values["train_per_class"]))
-    privacy = {"epsilons": values["epsilons"], "adjacency": values["adjacency"], "noise": values["noise"]}
+    privacy = {name: values[name] for name in ("epsilons", "adjacency", "noise", "label_share")}
     return {
         "method": values["method"],
         "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
@@ -169,23 +166,15 @@ def form(view: View) -> Values:
     values["backbone"] = _one_of(
         view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, typed=_TIMM_HELP
     )
-    labels = list(LABELS)
-    values["labels"] = st.radio(
-        "Label list",
-        labels,
-        index=labels.index(str(view["labels"])),
-        format_func=lambda name: LABELS[name][0],
-        captions=[LABELS[name][1] for name in labels],
-        key=view.key("labels"),
-        help="Where the classifier's list of labels comes from.",
-    )
-    if values["labels"] == "data":
-        privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
+    values["labels"] = labelform.setting(view)
+    list_line = st.container()
     values["epsilons"] = _epsilons(view)
     values["seeds"] = _seeds(view)
     delta_line = st.container(gap=None)
     with st.expander("More settings", key=view.key("more")):
         values |= _more(view, values)
+    with list_line:
+        labelform.say_what_a_learned_list_takes(raw_of(values))
     with delta_line:
         _say_delta(values)
         if values["tuned"] != "no":
@@ -330,7 +319,8 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         format_func=TUNED.__getitem__, key=view.key("tuned"),
         help="The statement of the run says so. Say it too where you tuned by hand.",
     )  # fmt: skip
-    more["public_labels"] = _public_labels(view, values)
+    more["label_share"] = labelform.share(view, str(values["labels"]))
+    more["public_labels"] = labelform.public(view, str(values["labels"]), str(values["dataset"]))
     return more
 
 
@@ -353,28 +343,6 @@ def _delta(view: View, dataset: str, train_per_class: int | None) -> float | Non
         st.warning(f"δ = {plain(typed[:40])}: must lie between 0 and 1; using {shown}.")
         return None
     return value
-
-
-def _public_labels(view: View, values: Mapping[str, object]) -> tuple[str, ...] | None:
-    start = cast("tuple[str, ...] | None", view["public_labels"])
-    if values["labels"] == "data":
-        return None
-    names = _class_names(str(values["dataset"]))
-    if not names:
-        return start
-    picked = st.multiselect(
-        "Labels assumed public", names, default=[n for n in start or () if n in names], key=view.key("public_labels"),
-        placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
-    )  # fmt: skip
-    return tuple(picked) or None
-
-
-@st.cache_data(ttl=300, show_spinner=False)
-def _class_names(dataset: str) -> tuple[str, ...]:
-    try:
-        return datasets.facts(dataset).classes or ()
-    except BadInput:
-        return ()
 
 
 def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
@@ -409,9 +377,7 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
     if setting.sort == "number":
         least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
         number = None if start is None else float(cast(float, start))
-        return st.number_input(
-            title, least, most, number, key=key, help=text, format="%g", placeholder="auto"
-        )
+        return st.number_input(title, least, most, number, key=key, help=text, format="%g", placeholder="auto")
     if setting.sort == "flag":
         return st.checkbox(title, bool(start), key=key, help=text)
     if setting.sort == "choice":
