@@ -12,7 +12,7 @@ from pages.parts.view import CHANGES
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons")],
     "Explore": [("playground", "Playground"), ("privacy", "Privacy")],
-    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare")],
+    "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
     "About": [("about", "Methods, words and limits")],
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from dpcl_core.backbones import catalog as backbones
@@ -13,8 +13,10 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.papers import published
 from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.orderings import Ordering
 from dpcl_core.papers.paper import Experiment, Paper, Protocol, Size
 from dpcl_core.papers.published import Published
+from dpcl_core.spec import RunSpec
 
 METRICS = {"AA": "accuracy", "AF": "forgetting"}
 
@@ -32,17 +34,18 @@ class Ours:
 class Row:
     """One number of a table: what was printed (None: nothing), what came out here (None: not run), both in percent.
 
-    `is_comparable`: ours was measured over as many classes as the paper's.
+    `is_comparable`: ours was measured over as many classes as the paper's. `is_doubtful`: see Remark.
     """
 
     method: str
     variant: str
     epsilon: float
     metric: str
-    printed: Published | None
-    ours: Ours | None
-    remarks: tuple[str, ...]
+    printed: Published | None = None
+    ours: Ours | None = None
+    remarks: tuple[str, ...] = ()
     is_comparable: bool = True
+    is_doubtful: bool = False
 
     @property
     def name(self) -> str:
@@ -50,36 +53,46 @@ class Row:
         return f"{self.method} ({self.variant})" if self.variant else self.method
 
     @property
+    def usable(self) -> float | None:
+        """The printed value where it can be drawn and reckoned with."""
+        return None if self.printed is None or self.is_doubtful else self.printed.value
+
+    @property
     def difference(self) -> float | None:
         """Ours minus published, in points; None where one of the two is missing or they measure different things."""
-        if self.ours is None or self.printed is None or self.printed.value is None or not self.is_comparable:
+        if self.ours is None or self.usable is None or not self.is_comparable:
             return None
-        return self.ours.mean - self.printed.value
+        return self.ours.mean - self.usable
 
 
 def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> tuple[Row, ...]:
-    """Every number that the paper's table prints or that our runs (by label) have: the printed ones first, in their order.
+    """Every number that the paper's table prints or our runs (by label) have, a method's together, in the table's order.
 
     Where the paper prints plots alone, only ours, each under its run's label.
     """
-    if experiment.table is None:
-        return tuple(_own_row(label, "", run, epsilon, metric) for label, run, epsilon, metric in _figures(runs))
-    ours: dict[tuple[str, str, float, str], Row] = {}
-    for _, run, epsilon, metric in _figures(runs):
-        method, variant = paper.printed_as(run.spec)
-        ours.setdefault((method, variant, epsilon, metric), _own_row(method, variant, run, epsilon, metric))
-    found: list[Row] = []
+    found = {_key(row): row for row in _printed_rows(paper, experiment)}
     comparable = all(_n_classes(run.spec.data.dataset) == experiment.n_classes for run in runs.values())
-    for row in published.read(paper.name):
-        metric = row.metric.removesuffix("_percent")
-        if row.table != experiment.table or metric not in METRICS or row.epsilon is None:
-            continue
-        own = ours.pop((row.method, row.variant, row.epsilon, metric), None)
-        notes = published.remarks(row, paper.remarks)
-        found.append(
-            Row(row.method, row.variant, row.epsilon, metric, row, own.ours if own is not None else None, notes, comparable)
-        )
-    return (*found, *ours.values())
+    for label, run in runs.items():
+        method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
+        for epsilon, metric, ours in _figures(run):
+            row = Row(method, variant, epsilon, metric)
+            found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable)
+    order = list(dict.fromkeys(row.name for row in found.values()))
+    return tuple(sorted(found.values(), key=lambda row: (order.index(row.name), row.epsilon, row.metric)))
+
+
+def printed_difference(
+    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
+) -> float | None:
+    """What the paper's table says about an ordering: first minus second in points; None where it prints no such numbers."""
+    known = {_key(row): row.usable for row in _printed_rows(paper, experiment)}
+    sides = (ordering.first, ordering.second)
+    if any(side.rule is not None for side in sides):
+        return None
+    first, second = (
+        known.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides
+    )
+    return first - second if first is not None and second is not None else None
 
 
 def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
@@ -113,17 +126,29 @@ def _of_settings(protocol: Protocol, run: Measured) -> list[str]:
     return told
 
 
-def _figures(runs: Mapping[str, Measured]) -> Iterable[tuple[str, Measured, float, str]]:
-    for label, run in runs.items():
-        for epsilon in sorted({model.epsilon for model in run.models}):
-            for metric in METRICS:
-                if run.by_seed(epsilon, metric):
-                    yield label, run, epsilon, metric
+def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
+    """The accuracies and the forgetting that the experiment's table prints, in its order."""
+    for row in published.read(paper.name):
+        metric = row.metric.removesuffix("_percent")
+        if row.table == experiment.table and metric in METRICS and row.epsilon is not None:
+            notes = published.remarks(row, paper.remarks)
+            yield Row(
+                row.method, row.variant, row.epsilon, metric, row,
+                remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
+            )  # fmt: skip
 
 
-def _own_row(method: str, variant: str, run: Measured, epsilon: float, metric: str) -> Row:
-    values = [100 * value for value in run.by_seed(epsilon, metric).values()]
-    return Row(method, variant, epsilon, metric, None, _summary(values), ())
+def _key(row: Row) -> tuple[str, str, float, str]:
+    return row.method, row.variant, row.epsilon, row.metric
+
+
+def _figures(run: Measured) -> Iterator[tuple[float, str, Ours]]:
+    """Budget, metric and summary of everything that the run's models have."""
+    for epsilon in sorted({model.epsilon for model in run.models}):
+        for metric in METRICS:
+            values = [100 * value for value in run.by_seed(epsilon, metric).values()]
+            if values:
+                yield epsilon, metric, _summary(values)
 
 
 def _summary(values: Sequence[float]) -> Ours:

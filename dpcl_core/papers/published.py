@@ -39,7 +39,8 @@ class Published:
 class Remark:
     """Something to know before a printed number is used: a slip, a contradiction, a gap. None matches every row.
 
-    One that names nothing but its table is about the table, and touches no single number.
+    One that names nothing but its table is about the table, and touches no single number. `is_doubtful`: the number is
+    very likely not what was meant; it is shown as printed, but neither drawn nor used.
     """
 
     text: str
@@ -48,6 +49,7 @@ class Remark:
     variant: str | None = None
     epsilon: float | None = None
     metric: str | None = None
+    is_doubtful: bool = False
 
     @property
     def is_about_the_table(self) -> bool:
@@ -74,9 +76,9 @@ def read(paper: str) -> tuple[Published, ...]:
         return tuple(_row(line) for line in csv.DictReader(file))
 
 
-def remarks(row: Published, known: Sequence[Remark]) -> tuple[str, ...]:
+def remarks(row: Published, known: Sequence[Remark]) -> tuple[Remark, ...]:
     """What is to be known about this number."""
-    return tuple(remark.text for remark in known if remark.touches(row))
+    return tuple(remark for remark in known if remark.touches(row))
 
 
 def _row(line: dict[str, str]) -> Published:

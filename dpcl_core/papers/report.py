@@ -50,7 +50,10 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "rows": [_row(row) for row in comparison.rows(paper, experiment, done[experiment.name])],
                 "table_remarks": list(comparison.table_remarks(paper, experiment)),
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
-                "orderings": [_judged(found) for found in judged(experiment, runs, done[experiment.name])],
+                "orderings": [
+                    _judged(found, comparison.printed_difference(paper, experiment, found.ordering, runs))
+                    for found in judged(experiment, runs, done[experiment.name])
+                ],
             }
             for experiment, runs in plan.items()
         ],
@@ -163,7 +166,7 @@ def _row(row: Row) -> JsonValue:
     }
 
 
-def _judged(found: Judged) -> JsonValue:
+def _judged(found: Judged, printed: float | None) -> JsonValue:
     ordering, difference = found.ordering, found.difference
     return {
         "statement": ordering.statement,
@@ -173,6 +176,7 @@ def _judged(found: Judged) -> JsonValue:
         "epsilons": [plain_number(ordering.first.epsilon), plain_number(ordering.second.epsilon)],
         "rules": [ordering.first.rule, ordering.second.rule],
         "state": found.state,
+        "published_difference": printed,
         "difference": None if difference is None else difference.mean,
         "low": None if difference is None else difference.low,
         "high": None if difference is None else difference.high,

@@ -1,0 +1,131 @@
+"""Published values and ours, a pair of marks for every method and budget."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+
+ROW = 24  # pixels
+_ABOVE = 1.15  # rows from one method's last budget to the next one's first, where its name stands
+
+
+def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
+    """A hollow mark for what was published, a full one for ours, each with its standard deviation, joined by a line.
+
+    Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
+    difference means something). Rows of one name stand together, in the order given. `what` names the quantity, such as
+    "accuracy".
+    """
+    if rows.empty or rows[["published", "ours"]].isna().all(axis=None):
+        sentence = "Nothing was published in numbers, and nothing has run yet."
+        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
+    names = list(dict.fromkeys(rows["name"]))
+    heights, headings = _places(rows, names)
+    last, low = max(heights), min(0.0, float(rows[["published", "ours"]].min(axis=None)) - 1)  # forgetting may be negative
+    inks = theme.ink(dark)
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=round(70 + ROW * (last + 1.2)),
+            margin={"l": 76, "r": 16, "t": 30, "b": 40},
+            xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
+            yaxis={
+                "range": [last + 0.6, -_ABOVE],
+                "tickvals": heights,
+                "ticktext": [epsilon_label(epsilon) for epsilon in rows["epsilon"]],
+                "showgrid": False,
+                "zeroline": False,
+            },
+        )
+    )
+    for name, height in headings.items():
+        figure.add_annotation(
+            x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", font={"color": inks.text}
+        )
+    _legend(figure, rows, inks)
+    both = [
+        (row, height) for row, height in zip(rows.itertuples(), heights, strict=True) if pd.notna(row.published + row.ours)
+    ]
+    for row, height in both:
+        figure.add_trace(
+            go.Scatter(x=[row.published, row.ours], y=[height, height], mode="lines", line={"color": inks.grid, "width": 3},
+                       hoverinfo="skip")
+        )  # fmt: skip
+    _marks(figure, rows, heights, "published", inks.soft, "diamond-open")
+    _marks(figure, rows, heights, "ours", theme.colour_of_series(0, dark), "circle")
+    finding = _finding(rows, what)
+    return Picture(figure, finding, finding)
+
+
+def _places(rows: pd.DataFrame, names: list[str]) -> tuple[list[float], dict[str, float]]:
+    """The height of every row from above, and of every name over its rows."""
+    heights, headings, place, known = list[float](), dict[str, float](), 0.0, ""
+    for name in rows["name"]:
+        if name != known:
+            place += _ABOVE if known else 0.0
+            headings[name], known = place - 0.75, name
+        heights.append(place)
+        place += 1.0
+    assert len(headings) == len(names), "rows of one name stand together"
+    return heights, headings
+
+
+def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:
+    parts = [text for column, text in (("published", "◇ published"), ("ours", "● ours")) if rows[column].notna().any()]
+    figure.add_annotation(
+        x=1, y=1, xref="paper", yref="paper", yshift=24, xanchor="right", showarrow=False, font={"color": inks.soft},
+        text=" &nbsp; ".join(parts) + " &nbsp; bars: standard deviation",
+    )  # fmt: skip
+
+
+def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: str, colour: str, symbol: str) -> None:
+    has = rows[column].notna()
+    shown = rows[has]
+    bars = {"type": "data", "array": shown[f"{column}_std"].fillna(0.0), "color": colour, "thickness": 1.2, "width": 3}
+    figure.add_trace(
+        go.Scatter(
+            x=shown[column],
+            y=[height for height, wanted in zip(heights, has, strict=True) if wanted],
+            mode="markers",
+            marker={"color": colour, "size": 10, "symbol": symbol, "line": {"width": 2, "color": colour}},
+            error_x=bars,
+            customdata=shown["name"],
+            name=column,
+            hovertemplate=f"%{{customdata}}, {column}: %{{x:.1f}} %<extra></extra>",
+        )
+    )
+
+
+def _finding(rows: pd.DataFrame, what: str) -> str:
+    """How many pairs there are and how far apart they are; for data that cannot be compared, how many values ours are."""
+    n_published, n_ours = int(rows["published"].notna().sum()), int(rows["ours"].notna().sum())
+    if n_ours == 0:
+        return f"{_values(n_published)} of {what} published; none of the runs has been carried out here yet."
+    if n_published == 0:
+        low, high = rows["ours"].min(), rows["ours"].max()
+        return f"No {what} was published in numbers; ours, {_values(n_ours)}, lie between {low:.1f} and {high:.1f} %."
+    if not rows["is_comparable"].all():
+        return f"{_values(n_published)} published and {n_ours} of ours, on different data: no difference is formed."
+    pairs = rows.dropna(subset=["published", "ours"])
+    if pairs.empty:
+        return f"{_values(n_published)} published and {n_ours} of ours; none of them belong together."
+    gaps = pairs["ours"] - pairs["published"]
+    widest = pairs.loc[gaps.abs().idxmax()]
+    budget = "without noise" if math.isinf(widest["epsilon"]) else f"at ε = {epsilon_text(float(widest['epsilon']))}"
+    return (
+        f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {_pairs(len(pairs))}, "
+        f"by {gaps.mean():+.1f} points on average; the widest gap is {gaps[widest.name]:+.1f} ({widest['name']}, {budget})."
+    )
+
+
+def _values(n: int) -> str:
+    return f"{n} value{'s' if n != 1 else ''}"
+
+
+def _pairs(n: int) -> str:
+    return f"{n} pair{'s' if n != 1 else ''}"

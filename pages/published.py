@@ -1,0 +1,251 @@
+"""Published: do the published results come out here? A paper's numbers beside ours, and what becomes of its claims."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core import presets
+from dpcl_core.figures.picture import Provenance
+from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers.comparison import METRICS, Row
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
+from dpcl_core.spec import RunSpec
+from pages.parts import link, results, state, style, trainform
+from pages.parts.header import actions, heading
+from pages.parts.strip import figure
+from pages.parts.text import plain
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELP = """Left what the paper printed, right what came out here: your own finished run of the same preset where there is one,
+else the last figures that were recorded. The reasons below the table say why the two differ. A claim counts as found only
+where the 95 % interval of its paired difference decides; what was not found is said just as plainly."""
+FORMS = {"small": "small: minutes", "bundled": "all data here", "full": "as published"}
+_FIRST = next(iter(catalog.PAPERS.values()))
+CODEC = link.Codec(
+    [
+        link.Field("paper", "p", "paper", link.Choice(tuple(catalog.PAPERS)), _FIRST.name),
+        link.Field(
+            "experiment", "x", "experiment",
+            link.Choice(tuple(experiment.name for paper in catalog.PAPERS.values() for experiment in paper.experiments)),
+            _FIRST.experiments[0].name,
+        ),
+        link.Field("size", "z", "form", link.Choice(SIZES), "small"),
+        link.Field("metric", "q", "quantity", link.Choice(tuple(METRICS)), "AA"),
+    ]
+)  # fmt: skip
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    state.store()
+    view = View("published", lambda _: CODEC)
+    place = heading("Published", "Do the published results come out here?", notices=view.read.notices)
+    paper, experiment, size, metric = _choices(view)
+    specs = presets.variants(experiment.preset(size))
+    runs = _found(paper, specs)
+    _state(experiment, specs, runs)
+    rows = [row for row in comparison.rows(paper, experiment, runs) if row.metric == metric]
+    _picture(paper, experiment, size, metric, rows, runs)
+    _table(paper, experiment, size, rows, runs)
+    _claims(paper, experiment, specs, runs)
+    _runs(specs, runs)
+    values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
+    actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
+
+
+def _choices(view: View) -> tuple[Paper, Experiment, Size, str]:
+    names = list(catalog.PAPERS)
+    with st.container(key="published-choices", horizontal=True, vertical_alignment="bottom", gap="medium"):
+        paper = catalog.paper(
+            st.selectbox(
+                "Paper", names, index=names.index(str(view["paper"])), key=view.key("paper"), width=260,
+                format_func=lambda name: catalog.PAPERS[name].title,
+            )
+        )  # fmt: skip
+        known = [experiment.name for experiment in paper.experiments]
+        asked = str(view["experiment"])
+        experiment = catalog.experiment(
+            paper,
+            st.selectbox(
+                "Experiment", known, index=known.index(asked) if asked in known else 0, key=view.key("experiment"),
+                width=260, format_func=lambda name: catalog.experiment(paper, name).title,
+            ),
+        )  # fmt: skip
+        forms = list(experiment.sizes)
+        wanted = cast(Size, view["size"])
+        start = wanted if wanted in forms else forms[0]
+        size = st.segmented_control(
+            "Form", forms, default=start, format_func=FORMS.__getitem__, key=f"{view.key('size')}-{experiment.name}",
+            required=True, help="small: a part of the data, a small bundled network. As published: the paper's own network.",
+        )  # fmt: skip
+        metric = st.segmented_control(
+            "Quantity", list(METRICS), default=str(view["metric"]), format_func=METRICS.__getitem__, key=view.key("metric"),
+            required=True,
+        )  # fmt: skip
+    return paper, experiment, start if size is None else size, str(metric or view["metric"])
+
+
+def _found(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
+    """For each of the preset's runs the visitor's newest finished one, else the recorded one, where there is any."""
+    own = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
+    found: dict[str, Measured] = {}
+    for label, spec in specs.items():
+        run, recorded = own.get(spec), measured.find(spec, measured.recorded(paper.name))
+        if run is not None:
+            found[label] = measured.of_run(run, results.of(run).said)
+        elif recorded is not None:
+            found[label] = recorded
+    return found
+
+
+def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
+    """How much of the experiment has been carried out, and the next thing to do."""
+    st.markdown(experiment.question)
+    if not runs:
+        st.info("None of these runs has been carried out here yet: open one below and press Start, or use the terminal.")
+    elif len(runs) < len(specs):
+        missing = ", ".join(label for label in specs if label not in runs)
+        st.info(f"{len(runs)} of {len(specs)} runs are here. Still missing: {missing}.")
+
+
+def _picture(
+    paper: Paper, experiment: Experiment, size: Size, metric: str, rows: list[Row], runs: Mapping[str, Measured]
+) -> None:
+    from dpcl_core.figures import reproduction
+
+    frame = _frame(rows)
+    doubtful = [row for row in rows if row.is_doubtful]
+    note = f"{paper.title}, table {experiment.table}" if experiment.table else "published in plots alone: no numbers to draw"
+    figure(
+        reproduction.published_and_ours(frame, what=METRICS[metric], dark=style.is_dark()),
+        _provenance(paper, runs),
+        key="reproduction",
+        title=f"{experiment.title}: {METRICS[metric]}",
+        note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
+        table=frame,
+        share=st.query_params.to_dict(),
+    )
+
+
+def _frame(rows: list[Row]) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable"]
+    values = [
+        (
+            row.name,
+            row.epsilon,
+            row.usable,
+            row.printed.std if row.printed is not None else None,
+            row.ours.mean if row.ours is not None else None,
+            row.ours.std if row.ours is not None else None,
+            row.is_comparable,
+        )
+        for row in rows
+    ]
+    types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool"}
+    return pd.DataFrame(values, columns=columns).astype(types)
+
+
+def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
+    specs = [run.spec for run in runs.values()]
+    return Provenance(
+        dataset=" | ".join(dict.fromkeys(run.dataset_title for run in runs.values())),
+        n_train=None,
+        method=f"published: {paper.source}",
+        labels="",
+        epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
+        delta=specs[0].privacy.delta if specs else None,
+        n_seeds=min((len(spec.seeds) for spec in specs), default=0),
+        runs=tuple(run.run_id for run in runs.values() if run.run_id is not None),
+    )
+
+
+def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], runs: Mapping[str, Measured]) -> None:
+    import pandas as pd
+
+    with st.container(key="card-reproduction-table", gap="small"):
+        st.markdown("**The numbers**")
+        lines = [
+            {
+                "method": row.name,
+                "ε": "∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}",
+                "published": report.printed_text(row),
+                "ours": report.ours_text(row),
+                "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
+                "to know": " ".join(row.remarks),
+            }
+            for row in rows
+        ]
+        if lines:
+            alt = f"{len(lines)} numbers, published and ours, in percent"
+            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt)
+        for remark in comparison.table_remarks(paper, experiment):
+            st.caption(plain(remark))
+        reasons = comparison.reasons(paper, experiment, size, runs.values())
+        if reasons:
+            st.markdown("**Why ours cannot be the same**")
+            st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
+
+
+def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
+    import pandas as pd
+
+    judged = report.judged(experiment, specs, runs)
+    if not judged:
+        return
+    counts = Counter(found.state for found in judged)
+    with st.container(key="card-claims", gap="small"):
+        st.markdown("**What the paper claims, looked for in ours**")
+        parts = [f"{counts[name]} {name}" for name in ("found", "not found", "cannot tell", "not run") if counts[name]]
+        st.markdown(f"Of {len(judged)} comparisons: {', '.join(parts)}.")
+        lines = []
+        for found in judged:
+            printed = comparison.printed_difference(paper, experiment, found.ordering, specs)
+            lines.append(
+                {
+                    "claim": found.ordering.statement,
+                    "at": report.budgets_of(found),
+                    "ours": found.state,
+                    "our difference": report.range_text(found) if found.difference is not None else "",
+                    "published": f"{printed:+.1f} points" if printed is not None else "",
+                }
+            )
+        alt = f"{len(lines)} comparisons: {', '.join(parts)}"
+        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt)
+        st.caption(
+            "Differences are formed seed by seed; in brackets their 95 % interval. “Not found”: the interval shows the "
+            "opposite. “Cannot tell”: it shows neither. “No difference” is found where the interval stays within 2 points."
+        )
+
+
+def _runs(specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
+    with st.container(key="card-reproduction-runs", gap="small"):
+        st.markdown("**The runs**")
+        for label, spec in specs.items():
+            run = runs.get(label)
+            if run is None:
+                what = "not carried out yet"
+            elif run.run_id is None:
+                what = f"recorded on {run.date}, {run.seconds:.0f} s on {run.device}"
+            else:
+                what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
+            with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
+                st.markdown(f"{plain(label)} · {plain(what)}", width="stretch")
+                st.page_link(
+                    "pages/train.py", label=":primary[Open in Train →]", query_params=trainform.parameters_of(spec)
+                )
+
+
+if __name__ == "__main__":
+    page()

@@ -1,0 +1,64 @@
+"""Published and ours: every number drawn where it belongs, and a finding that follows from the pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from dpcl_core.figures import reproduction
+
+COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable"]
+NAN = math.nan
+
+
+def _frame(*rows: tuple[object, ...]) -> pd.DataFrame:
+    types = dict.fromkeys(COLUMNS[1:6], "float64") | {"is_comparable": "bool"}
+    return pd.DataFrame(list(rows), columns=COLUMNS).astype(types)
+
+
+def _points(picture: object, name: str) -> list[tuple[float, float]]:
+    (trace,) = (trace for trace in picture.figure.data if trace.name == name)  # type: ignore[attr-defined]
+    return list(zip(trace.x, trace.y, strict=True))
+
+
+def test_pairs_are_joined_and_the_finding_counts_them() -> None:
+    frame = _frame(
+        ("A", 1.0, 70.0, 1.0, 60.0, 2.0, True),
+        ("A", math.inf, 80.0, NAN, 84.0, NAN, True),
+        ("B", 1.0, NAN, NAN, 33.0, 1.0, True),
+    )
+    picture = reproduction.published_and_ours(frame, what="accuracy")
+    assert [x for x, _ in _points(picture, "published")] == [70.0, 80.0]
+    assert [x for x, _ in _points(picture, "ours")] == [60.0, 84.0, 33.0]
+    assert [y for _, y in _points(picture, "ours")][:2] == [y for _, y in _points(picture, "published")]
+    assert sum(trace.mode == "lines" for trace in picture.figure.data) == 2
+    assert picture.finding == (
+        "Ours are lower in 1 and higher in 1 of 2 pairs, by -3.0 points on average; the widest gap is -10.0 (A, at ε = 1)."
+    )
+    assert picture.alt == picture.finding
+    titles = [note.text for note in picture.figure.layout.annotations]
+    assert "<b>A</b>" in titles
+    assert "<b>B</b>" in titles
+
+
+def test_findings_of_what_is_missing() -> None:
+    alone = _frame(("A", 1.0, 70.0, 1.0, NAN, NAN, True))
+    assert "none of the runs has been carried out" in reproduction.published_and_ours(alone, what="accuracy").finding
+    ours = _frame(("A", 1.0, NAN, NAN, 20.0, 1.0, True), ("A", 8.0, NAN, NAN, 30.0, 1.0, True))
+    assert "between 20.0 and 30.0 %" in reproduction.published_and_ours(ours, what="accuracy").finding
+    nothing = reproduction.published_and_ours(_frame(), what="accuracy")
+    assert "nothing has run yet" in nothing.finding
+    assert not nothing.figure.data
+
+
+def test_other_data_give_no_difference_in_words() -> None:
+    frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, False))
+    finding = reproduction.published_and_ours(frame, what="accuracy").finding
+    assert "on different data: no difference is formed" in finding
+    assert "lower" not in finding
+
+
+def test_negative_forgetting_stays_in_sight() -> None:
+    frame = _frame(("A", 1.0, 3.0, 1.0, -4.0, 2.0, True))
+    assert reproduction.published_and_ours(frame, what="forgetting").figure.layout.xaxis.range[0] <= -4.0

@@ -1,0 +1,102 @@
+"""The Published page with nothing run, some runs and all of them, and with links that ask for what there is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import presets
+from dpcl_core.papers import measured
+from dpcl_core.runs.store import Store
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+SMALL = presets.variants("paper-split-cifar-100-small")
+
+
+@pytest.fixture(autouse=True)
+def nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages below start without recorded figures; one test brings some back."""
+    monkeypatch.setattr(measured, "recorded", lambda paper: ())
+
+
+def _fill(store: Store, label: str, **more: object) -> str:
+    spec = SMALL[label]
+    return replay.fill(store, spec, replay.recorded(spec, n_tasks=10), **more)  # type: ignore[arg-type]
+
+
+def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Open) -> None:
+    page = open_page("published")
+    assert not page.exception
+    said = words(page)
+    assert "None of these runs has been carried out here yet" in said
+    assert "values of accuracy published; none of the runs" in said
+    assert "Of 21 comparisons: 21 not run." in said
+    assert "Why ours cannot be the same" not in said
+    links = [link.proto for link in page.get("page_link")]
+    assert sum("p.adapter" in link.query_string or "m=" in link.query_string for link in links) >= len(SMALL) - 1
+    assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+
+
+def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Store) -> None:
+    run_id = _fill(store, "cosine")
+    _fill(store, "naive", status="failed")  # has no figures to show
+    page = open_page("published")
+    assert not page.exception
+    said = words(page)
+    assert "1 of 4 runs are here. Still missing: ensemble-head, naive, non-cl-head." in said
+    assert f"your run {run_id[:4]}" in said
+    assert "instead of a ViT-B/16" in said
+    frame = page.dataframe[0].value
+    cosine = frame[(frame["method"] == "Cosine classifier") & (frame["ε"] == "1")].iloc[0]
+    assert cosine["published"] == "72.78 ± 0.51"
+    assert float(cosine["difference"]) == pytest.approx(float(cosine["ours"].split(" ± ")[0]) - 72.78, abs=0.11)
+    assert (frame[frame["method"] == "Naive"]["ours"] == "–").all()
+
+
+def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
+    for label in SMALL:
+        _fill(store, label)
+    page = open_page("published", v="1", q="AF")
+    assert not page.exception
+    said = words(page)
+    assert "Still missing" not in said
+    assert "not drawn: 1 doubtful number" in said
+    frame = page.dataframe[0].value
+    slip = frame[(frame["method"] == "PEFT Ensemble (last layer)") & (frame["ε"] == "1")].iloc[0]
+    assert slip["published"] == "0.06 ± 0.00"
+    assert slip["difference"] == ""
+    assert "very likely the share" in slip["to know"]
+    verdicts = set(page.dataframe[1].value["ours"])
+    assert verdicts == {"found", "not found", "cannot tell", "not run"}  # runs played back are all alike, rules are not played
+
+
+def test_recorded_figures_are_shown_until_there_is_an_own_run(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = store.get(_fill(store, "cosine"))
+    figures = measured.of_run(run, [event for _, event in store.events_after(run.id)])
+    measured.write(tmp_path / "figures.json", "tobaben", [figures])
+    store.delete(run.id)
+    monkeypatch.setattr(measured, "recorded", lambda paper: measured.read(tmp_path / "figures.json"))
+    assert f"recorded on {figures.date}" in words(open_page("published"))
+    _fill(store, "cosine")
+    said = words(open_page("published"))
+    assert "your run" in said
+    assert "recorded on" not in said
+
+
+def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
+    for name in ("paper-blurry", "paper-label-spaces"):
+        page = open_page("published", v="1", x=name, z="full")
+        assert not page.exception
+        assert "published in plots alone" in words(page)
+
+
+def test_a_link_to_what_there_is_not_gets_its_sentence(open_page: Open) -> None:
+    page = open_page("published", v="1", x="paper-none", z="huge", q="AA")
+    assert not page.exception
+    assert sum("The link asks for" in warning.value for warning in page.warning) == 2
+    missing_form = open_page("published", v="1", x="paper-blurry", z="bundled")
+    assert not missing_form.exception

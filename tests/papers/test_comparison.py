@@ -1,0 +1,157 @@
+"""Rows pair what belongs together, keep what has no partner, and form no difference that means nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks, presets
+from dpcl_core.errors import BadInput
+from dpcl_core.papers import catalog, comparison, measured, report, tobaben
+from dpcl_core.papers.comparison import Row
+from dpcl_core.spec import RunSpec
+from tests.papers.making import run
+
+PAPER = tobaben.PAPER
+CIFAR, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
+
+
+def _spec(name: str, label: str) -> RunSpec:
+    return presets.variants(name)[label]
+
+
+def _rows(runs: dict[str, measured.Measured], experiment: object = CIFAR) -> dict[tuple[str, float, str], Row]:
+    return {(row.name, row.epsilon, row.metric): row for row in comparison.rows(PAPER, experiment, runs)}  # type: ignore[arg-type]
+
+
+def test_ours_stand_beside_the_number_of_the_same_method() -> None:
+    cosine = run(lambda epsilon, seed: 0.6 + 0.01 * seed, spec=_spec("paper-split-cifar-100", "cosine"))
+    rows = _rows({"cosine": cosine})
+    row = rows["Cosine classifier", 1.0, "AA"]
+    assert row.ours is not None
+    assert (row.ours.mean, row.ours.n_seeds) == (pytest.approx(61.5), 4)
+    assert row.ours.std == pytest.approx(1.2909944)
+    assert row.difference == pytest.approx(61.5 - 72.78)
+    assert rows["Cosine classifier", math.inf, "AA"].ours is None
+    assert len(rows) == 26
+
+
+def test_a_methods_rows_stand_together_whatever_the_table_leaves_out() -> None:
+    head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
+    rows = comparison.rows(PAPER, CIFAR, {"head": head})
+    names = [row.name for row in rows]
+    assert names == sorted(names, key=names.index)
+    unprinted = _rows({"head": head})["PEFT Ensemble (last layer)", 8.0, "AF"]
+    assert unprinted.printed is None
+    assert unprinted.ours is not None
+
+
+def test_a_doubtful_number_is_shown_and_not_used() -> None:
+    head = run(lambda epsilon, seed: 0.8, spec=_spec("paper-split-cifar-100", "ensemble-head"))
+    row = _rows({"head": head})["PEFT Ensemble (last layer)", 1.0, "AF"]
+    assert report.printed_text(row) == "0.06 ± 0.00"
+    assert row.usable is None
+    assert row.difference is None
+
+
+def test_data_with_other_classes_give_no_difference() -> None:
+    pacs = run(lambda epsilon, seed: 0.5, spec=_spec("paper-imagenet-r-small", "cosine"))
+    row = _rows({"cosine": pacs}, IMAGENET)["Cosine classifier", 1.0, "AA"]
+    assert row.ours is not None
+    assert row.difference is None
+
+
+def test_what_the_paper_prints_about_a_claim() -> None:
+    specs = presets.variants("paper-split-cifar-100")
+    found = {
+        (o.statement, o.first.epsilon): comparison.printed_difference(PAPER, CIFAR, o, specs) for o in CIFAR.orderings
+    }
+    assert found["The ensemble (FiLM) beats the cosine classifier", 1.0] == pytest.approx(79.79 - 72.78)
+    assert found["Ensemble (FiLM): without privacy it ends below ε = 8", 8.0] == pytest.approx(85.26 - 79.39)
+    assert found["Naive collapses: it forgets more than the ensemble", 1.0] is None  # hangs on the doubtful number
+    assert found["ArgMax is a better rule than Median", 1.0] is None  # published as a plot
+
+
+def test_reasons_follow_from_settings_and_data() -> None:
+    small = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "ensemble-head"))
+    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [small]))
+    assert "trained on CIFAR-10, instead of a ViT-B/16" in said
+    assert "Data: Digits" in said
+    assert "Tuning: none" in said
+    assert "Epochs" not in said
+    fewer = checks.parse(checks.apply_sets(presets.raw("paper-split-cifar-100-small"), ["params.epochs=5", "tuned=public"]))
+    said = " ".join(comparison.reasons(PAPER, CIFAR, "small", [run(lambda epsilon, seed: 0.5, spec=fewer)]))
+    assert "Epochs: 5" in said
+    assert "Tuning: none" not in said
+    assert comparison.reasons(PAPER, CIFAR, "small", []) == ()
+
+
+def test_plots_alone_give_rows_by_label() -> None:
+    blurry = run(lambda epsilon, seed: 0.5, spec=_spec("paper-blurry-small", "cosine-i-blurry"))
+    rows = _rows({"cosine-i-blurry": blurry}, BLURRY)
+    assert set(rows) == {("cosine-i-blurry", epsilon, metric) for epsilon in (1.0, 8.0) for metric in ("AA", "AF")}
+
+
+def test_figures_survive_their_file_and_newer_ones_take_the_place_of_older(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "figures.json"
+    first = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"), epsilons=(1.0, math.inf))
+    other = run(lambda epsilon, seed: 0.25, by_rule=lambda epsilon, seed: 0.125)
+    measured.write(file, "tobaben", [first, other])
+    assert measured.read(file) == (first, other)
+    json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    newer = run(lambda epsilon, seed: 0.75, by_rule=lambda epsilon, seed: 0.5)
+    measured.write(file, "tobaben", [newer])
+    assert measured.read(file) == (first, newer)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(BadInput, match="must be a file that `reproduce --record` wrote"):
+        measured.read(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("experiment", PAPER.experiments, ids=lambda experiment: experiment.name)
+def test_presets_have_the_runs_that_the_claims_compare(experiment: object) -> None:
+    assert isinstance(experiment, type(CIFAR))
+    assert {"small", "full"} <= set(experiment.sizes)
+    labels = {size: set(presets.variants(experiment.preset(size))) for size in experiment.sizes}
+    for ordering in experiment.orderings:
+        assert {ordering.first.run, ordering.second.run} <= labels["full"], ordering.statement
+    for size in experiment.sizes:
+        assert report.judged(experiment, dict.fromkeys(labels[size]), {}), size
+
+
+def test_small_forms_stay_small() -> None:
+    """Two cores in a minute: at most 20,000 pictures through the small network, and 4,000 steps of head training a model."""
+    for experiment in PAPER.experiments:
+        for spec in presets.variants(experiment.preset("small")).values():
+            assert spec.data.backbone.startswith("convnext-")
+            n_classes = experiment.n_classes if experiment is not IMAGENET else 7
+            per_class = (spec.data.train_per_class or 600) + (spec.data.test_per_class or 150)
+            assert n_classes * per_class <= 20_000
+            assert len(list(spec.cells())) <= 15
+            assert getattr(spec.params, "inputs", "features") == "features"
+
+
+def test_unknown_names_are_told_what_there_is() -> None:
+    with pytest.raises(BadInput, match="must be one of tobaben"):
+        catalog.paper("nobody")
+    with pytest.raises(BadInput, match="paper-blurry"):
+        catalog.experiment(PAPER, "paper-nothing")
+
+
+def test_recorded_figures_belong_to_the_presets() -> None:
+    """A preset that changed must be recorded anew: figures of settings that nothing runs any more must not lie about."""
+    known = [
+        spec
+        for experiment in PAPER.experiments
+        for size in experiment.sizes
+        for spec in presets.variants(experiment.preset(size)).values()
+    ]
+    for found in measured.recorded("tobaben"):
+        assert found.spec in known
+        assert {(m.epsilon, m.seed) for m in found.models} == {(c.epsilon, c.seed) for c in found.spec.cells()}
+        assert all(m.accounted_epsilon <= m.epsilon * (1 + 1e-9) for m in found.models)

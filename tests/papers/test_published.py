@@ -1,0 +1,93 @@
+"""Printed numbers: read as printed, consistent among themselves, and with their remarks where they need one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core.papers import published, tobaben
+from dpcl_core.papers.published import Published
+
+ROWS = published.read("tobaben")
+
+
+def _row(table: str, method: str, variant: str, epsilon: float, metric: str) -> Published:
+    (found,) = (
+        row
+        for row in ROWS
+        if (row.table, row.method, row.variant, row.epsilon, row.metric) == (table, method, variant, epsilon, metric)
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("table", "method", "variant", "epsilon", "metric", "value", "std"),
+    [
+        ("A3", "Naive", "", 1.0, "AA_percent", 9.35, 0.14),
+        ("A3", "Cosine classifier", "", 1.0, "AA_percent", 72.78, 0.51),
+        ("A3", "Cosine classifier", "", math.inf, "AF_percent", 6.02, 0.56),
+        ("A3", "PEFT Ensemble", "FiLM", 8.0, "AA_percent", 85.26, 0.633),
+        ("A3", "PEFT Ensemble", "FiLM", math.inf, "AA_percent", 79.39, 12.20),
+        ("A3", "Non-CL baseline", "FiLM", 8.0, "AA_percent", 91.31, None),
+        ("A4", "PEFT Ensemble", "last layer", 1.0, "AA_percent", 7.29, 2.82),
+        ("A4", "Naive", "", 1.0, "AF_percent", 37.90, 8.05),
+        ("A4", "Non-CL baseline", "FiLM", math.inf, "AA_percent", 78.24, None),
+        ("A5", "PEFT Ensemble", "FiLM", 8.0, "AA_percent", 87.83, 0.0),
+        ("A5", "Cosine classifier", "", math.inf, "AA_percent", 59.87, 0.0),
+    ],
+)
+def test_spot_values(
+    table: str, method: str, variant: str, epsilon: float, metric: str, value: float, std: float | None
+) -> None:
+    row = _row(table, method, variant, epsilon, metric)
+    assert (row.value, row.std) == (value, std)
+
+
+def test_every_row_is_there() -> None:
+    counts = {table: sum(row.table == table for row in ROWS) for table in ("A2", "A3", "A4", "A5", "workshop-5-datasets")}
+    assert counts == {"A2": 8, "A3": 26, "A4": 30, "A5": 18, "workshop-5-datasets": 18}
+    assert len(ROWS) == 133
+    for row in ROWS:
+        if row.table.startswith("A") and row.table != "A2":
+            assert row.value is not None
+            assert row.delta == (None if row.epsilon == math.inf else 1e-5)
+
+
+def test_accuracy_and_forgetting_fit_together() -> None:
+    """AA + (T-1)/T AF is the mean over tasks of the best accuracy, so it cannot exceed 100 (29 pairs)."""
+    tasks = {"Split-CIFAR-100": 10, "Split-ImageNet-R": 10, "5-Datasets": 5}
+    sums = []
+    for row in ROWS:
+        if row.metric == "AA_percent" and row.table in ("A3", "A4", "A5"):
+            for other in ROWS:
+                same = (other.table, other.method, other.variant, other.epsilon) == (
+                    row.table, row.method, row.variant, row.epsilon,
+                )  # fmt: skip
+                if same and other.metric == "AF_percent":
+                    n_tasks = tasks[row.dataset]
+                    assert row.value is not None
+                    assert other.value is not None
+                    sums.append(row.value + (n_tasks - 1) / n_tasks * other.value)
+    assert len(sums) == 29
+    assert max(sums) == pytest.approx(94.04, abs=0.01)
+
+
+def test_what_is_printed_twice_is_the_same() -> None:
+    for row in ROWS:
+        if row.table == "workshop-5-datasets" and row.value is not None and row.epsilon is not None:
+            variant = "FiLM" if row.method == "PEFT Ensemble" else ""
+            other = _row("A5", row.method, variant, row.epsilon, row.metric.split("_")[0] + "_percent")
+            factor = 100 if row.metric == "AF_fraction" else 1
+            assert other.value == pytest.approx(row.value * factor)
+
+
+def test_remarks_stand_at_the_numbers_they_touch() -> None:
+    slip = _row("A3", "PEFT Ensemble", "last layer", 1.0, "AF_percent")
+    assert slip.printed == "0.06"  # corrected nowhere
+    (remark,) = published.remarks(slip, tobaben.REMARKS)
+    assert remark.is_doubtful
+    assert "6 %" in remark.text
+    assert not published.remarks(_row("A3", "PEFT Ensemble", "last layer", 8.0, "AA_percent"), tobaben.REMARKS)
+    for note in tobaben.REMARKS:
+        assert note.is_about_the_table or any(note.touches(row) for row in ROWS), note.text
