@@ -15,7 +15,7 @@ from pages.parts.text import plain
 if TYPE_CHECKING:
     import pandas as pd
 
-_CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
+CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def figure(
@@ -37,7 +37,7 @@ def figure(
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""))
-        st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=_CONFIG, alt=picture.alt)
+        st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
         strip(picture, provenance, key=key, table=table, share=share, live=live)
 
 

@@ -1,0 +1,81 @@
+"""A stream before it runs: which classes are at home in which task, and how many examples of each class a task gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import labels
+from dpcl_core.data.dataset import Source
+from dpcl_core.scenarios import catalog
+from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
+from dpcl_core.spec import DataSpec, ScenarioSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preview:
+    """The stream of one seed. `tasks`: their names; `homes`: class indices by task, a public plan that no example changes.
+
+    `counts` int64 [tasks, classes] are training examples; None for a person's own data, where they are private statistics.
+    """
+
+    classes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    homes: tuple[tuple[int, ...], ...]
+    counts: NDArray[np.int64] | None
+
+
+def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None:
+    """What a run would deal out, from the label columns alone; None where the dataset would have to be downloaded.
+
+    Kept until a file changes. Raises BadInput as the scenario does for a dataset that it does not fit, and as
+    `labels.read` does for files that cannot be used.
+    """
+    known = labels.read(data)
+    return None if known is None else _preview(known, scenario, seed, datasets.card(data.dataset).is_own)
+
+
+@lru_cache(maxsize=64)
+def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
+    plan = _opened(scenario, _plan(known.classes, known.sources), seed)
+    counts = None
+    if not is_own:
+        train, test = (Examples(np.empty((len(split.labels), 0)), split.labels) for split in (known.train, known.test))
+        table = Table(train, test, known.classes, known.train.sources, known.test.sources, known.sources)
+        tasks = _opened(scenario, table, seed).tasks
+        counts = np.array([np.bincount(task.train.labels, minlength=len(known.classes)) for task in tasks])
+    return Preview(
+        classes=known.classes,
+        tasks=tuple(task.name for task in plan.tasks),
+        homes=tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks),
+        counts=counts,
+    )
+
+
+def _plan(classes: tuple[str, ...], sources: tuple[Source, ...]) -> Table:
+    """A table without training examples and with one test example of every class (of every source): no data in it.
+
+    A task is tested on the classes that are at home there, so the stream of this table shows its public plan.
+    """
+    pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
+    tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
+    nothing = np.empty(0, dtype=np.int64)
+    return Table(
+        train=Examples(np.empty((0, 0)), nothing),
+        test=Examples(np.empty((len(tested), 0)), tested),
+        classes=classes,
+        train_sources=nothing if sources else None,
+        test_sources=np.array([index for _, index in pairs], dtype=np.int64) if sources else None,
+        sources=sources,
+    )
+
+
+def _opened(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    catalog.check(scenario, len(table.classes), tuple(source.name for source in table.sources))
+    return cast(OpenStream, import_module(catalog.card(scenario.kind).module).open_stream)(scenario, table, seed)

@@ -1,0 +1,71 @@
+"""The stream that the form describes, before anything runs: one sentence always, its picture when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import RunSpec
+from pages.parts import style, trainform
+from pages.parts.strip import CONFIG
+from pages.parts.text import plain
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.figures.picture import Picture
+    from dpcl_core.scenarios.preview import Preview
+
+_NOT_HERE = "It is drawn once the dataset is on this computer; nothing is downloaded for it."
+_NO_FIT = "It is drawn when the settings on the left fit the data."
+_OWN = (
+    "Only the plan is shown, which is public: which class is at home in which task. How many examples of yours each task "
+    "would get is private, and counting them here would be a release that no budget covers."
+)
+
+
+def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
+    """An expander with the stream of the form's first seed; `is_open`: at first, until the visitor closes it."""
+    try:
+        spec = _asked(values)
+        found = _preview(spec)
+    except BadInput:
+        st.caption(f"**The stream.** {_NO_FIT}")
+        return
+    if found is None:
+        st.caption(f"**The stream.** {_NOT_HERE}")
+        return
+    drawn = _picture(found, style.is_dark())
+    box = st.expander(f"**The stream.** {plain(drawn.finding)}", expanded=is_open, key=view.key("stream"), on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        own = datasets.card(spec.data.dataset).is_own
+        what = "blue: at home" if own else "darker: more training examples; frame: at home there; bars: all of a task"
+        seed = f"seed {spec.seeds[0]}" + ("; every seed has another" if len(spec.seeds) > 1 else "")
+        st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
+        st.caption(f"Class by task; {what}; {seed}. {_OWN if own else ''}")
+
+
+def _asked(values: Mapping[str, object]) -> RunSpec:
+    """The data, the scenario and the seeds of the form, whatever its other settings are. Raises BadInput."""
+    raw = trainform.raw_of(values)
+    return checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
+
+
+def _preview(spec: RunSpec) -> Preview | None:
+    from dpcl_core.scenarios.preview import preview  # loads parquet's library
+
+    return preview(spec.data, spec.scenario, spec.seeds[0])
+
+
+@lru_cache(maxsize=60)
+def _picture(found: Preview, dark: bool) -> Picture:
+    from dpcl_core.figures import stream as drawing
+
+    return drawing.stream(found.counts, homes=found.homes, classes=found.classes, tasks=found.tasks, dark=dark)
