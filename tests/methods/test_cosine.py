@@ -123,7 +123,7 @@ def nearest_class_mean(train: np.ndarray, labels: np.ndarray, test: np.ndarray) 
     return np.array(predicted)
 
 
-@pytest.mark.parametrize("labels", ["data", "prior", "prior-const"])
+@pytest.mark.parametrize("labels", ["data", "prior", "prior-const", "dp-learned"])
 def test_without_noise_it_is_the_nearest_class_mean_by_cosine(labels: str) -> None:
     pixels, digits = load_digits(return_X_y=True)
     train, test = slice(0, 1300), slice(1300, None)
@@ -167,6 +167,28 @@ def test_structure_is_the_same_on_neighbours_unless_labels_come_from_the_data() 
             for x, y in ((features, labels), (more_features, more_labels))
         ]
         assert np.array_equal(*released) is same
+
+
+def test_a_learned_list_is_each_budgets_own_and_keeps_single_people_out() -> None:
+    """Label 0 has enough people for every budget, label 1 for the larger one alone, label 2 one person."""
+    rows, features = [1000, 40, 1], np.random.default_rng(0).standard_normal((1041, SIZE))
+    one = task(0, features, np.repeat(np.arange(3), rows), ())
+    for _ in range(20):
+        learner, ledgers = learned(spec("dp-learned", (1.0, 20.0, math.inf)), [one], 3)
+        listed = np.isfinite(learner.cosines(0, features[:1]))[:, 0]
+        assert listed.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+        assert not learner._sums[0, 0, 1:].any(), "what is not listed is not summed, noise included"
+        for cell, ledger in ledgers.items():
+            assert len(ledger.entries) == 2
+            assert ledger.epsilon() == math.inf if math.isinf(cell.epsilon) else ledger.epsilon() <= cell.epsilon
+
+
+def test_the_noise_of_a_learned_list_is_that_of_what_the_list_leaves() -> None:
+    one = task(0, np.zeros((1000, 50)), np.zeros(1000), ())
+    noise = learned(spec("dp-learned", (1.0,), tuple(range(20))), [one], 1)[0]._sums
+    sigma = gaussian.sigma(0.9, DELTA / 2)
+    assert within(noise, sigma**2)
+    assert not within(noise, gaussian.sigma(1.0, DELTA) ** 2)
 
 
 def test_budgets_and_seeds_never_share_noise() -> None:

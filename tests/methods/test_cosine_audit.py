@@ -42,6 +42,13 @@ def test_labels_from_the_data_are_caught_whatever_epsilon_is_claimed() -> None:
         assert result.lower_bound > 5
 
 
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_with_a_learned_list_the_attack_finds_something_and_stays_below(adjacency: str) -> None:
+    raw = {"labels": "dp-learned", "privacy": {"epsilons": [8.0], "adjacency": adjacency}}
+    result = cosine_audit.audit(checks.parse(raw), 2000)[0]
+    assert 0.8 < result.lower_bound <= result.accounted <= 8.0
+
+
 def test_the_bound_of_a_perfect_attack_is_that_of_clopper_and_pearson() -> None:
     """1,000 hits of 1,000 on both sides: both rates are at least 0.025^(1/1000) at 97.5 % confidence."""
     rate = 0.025 ** (1 / 1000)
