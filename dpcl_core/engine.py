@@ -173,14 +173,16 @@ def inputs(
 
     `before`: images done before these, of `total` in all (None: only these).
     """
-    computed, text = cache.computed, f"computing features with {spec.data.backbone}"
-    if spec.params.inputs == "images":
-        from dpcl_core.backbones import pictures  # decodes for a network that is trained: brings torch along
-
-        computed, text = pictures.computed, f"decoding pictures for {spec.data.backbone}"
     n_all = len(images) if total is None else total
+    text = f"computing features with {spec.data.backbone}"
+    if spec.params.inputs == "images":
+        text = f"decoding pictures for {spec.data.backbone}"
     yield Progress("backbone", before, n_all, None, text)
-    return (yield from _counted(computed(spec.data.backbone, images, device), before, n_all, text))
+    if spec.params.inputs == "images":
+        from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
+
+        return (yield from _counted(pictures.table(images, adaptable.load(spec.data.backbone).asked), before, n_all, text))
+    return (yield from _counted(cache.computed(spec.data.backbone, images, device), before, n_all, text))
 
 
 def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.generic]]:

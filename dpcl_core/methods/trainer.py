@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.methods import adapters
 
 _LOOK_SECONDS = 0.1  # how often the threads' progress is told
 
@@ -137,7 +140,52 @@ class Trainer:
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
-        raise NotImplementedError
+        """One model after the other: each keeps all cores busy."""
+        from dpcl_core.backbones import adaptable  # torch, which heads do without
+        from dpcl_core.methods import adapters
+
+        params, n_classes = self._params, self._known.n_classes
+        assert params.adapter != "head"
+        network = adaptable.load(self._spec.data.backbone, self._known.device)
+        found: dict[int, Model] = {}
+        total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
+        before = 0
+        for seed, work in works.items():
+            plan, trained = self._plan(work), []
+            for place, (epsilon, space) in enumerate(zip(self._epsilons, spaces[seed], strict=True)):
+                if isinstance(work.start, SideBySide):
+                    start = work.start.models[place]
+                else:
+                    start = adapters.fresh(network, params.adapter, params.lora_rank, space, n_classes, seed)
+                steps = adapters.trained(
+                    start,
+                    work.examples.inputs,
+                    work.examples.labels,
+                    plan,
+                    self._multipliers[epsilon],
+                    self._batches[seed],
+                    self._noises[Cell(epsilon, seed)],
+                )
+                while True:
+                    try:
+                        yield before + next(steps), total
+                    except StopIteration as ended:
+                        trained.append(cast("adapters.Adapter", ended.value))
+                        break
+                before += plan.n_steps
+            found[seed] = SideBySide(trained)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideBySide:
+    """The adapted networks of one seed, one a budget."""
+
+    models: Sequence[adapters.Adapter]
+
+    def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
+        """[epsilons, n, classes] of pictures uint8 [n, side, side, channels]."""
+        return np.stack([model.logits(inputs) for model in self.models])
 
 
 class _Stopped(Exception):
