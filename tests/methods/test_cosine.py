@@ -184,7 +184,7 @@ def test_a_learned_list_is_each_budgets_own_and_keeps_single_people_out() -> Non
 
 
 def test_the_noise_of_a_learned_list_is_that_of_what_the_list_leaves() -> None:
-    one = task(0, np.zeros((1000, 50)), np.zeros(1000), ())
+    one = task(0, np.zeros((1000, 400)), np.zeros(1000), ())
     noise = learned(spec("dp-learned", (1.0,), tuple(range(20))), [one], 1)[0]._sums
     sigma = gaussian.sigma(0.9, DELTA / 2)
     assert within(noise, sigma**2)
