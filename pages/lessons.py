@@ -143,12 +143,9 @@ def _step(state: _State, lesson: Lesson) -> None:
         st.markdown(lesson.intro)
     if not _predicted(state, stage):
         return
-    with layout.card("lesson-do"):
-        st.subheader("Do", anchor=False)
-        st.markdown(step.do)
-        place = st.container()
-    with place:
-        truth = ACTS[state.name][step.key](stage)
+    st.subheader("Do", anchor=False)
+    st.markdown(step.do)
+    truth = ACTS[state.name][step.key](stage)
     if truth is not None:
         state.done.add(state.step)
     if state.step in state.done:
@@ -184,9 +181,9 @@ def _explained(state: _State, stage: Stage, truth: int | None) -> None:
     with layout.card("lesson-explain"):
         st.subheader("Explain", anchor=False)
         if truth is not None and said is not None:
-            happened = f"What happened: “{step.choices[truth]}”." if truth != said else "That is what happened."
-            told = escape(f"You said “{step.choices[said]}”. {happened}")
-            st.html(f'<p role="status"><b>{told}</b></p>')
+            turned_out = f"It turned out: “{step.choices[truth]}”." if truth != said else "So it turned out."
+            told = escape(f"You said “{step.choices[said]}”. {turned_out}")
+            st.html(f'<p role="status" class="lesson-told"><b>{told}</b></p>')
         st.markdown(step.explain)
 
 

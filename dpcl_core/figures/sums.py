@@ -13,6 +13,7 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
 _GAP = 1  # empty pixels between two pictures
+_ROOM = 5  # pictures that a strip has room for: fewer are not drawn larger
 
 
 def strips(
@@ -30,6 +31,7 @@ def strips(
     """
     side = next(round(len(one) ** 0.5) for row in rows.values() for one in row if one is not None)
     width = len(columns) * (side + _GAP) - _GAP
+    room = max(width, _ROOM * (side + _GAP) - _GAP)
     inks = theme.ink(dark)
     figure = make_subplots(
         rows=len(rows), cols=1, subplot_titles=list(rows), vertical_spacing=0.24 / len(rows), shared_xaxes=True
@@ -58,9 +60,12 @@ def strips(
     middles = [column * (side + _GAP) + (side - 1) / 2 for column in range(len(columns))]
     figure.update_xaxes(tickvals=middles, ticktext=list(columns), showgrid=False, zeroline=False, ticks="", showline=False)
     figure.update_xaxes(showticklabels=True, row=len(rows), col=1)
-    figure.update_yaxes(visible=False, autorange="reversed")
+    figure.update_xaxes(range=[-0.5, room - 0.5], constrain="domain", constraintoward="left")
+    figure.update_yaxes(visible=False, range=[side - 0.5, -0.5], constrain="domain", constraintoward="top")
+    for place in range(1, len(rows) + 1):  # pixels stay square on any screen
+        figure.update_yaxes(scaleanchor="x" if place == 1 else f"x{place}", row=place, col=1)
     figure.update_layout(
-        theme.layout(dark, height=46 + 104 * len(rows), margin={"l": 4, "r": 4, "t": 28, "b": 28}, dragmode=False)
+        theme.layout(dark, height=46 + 96 * len(rows), margin={"l": 4, "r": 4, "t": 28, "b": 28}, dragmode=False)
     )
     titles = {"yanchor": "bottom"}
     figure.update_annotations(selector=titles, x=0, xanchor="left", font={"size": 12, "color": inks.soft})

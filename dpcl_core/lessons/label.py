@@ -35,6 +35,7 @@ EMPTY_RULES: dict[EmptyRule, str] = {
     "untrained": "an untrained classifier where nobody came",
     "same": "the same noisy steps where nobody came",
 }
+_BATCH = 500
 _ADJACENCY: Adjacency = "add-remove"
 
 
@@ -157,12 +158,13 @@ def _sum_evidence(told: Neighbours, sums: NDArray[np.float64], std: float) -> ND
 
 
 def play(told: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
-    """n rounds with the person and n without, a fresh release each."""
-    took_part, stayed_away = (
-        evidence(told, release(told, is_in, listing, epsilon, n, at_least=at_least), listing, epsilon)
-        for is_in in (True, False)
-    )
-    return Duel(took_part, stayed_away)
+    """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
+    sides = []
+    for is_in in (True, False):
+        batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
+        released = (release(told, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
+        sides.append(np.concatenate([evidence(told, seen, listing, epsilon) for seen in released]))
+    return Duel(*sides)
 
 
 def play_empty(told: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:

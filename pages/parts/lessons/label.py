@@ -23,6 +23,7 @@ CONTROLS = (EPSILON,)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_GUESSES = 5
 N_ROUNDS = 2000  # a side and press
+N_CURVE = 5000  # a side, where a whole curve is measured
 MOST_ROUNDS = 20_000  # a side in all: what a visit keeps
 LISTS: dict[str, str] = {"data": "list read from the data", "prior-const": "public list"}
 _WRITES_DOWN = "Each round is one release with fresh noise, never recorded."
@@ -77,7 +78,7 @@ def thousands(stage: Stage) -> int | None:
     epsilon, told = _epsilon(stage), _neighbours()
     played = cast("Duel | None", stage.remembered("duel", epsilon))
     is_full = played is not None and len(played.took_part) >= MOST_ROUNDS
-    label = "Play 2,000 rounds a side" if played is None else "Play 2,000 more a side"
+    label = "Play 2 × 2,000 rounds" if played is None else "Play 2 × 2,000 more"
     if st.button(label, key=stage.key("go"), type="primary", disabled=is_full):
         more = game.play(told, "data", epsilon, N_ROUNDS)
         played = stage.remember(more if played is None else played.joined(more), "duel", epsilon)
@@ -103,22 +104,22 @@ def the_bound(stage: Stage) -> int | None:
     from dpcl_core.privacy.mechanisms import class_sums_std
 
     epsilon, told = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text), _neighbours()
-    if stage.press("Play 2,000 rounds a side"):
-        for listing in ("prior-const", "data"):
-            stage.remember(game.play(told, cast("Listing", listing), epsilon, N_ROUNDS), listing, epsilon)
-    held, free = (cast("Duel | None", stage.remembered(listing, epsilon)) for listing in ("prior-const", "data"))
-    if held is None or free is None:
+    if stage.press("Play 2 × 5,000 rounds"):
+        stage.remember((game.play(told, "prior-const", epsilon, N_CURVE), game.play(told, "data", epsilon, N_ROUNDS)),
+                       "duels", epsilon)  # fmt: skip
+    found = stage.remembered("duels", epsilon)
+    if found is None:
         return None
+    held, free = cast("tuple[Duel, Duel]", found)
     stage.see()
     sigma = class_sums_std(epsilon, game.DELTA, "add-remove")
     _counts({"public list": held, "list read from the data": free})
     if not duel.is_held(held, sigma):
         st.error("The attack is above the best possible by more than chance does. This is a fault of the app: report it.")
-    best, most = statement.gaussian_odds_bound(sigma), statement.odds_bound(epsilon, game.DELTA)
     st.markdown(
-        f"Against the public list the machine is right in **{_percent(held.share_right)}** of the rounds. The best possible "
-        f"against this noise is **{_percent(best)}**. What ε = {epsilon_text(epsilon)} promises, whatever the program, "
-        f"is at most **{statement.shown(100 * most)} %**."
+        f"Against the public list the machine is right in **{_percent(held.share_right)}** of the rounds{_luck(held)}. "
+        f"The best possible against this noise is **{_percent(statement.gaussian_odds_bound(sigma))}**. "
+        f"{statement.odds(epsilon, game.DELTA)}"
     )
     picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
     strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
@@ -160,7 +161,7 @@ def a_rule(stage: Stage) -> int | None:
     from dpcl_core.lessons import label as game
 
     epsilon, told = _epsilon(stage), _neighbours(n_others=4)
-    if stage.press("Play 2,000 rounds a side"):
+    if stage.press("Play 2 × 2,000 rounds"):
         played = game.play(told, "data", epsilon, N_ROUNDS, at_least=told.n_others + 1)
         stage.remember(played, "duel", epsilon)
     found = cast("Duel | None", stage.remembered("duel", epsilon))
@@ -180,7 +181,7 @@ def nobody(stage: Stage) -> int | None:
     from dpcl_core.privacy.statement import gaussian_odds_bound
 
     epsilon, told = _epsilon(stage), _neighbours()
-    if stage.press("Play 2,000 rounds a side"):
+    if stage.press("Play 2 × 2,000 rounds"):
         stage.remember({rule: game.play_empty(told, rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}, "duels", epsilon)
     found = cast("dict[game.EmptyRule, Duel] | None", stage.remembered("duels", epsilon))
     if found is None:
@@ -189,8 +190,8 @@ def nobody(stage: Stage) -> int | None:
     _counts({game.EMPTY_RULES[rule]: played for rule, played in found.items()})
     best = gaussian_odds_bound(class_sums_std(epsilon, game.DELTA, "add-remove"))
     st.markdown(
-        f"The best possible against the noise of ε = {epsilon_text(epsilon)} is {_percent(best)}: the third program is held "
-        "to that, the other two are not."
+        f"The best possible against the noise of ε = {epsilon_text(epsilon)} is {_percent(best)}. The third program is held "
+        f"to that{_luck(found['same'])}; the other two are not."
     )
     return 1 if found["none"].share_right > 0.95 else 0
 
@@ -288,8 +289,13 @@ def _epsilon(stage: Stage) -> float:
     return cast(float, stage.values[EPSILON.name])
 
 
+def _luck(played: Duel) -> str:
+    """How far chance moves the share of rounds won, 19 times out of 20."""
+    return f" (luck moves this by up to {196 * (0.25 / played.n_rounds) ** 0.5:.1f} points, 19 times out of 20)"
+
+
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 @st.cache_resource(show_spinner=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
-from dpcl_core.figures.picture import LABELS, Provenance, epsilon_text
+from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label, epsilon_text
 from dpcl_core.spec import LabelSetting
 from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
@@ -126,8 +126,8 @@ def where_not(stage: Stage) -> int | None:
     stage.see()
     finals = {setting: game.final_accuracies(run) for setting, (run, _) in found.items()}
     lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in (*EPSILONS, math.inf)}
-    said = "; ".join(f"{_at(e)} {points:.1f}" for e, points in lost.items())
-    st.markdown(f"Points of accuracy that one list costs here: {said}.")
+    budgets, points = " | ".join(map(epsilon_label, lost)), " | ".join(f"{each:.1f}" for each in lost.values())
+    st.markdown(f"| | {budgets} |\n|---|{'---:|' * len(lost)}\n| points that one list costs | {points} |")
     picture = tradeoff.trade_off(
         {LABELS[setting]: run for setting, (run, _) in found.items()},
         colours=[theme.colour_of_series(index, stage.dark) for index in (1, 0)],
@@ -137,7 +137,7 @@ def where_not(stage: Stage) -> int | None:
     source = _source("both lists", (*EPSILONS, math.inf), len(game.SEEDS))
     strip.figure(picture, source, key="lesson-where-not", title="One list beside a list per task")
     largest = lost[EPSILONS[-1]]
-    return 0 if largest > 5 else 1 if largest >= 1 else 2
+    return 0 if largest > 10 else 1 if largest >= 3 else 2
 
 
 def which_list(stage: Stage) -> int | None:
@@ -178,10 +178,6 @@ ACTS: Acts = {
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def _at(epsilon: float) -> str:
-    return "without noise" if math.isinf(epsilon) else f"at ε = {epsilon_text(epsilon)}"
 
 
 @st.cache_resource(show_spinner=False)
