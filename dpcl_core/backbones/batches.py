@@ -29,15 +29,21 @@ class Input:
 
 
 def in_batches(
-    forward: Callable[[Tensor], Tensor], asked: Input, images: Images, feature_dim: int, device: str
+    forward: Callable[[Tensor], Tensor],
+    asked: Input,
+    images: Images,
+    feature_dim: int,
+    device: str,
+    enlarged_to: int = 0,
 ) -> Iterator[NDArray[np.float32]]:
     """Features float32 [b, feature_dim] of one batch after the other.
 
-    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises itself. A batch that does not fit into
+    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises itself; `enlarged_to`: the side it brings
+    them to, where that is larger than what it takes. A batch that does not fit into
     memory is halved until it does. Raises MemoryError where even one image does not fit.
     """
     yield np.zeros((0, feature_dim), np.float32)
-    limit = max(1, min(_MOST, _PIXELS_A_BATCH // asked.size**2)) * (8 if device.startswith("cuda") else 1)
+    limit = max(1, min(_MOST, _PIXELS_A_BATCH // max(asked.size, enlarged_to) ** 2)) * (8 if device.startswith("cuda") else 1)
     for batch in images.batches(asked.size, asked.n_channels, limit, asked.interpolation):
         start = 0
         while start < len(batch):

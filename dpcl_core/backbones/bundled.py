@@ -66,8 +66,8 @@ def make_network(card: BackboneCard, device: str) -> Network:
     from dpcl_core.backbones.whitening import Frozen
 
     ready = network(card.name)
-    frozen: nn.Module = Frozen(ready).eval().requires_grad_(False)
-    pictures = Pictures(frozen, Input(SIZE, 3, "bilinear"), (CENTRE,) * 3, (SPREAD,) * 3).to(device)
+    frozen: nn.Module = Frozen(ready).requires_grad_(False)
+    pictures = Pictures(frozen, Input(SIZE, 3, "bilinear"), (CENTRE,) * 3, (SPREAD,) * 3).eval().to(device)
     return Network(card.name, pictures, ready.feature_dim, device)
 
 

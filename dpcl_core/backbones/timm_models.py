@@ -86,11 +86,11 @@ def make_network(card: BackboneCard, device: str) -> Network:
     """The model without its classifier, for layers in it to be adapted. Raises what `make` raises."""
     opened = make(card, device)
     mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
-    pictures = Pictures(_with_plain_norms(opened.network), opened.asked, mean, std).to(device)
+    pictures = Pictures(with_plain_norms(opened.network), opened.asked, mean, std).eval().to(device)
     return Network(card.name, pictures, opened.feature_dim, device)
 
 
-def _with_plain_norms(network: nn.Module) -> nn.Module:
+def with_plain_norms(network: nn.Module) -> nn.Module:
     """The same network with torch's own LayerNorm in place of timm's, which computes the same.
 
     Opacus knows the rule of a layer's per-example gradients by its exact class, and takes a slow detour for any other.
@@ -102,7 +102,7 @@ def _with_plain_norms(network: nn.Module) -> nn.Module:
             if type(part) is TimmLayerNorm:
                 plain = nn.LayerNorm(part.normalized_shape, part.eps, part.elementwise_affine, part.bias is not None)
                 plain.load_state_dict(part.state_dict())
-                module.add_module(name, plain.eval().requires_grad_(False))
+                module.add_module(name, plain.requires_grad_(False))
     return network
 
 

@@ -43,7 +43,7 @@ class Attention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         b, n, width = tokens.shape
-        queries, keys, values = self.qkv(tokens).reshape(b, n, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = self.qkv(tokens).reshape(b, n, 3, self.n_heads, width // self.n_heads).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(queries, keys, values)
         changed: Tensor = self.out(mixed.transpose(1, 2).reshape(b, n, width))
         return changed

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpcl_core.backbones.adaptable import Network
 from dpcl_core.backbones.batches import Input, in_batches
@@ -19,7 +19,7 @@ from dpcl_core.methods.dpsgd import Schedule, diverged
 from dpcl_core.methods.per_example import Gradients
 from dpcl_core.privacy.noise import Batches, Noise
 
-_PIXELS_AT_ONCE = 1 << 17  # side squared times pictures
+_PIXELS_AT_ONCE = 1 << 18  # side squared times pictures
 _MOST = 64
 
 
@@ -46,10 +46,10 @@ class Adapter:
     def logits(self, pictures: NDArray[np.generic]) -> NDArray[np.float32]:
         """[n, n_classes] of pictures uint8 [n, side, side, channels]; -inf outside the label space."""
         found = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
-        square, n_channels = pictures.shape[1], self.network.asked.n_channels
-        as_they_are = Input(square, n_channels, self.network.asked.interpolation)
-        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, n_channels))
-        parts = in_batches(self.module(), as_they_are, images, len(self.columns), self.network.device)
+        asked, square = self.network.asked, pictures.shape[1]
+        as_they_are = Input(square, asked.n_channels, asked.interpolation)
+        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, asked.n_channels))
+        parts = in_batches(self.module(), as_they_are, images, len(self.columns), self.network.device, asked.size)
         found[:, self.columns] = np.concatenate(list(parts))
         return found
 
@@ -95,7 +95,8 @@ def trained(
         for step in range(plan.n_steps):
             batch = batches.draw(len(places))
             sums = gradients.of(cast("NDArray[np.uint8]", pictures[places[batch]]), targets[batch])
-            _set_gradients(parameters, sums, plan.expected_batch, std, noise)
+            for parameter, mean in zip(parameters, noisy_means(sums, plan.expected_batch, std, noise), strict=True):
+                parameter.grad = mean
             adam.step()
             if not all(bool(parameter.isfinite().all()) for parameter in parameters):
                 raise diverged(step, plan)
@@ -110,14 +111,11 @@ def at_once(network: Network) -> int:
     return max(1, min(_MOST, _PIXELS_AT_ONCE // network.asked.size**2)) * (8 if network.device.startswith("cuda") else 1)
 
 
-def _set_gradients(
-    parameters: Sequence[nn.Parameter], sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise
-) -> None:
-    """The noisy mean gradient of every parameter; one draw of noise serves all of them."""
+def noisy_means(sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise) -> list[Tensor]:
+    """Sums divided by the expected batch, with noise of that standard deviation on every coordinate, all from one draw."""
     flat = torch.cat([part.flatten() for part in sums]) / expected_batch
     if std > 0:
         drawn = noise.normal(flat.shape) if flat.dtype == torch.float64 else noise.normal32(flat.shape)
         flat += std * torch.from_numpy(drawn).to(flat.device)
-    pieces = torch.split(flat, [parameter.numel() for parameter in parameters])
-    for parameter, piece in zip(parameters, pieces, strict=True):
-        parameter.grad = piece.reshape(parameter.shape)
+    pieces = torch.split(flat, [part.numel() for part in sums])
+    return [piece.reshape(part.shape) for piece, part in zip(pieces, sums, strict=True)]

@@ -24,6 +24,7 @@ from dpcl_core.scenarios.stream import Examples
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
+    from dpcl_core.backbones.adaptable import Network
     from dpcl_core.methods import adapters
 
 _LOOK_SECONDS = 0.1  # how often the threads' progress is told
@@ -65,6 +66,7 @@ class Trainer:
         self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
         seeded = spec.privacy.noise == "seeded"
         self._batches = {seed: Batches(spec.params.sample_rate, seed if seeded else None) for seed in self.seeds}
+        self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
@@ -146,7 +148,8 @@ class Trainer:
 
         params, n_classes = self._params, self._known.n_classes
         assert params.adapter != "head"
-        network = adaptable.load(self._spec.data.backbone, self._known.device)
+        if self._network is None:
+            self._network = adaptable.load(self._spec.data.backbone, self._known.device)
         found: dict[int, Model] = {}
         total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0
@@ -156,7 +159,7 @@ class Trainer:
                 if isinstance(work.start, SideBySide):
                     start = work.start.models[place]
                 else:
-                    start = adapters.fresh(network, params.adapter, params.lora_rank, space, n_classes, seed)
+                    start = adapters.fresh(self._network, params.adapter, params.lora_rank, space, n_classes, seed)
                 steps = adapters.trained(
                     start,
                     work.examples.inputs,
