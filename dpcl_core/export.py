@@ -56,13 +56,20 @@ def guarantee_document(given: Guarantee) -> dict[str, JsonValue]:
 def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     """Every file of a run's export by name: csv tables, spec.toml, command.txt, figures as html, the privacy card.
 
+    Where the method has several prediction rules, its tables under each of them too, as accuracy-RULE.csv.
+
     Raises BadInput for an unknown run.
     """
     from dpcl_core.runs import frames  # pandas and plotly cost a second that `run --json` need not pay
 
     run = store.get(run_id)
     events = [event for _, event in store.events_after(run_id)]
-    files = {
+    by_rule = {
+        f"{name}-{rule}.csv": table(events, rule).to_csv(index=False).encode()
+        for rule in frames.rules(events)
+        for name, table in (("accuracy", frames.accuracy), ("metrics", frames.metrics))
+    }
+    files = by_rule | {
         "accuracy.csv": frames.accuracy(events).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import streamlit as st
@@ -9,7 +10,7 @@ import streamlit as st
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
-from pages.parts import layout, results, runpanel, state, status, trainform
+from pages.parts import layout, results, runpanel, state, status, streamview, trainform, tuningform, tuningpanel
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -17,6 +18,8 @@ from pages.parts.view import View
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each ε and each seed is a model of its
 own; curves show their mean and, from three seeds on, a 95 % interval. The run goes on when you close this page, and this
 link shows it again. ε in the bar comes from the ledger of the run, never from the form."""
+_LOOKS = ("f", "ru")  # link keys of what is looked at in a run, beside the settings of the form
+_USUAL: Mapping[str, object] = {"focus": None, "rule": None}
 
 
 @state.guarded
@@ -29,11 +32,16 @@ def page() -> None:
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *trouble])
     controls, answer = layout.controls_and_answer()
     with controls:
-        values = _controls(view)
+        values, spec = _controls(view)
+    study_id = cast("str | None", view["study"])
     with answer:
-        chosen = _answer(view, run_id)
+        if study_id is not None:
+            tuningpanel.panel(view, study_id, spec)
+        streamview.stream(view, values, is_open=run_id is None)
+        # The example is for those who have nothing to look at yet.
+        looked_at = _answer(view, run_id) if run_id is not None or study_id is None else _USUAL
     spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
-    share = view.commit({**values, "run": run_id, "focus": chosen}, spec_codec)
+    share = view.commit({**values, "run": run_id, "study": study_id, **looked_at}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
 
 
@@ -43,10 +51,12 @@ def _first_view() -> dict[str, str]:
 
 
 def _follow_orders() -> None:
-    """Shows the run that a button has just made; a link that names a run and nothing else gets that run's settings."""
+    """Shows the run or tuning that a button has just made; a link that names a run and nothing else gets its settings."""
+    if "show-study" in st.session_state:
+        st.query_params.from_dict(st.session_state.pop("show-study"))
     asked = st.query_params.to_dict()
     fresh = st.session_state.pop("show-run", None)
-    wanted = fresh or (asked.get("run") if set(asked) <= {"run", "v", "f"} else None)
+    wanted = fresh or (asked.get("run") if set(asked) <= {"run", "v", *_LOOKS} else None)
     if wanted is None:
         return
     try:
@@ -54,7 +64,7 @@ def _follow_orders() -> None:
         parameters = trainform.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
-    st.query_params.from_dict(parameters | ({"f": asked["f"]} if "f" in asked else {}))
+    st.query_params.from_dict(parameters | {key: text for key, text in asked.items() if key in _LOOKS})
 
 
 def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
@@ -68,7 +78,8 @@ def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
     return next(finished, None), []
 
 
-def _controls(view: View) -> trainform.Values:
+def _controls(view: View) -> tuple[trainform.Values, RunSpec | None]:
+    """The form's values, and the spec they make (None: it says what to change)."""
     _preset(view)
     values = trainform.form(view)
     spec, refusal = _checked(values)
@@ -79,7 +90,8 @@ def _controls(view: View) -> trainform.Values:
             st.caption(_estimate(spec))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
             _start(spec)
-    return values
+    tuningform.form(view, values, spec)
+    return values, spec
 
 
 def _preset(view: View) -> None:
@@ -143,8 +155,8 @@ def _start(spec: RunSpec) -> None:
     st.rerun()
 
 
-def _answer(view: View, run_id: str | None) -> float | None:
-    """The run, its bar and its figures. Gives the budget that the visitor looks at (None: the page's own choice)."""
+def _answer(view: View, run_id: str | None) -> Mapping[str, object]:
+    """The run, its bar and its figures. Gives what the visitor looks at: budget and prediction rule (None: the usual)."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     if run_id is None:
@@ -157,15 +169,15 @@ def _answer(view: View, run_id: str | None) -> float | None:
         result = results.of(run)
     except BadInput as refused:
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
-        return None
+        return _USUAL
     if run.is_over:
         runpanel.status_card(run, result)
         if not result.accuracy.empty:
             return _shown(view, result)
-        st.info("It ended before a task was learned, so there is nothing to draw. Its settings are in the form.")
-        return None
+        st.info("It ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
+        return _USUAL
     _watch(run_id)
-    return cast("float | None", view["focus"])
+    return {"focus": view["focus"], "rule": view["rule"]}
 
 
 @st.fragment(run_every=1.0)
@@ -177,19 +189,21 @@ def _watch(run_id: str) -> None:
         st.rerun()
     result = results.of(run)
     runpanel.status_card(run, result)
+    result = runpanel.under_rule(result, f"watch-rule-{run_id}", None)
     chosen = runpanel.focus(result, f"watch-focus-{run_id}", None)
     runpanel.bar(result, chosen, is_over=False)
     runpanel.figures(result, chosen, share=None, live=True)
 
 
-def _shown(view: View, result: results.Result) -> float | None:
-    """Bar and figures of a run that is over. Gives the budget looked at, None for the usual one."""
+def _shown(view: View, result: results.Result) -> Mapping[str, object]:
+    """Bar and figures of a run that is over. Gives what is looked at, None for the usual."""
     bar = st.container()
+    result = runpanel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
     chosen = runpanel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
         runpanel.bar(result, chosen, is_over=True)
     runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
-    return None if chosen == runpanel.usual_focus(result.spec) else chosen
+    return {"focus": None if chosen == runpanel.usual_focus(result.spec) else chosen, "rule": result.rule}
 
 
 if __name__ == "__main__":

@@ -26,12 +26,23 @@ EXAMPLE = "digits-cosine"
 
 @dataclass(frozen=True)
 class Result:
-    """A run as far as it has come. `run_id` is None for the bundled example."""
+    """A run as far as it has come. `run_id` is None for the bundled example.
+
+    `rule`: the prediction rule under which accuracies are shown, None for the run's own.
+    """
 
     run_id: str | None
     name: str
     spec: RunSpec
     said: tuple[Event, ...]
+    rule: str | None = None
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The prediction rules there are accuracies under, the run's own first; empty where there is one only."""
+        from dpcl_core.runs import frames
+
+        return frames.rules(self.said)
 
     @cached_property
     def started(self) -> Started | None:
@@ -45,7 +56,7 @@ class Result:
     def accuracy(self) -> pd.DataFrame:
         from dpcl_core.runs import frames
 
-        return frames.accuracy(self.said)
+        return frames.accuracy(self.said, self.rule)
 
     @cached_property
     def finished_accuracy(self) -> pd.DataFrame:
@@ -66,7 +77,7 @@ class Result:
         return Provenance(
             dataset=opened.dataset_title if opened is not None else spec.data.dataset,
             n_train=opened.n_train if opened is not None else None,
-            method=method_title(spec),
+            method=method_title(spec) + (f", {rule_title(self.rule or self.rules[0])} rule" if self.rules else ""),
             labels=spec.labels,
             epsilons=spec.privacy.epsilons,
             delta=spec.privacy.delta,
@@ -75,6 +86,11 @@ class Result:
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",
         )
+
+
+def rule_title(rule: str) -> str:
+    """The name of a prediction rule as it is written."""
+    return {"argmax": "ArgMax"}.get(rule, rule.capitalize())
 
 
 def method_title(spec: RunSpec) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
@@ -16,13 +17,17 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, epsilon_text
 from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
-from pages.parts.results import Result
+from pages.parts.results import Result, rule_title
 from pages.parts.strip import figure
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
 
 ACTIVE = ("queued", "starting", "running", "stopping")
+_RULES = (
+    "How the released models answer together. Switching is post-processing and costs no privacy; choosing the best by "
+    "looking at private validation data would."
+)
 
 
 def status_card(run: Run, result: Result) -> None:
@@ -70,12 +75,27 @@ def focus(result: Result, key: str, start: float | None) -> float:
     return float(default if picked is None else picked)
 
 
+def under_rule(result: Result, key: str, start: str | None) -> Result:
+    """The run under the prediction rule that the visitor chooses, where its method has several; as it is elsewhere."""
+    if not result.rules:
+        return result
+    with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("Prediction rule", width="content")
+        picked = st.segmented_control(
+            "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
+            format_func=rule_title, key=key, required=True, label_visibility="collapsed",
+        )  # fmt: skip
+        st.caption(_RULES, width="stretch")
+    return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
+
+
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
     """Curves, matrix and forgetting of a run; the trade-off when its tab is opened."""
     from dpcl_core.figures import curves
 
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
-    overall, matrix, forgotten = _pictures((*state.where(), result.run_id, len(result.said), chosen, dark), result)
+    key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
+    overall, matrix, forgotten = _pictures(key, result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
         few = len(spec.seeds) < 3
@@ -113,11 +133,11 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
 
 @st.cache_resource(max_entries=60, show_spinner=False)
 def _pictures(
-    key: tuple[str, str, str | None, int, float, bool], _result: Result
+    key: tuple[str, str, str | None, int, str | None, float, bool], _result: Result
 ) -> tuple[Picture, Picture, Picture]:
     """Curves, matrix and forgetting of a run: drawn once for all who look, and anew only when the run has said more.
 
-    `key`: store, run, number of events, budget, theme.
+    `key`: store, run, number of events, prediction rule, budget, theme.
     """
     from dpcl_core.figures import curves, grids
 

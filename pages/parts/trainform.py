@@ -52,6 +52,7 @@ def codec(method: str, scenario: str) -> link.Codec:
         [
             field("run", "run", "run", link.Maybe(link.Text(20)), None),
             field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
+            field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
             field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),

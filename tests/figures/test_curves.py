@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
 from dpcl_core.figures import curves
@@ -96,3 +97,16 @@ def test_compared_runs_are_named_at_their_ends_and_ranked() -> None:
 def test_message_stays_small() -> None:
     picture = curves.accuracy_over_tasks(accuracy(n_tasks=60, epsilons=(0.1, 0.5, 1, 8, math.inf)), n_tasks=60)
     assert len(picture.figure.to_json()) < 60_000
+
+
+def test_a_task_before_the_first_model_leaves_a_gap_and_no_zero() -> None:
+    """One model alone, released at the end: its accuracy is one point, and forgetting is not defined."""
+    rows = [(1.0, seed, 3, task, 0.5) for seed in range(3) for task in range(4) if task != 1]
+    frame = pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+    picture = curves.accuracy_over_tasks(frame, n_tasks=4)
+    for trace in picture.figure.data:
+        if "lines" in trace.mode and trace.name == "ε = 1":
+            assert list(trace.x) == [4]
+            assert list(trace.y) == pytest.approx([50.0])
+    assert picture.finding == "After 4 tasks, accuracy at ε = 1 is 50.0 % (50.0 to 50.0)."
+    assert curves.forgetting_over_tasks(frame, n_tasks=4).finding == "Forgetting is defined from the second task on."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpcl_core.figures import grids
@@ -58,3 +59,20 @@ def test_many_tasks_leave_the_numbers_to_the_hover() -> None:
     assert few.texttemplate is not None
     assert many.texttemplate is None
     assert many.type == "heatmap"
+
+
+def test_what_was_not_tested_stays_empty_and_out_of_every_sentence() -> None:
+    """Task 1 has no test examples; the last task neither."""
+    rows = [(1.0, 0, k, i, 0.9 - 0.1 * (k - i)) for k in range(1, 4) for i in range(1, min(k, 2) + 1)]
+    frame = pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
+    picture = grids.accuracy_matrix(frame, epsilon=1.0, n_tasks=4)
+    values = np.asarray(picture.figure.data[0].z, dtype=np.float64)
+    assert np.isnan(values[:, 0]).all()
+    assert np.isnan(values[:, 3]).all()
+    assert values[3, 1] == pytest.approx(70.0)
+    assert picture.finding == "At ε = 1, after 4 tasks, task 2 stands at 70.0 % and task 3 at 80.0 %; task 2 is weakest."
+    assert grids.forgetting_grid(frame, epsilon=1.0, n_tasks=4).finding == (
+        "At ε = 1, after 4 tasks, task 2 lost most: 20.0 points since its best; mean 15.0."
+    )
+    one = grids.accuracy_matrix(frame[frame["after_task"] == 1], epsilon=1.0, n_tasks=4)
+    assert one.finding == "At ε = 1, after 2 tasks, task 2 alone was tested: 90.0 %."

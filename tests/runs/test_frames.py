@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dpcl_core import metrics
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
@@ -14,6 +15,7 @@ from tests.support import replay
 
 SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7))
 SAID = replay.recorded(SPEC, n_tasks=3)
+GUARANTEE = next(event.guarantee for event in SAID if isinstance(event, CellFinished))
 
 
 def test_accuracy_has_one_row_for_each_task_seen_after_each_task():
@@ -48,9 +50,7 @@ def test_spent_is_what_the_ledger_added_up_to_after_each_task():
 
 def test_the_guarantee_of_a_budget_is_the_worst_of_its_seeds():
     finished = [event for event in SAID if isinstance(event, CellFinished)]
-    worse = [
-        replace(e, guarantee=replace(e.guarantee, epsilon=1.5)) if e.cell == Cell(1.0, 0) else e for e in finished
-    ]
+    worse = [replace(e, guarantee=replace(e.guarantee, epsilon=1.5)) if e.cell == Cell(1.0, 0) else e for e in finished]
     assert {asked: given.epsilon for asked, given in frames.guarantees(worse).items()} == {1.0: 1.5, math.inf: math.inf}
     assert frames.guarantees(worse[::-1]) == frames.guarantees(worse)
 
@@ -60,3 +60,39 @@ def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table):
     assert table([]).dtypes.to_dict() == table(SAID).dtypes.to_dict()
     assert len(table([])) == 0
     assert frames.guarantees([]) == {}
+
+
+def test_what_was_not_evaluated_has_no_row():
+    events = [
+        TaskLearned(Cell(1.0, 0), 0, (None,), None, 0.0),
+        TaskLearned(Cell(1.0, 0), 1, (None, 0.5), 0.5, 1.0),
+        CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.0),
+    ]
+    table = frames.accuracy(events)
+    assert table[["after_task", "on_task", "accuracy", "pooled"]].values.tolist() == [[1, 1, 0.5, 0.5]]
+    assert frames.metrics(events)["value"].isna().tolist() == [False, True]
+    assert frames.accuracy(events[:1]).dtypes.to_dict() == table.dtypes.to_dict()
+    assert frames.spent(events)["after_task"].tolist() == [0, 1], "what was spent does not wait for a test"
+
+
+def test_a_run_can_be_read_under_another_rule():
+    own, other = ((None,), (0.8, 0.6)), ((None,), (0.5, 0.9))
+    events = [
+        TaskLearned(Cell(1.0, 3), 0, own[0], None, 0.0),  # no model yet, hence no rules either
+        TaskLearned(Cell(1.0, 3), 1, own[1], 0.7, 1.0, {"argmax": own[1], "median": other[1]}),
+        CellFinished(Cell(1.0, 3), metrics.summary(own), GUARANTEE, 1.0),
+    ]
+    assert frames.rules(events) == ("argmax", "median")
+    assert (
+        frames.accuracy(events, "argmax")["accuracy"].tolist() == frames.accuracy(events)["accuracy"].tolist() == [0.8, 0.6]
+    )
+    under = frames.accuracy(events, "median")
+    assert under["accuracy"].tolist() == [0.5, 0.9]
+    assert under["pooled"].isna().all(), "counted for the run's own rule only"
+    found = frames.metrics(events, "median").set_index("metric")["value"]
+    assert found["AA"] == pytest.approx(0.7)
+    assert found["Last"] == 0.9
+    assert frames.metrics(events, "argmax").equals(frames.metrics(events))
+    with pytest.raises(KeyError):
+        frames.accuracy(events, "loudest")
+    assert frames.rules(SAID) == ()
