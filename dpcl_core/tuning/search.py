@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
-from optuna.trial import TrialState
 
 from dpcl_core import checks, engine
 from dpcl_core.data import load
@@ -100,7 +99,7 @@ def search(
         yield Progress("training", number, tune.n_trials, None, f"trial {number + 1} of {tune.n_trials}: choosing settings")
         asked = study.ask(space)
         trial = yield from _tried(tune, ready, number, asked.params)
-        study.tell(asked, trial.accuracy, state=None if trial.accuracy is not None else TrialState.FAIL)
+        study.tell(asked, trial.accuracy or 0.0)
         trials.append(trial)
         yield trial
         yield Progress("training", number + 1, tune.n_trials, None, _ended(trial, tune.n_trials))
@@ -149,17 +148,18 @@ def _space(n_tune: int) -> dict[str, BaseDistribution]:
 
 
 def _study(tune: TuneSpec, kept: Sequence[Trial], space: dict[str, BaseDistribution]) -> optuna.Study:
-    """A study in memory that knows the kept trials: the store is the one that keeps them."""
+    """A study in memory that knows the kept trials: the store is the one that keeps them.
+
+    A failed trial counts as accuracy 0 to the sampler, which else would look there again and again.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     # Resumed, a sampler with the same seed would draw its first settings again: it gets numbers of its own.
     seed = int(np.random.SeedSequence([tune.seed, len(kept)]).generate_state(1)[0])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.GPSampler(seed=seed))
     for trial in kept:
         drawn = {"learning_rate": trial.learning_rate, "batch_size": trial.batch_size, "clip_norm": trial.clip_norm}
-        state = TrialState.FAIL if trial.accuracy is None else TrialState.COMPLETE
-        study.add_trial(
-            optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy, state=state)
-        )
+        known = optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0)
+        study.add_trial(known)
     return study
 
 

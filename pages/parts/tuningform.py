@@ -29,7 +29,10 @@ ON = {
 
 def form(view: View, values: Mapping[str, object], spec: RunSpec | None) -> None:
     """The widgets, in an expander; Start puts a tuning into the queue and shows it."""
-    with st.expander("Tune …", key=view.key("tune")):
+    is_shown = view["study"] is not None
+    with st.expander("Tune …", expanded=is_shown, key=view.key("tune")):
+        if is_shown:
+            st.markdown(f"[The tuning is at the top of this page.](#{tuningpanel.ANCHOR})")
         st.markdown("Search learning rate, batch size and clipping norm for this form before the run.")
         if spec is None:
             st.caption("The form has to be right first: see the sentence above.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import pace
 from dpcl_core.runs.studies import Studies, Study
 from dpcl_core.tuning import outcome
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from dpcl_core.spec import RunSpec
 
+ANCHOR = "tuning"
 _LOG_SHOWN = ("failed", "lost")
 
 
@@ -32,10 +34,15 @@ def studies() -> Studies:
 
 def title(study: Study) -> str:
     """A tuning in one line, for a list."""
-    base = study.tune.base
-    where = f"{base.data.dataset}, tuned on {study.tune.proxy}" if study.tune.proxy else f"{base.data.dataset} itself"
+    where = study.tune.proxy or "the private data"
     done = f"{len(study.trials)} of {study.tune.n_trials} trials"
-    return f"{base.method} on {where}, {epsilon_label(study.tune.epsilon)}, {done}, {study.turn.status}"
+    return f"{_what(study)}, on {where}: {done}, {study.turn.status}"
+
+
+def _what(study: Study) -> str:
+    base = study.tune.base
+    budget = epsilon_label(study.tune.epsilon)
+    return f"{methods.card(base.method).title} for {base.data.dataset}, {budget}, seed {study.tune.seed}"
 
 
 def panel(view: View, study_id: str, form: RunSpec | None) -> None:
@@ -64,11 +71,11 @@ def _draw(view: View, study: Study, form: RunSpec | None) -> None:
     said = words(study, time.time())
     with st.container(key="card-tuning", gap="small"):
         with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(runpanel.pill(said), width="stretch")
+            st.html(f'<div id="{ANCHOR}">{runpanel.pill(said)}</div>', width="stretch")
             _buttons(view, study)
         if said.fraction is not None:
             st.html(runpanel.segments(said.fraction, study.tune.n_trials))
-        st.caption(plain(f"Tuning {title(study)}. {outcome.privacy_sentence(study.tune)}"))
+        st.caption(plain(f"{_what(study)}. {outcome.privacy_sentence(study.tune)}"))
         if study.turn.status in _LOG_SHOWN and study.turn.error_log:
             with st.expander("Details", key="tuning-log"):
                 st.code(study.turn.error_log, language=None)
@@ -137,7 +144,8 @@ def _best(view: View, study: Study, form: RunSpec | None) -> None:
             f"sampling rate stays; the learning rate is multiplied by √r = {carried.learning_rate_factor:.3f}; clipping "
             "norm and epochs stay.",
         )
-        if st.button("Use these settings", key="tune-use", type="primary" if study.turn.is_over else "secondary"):
+        kind: Literal["primary", "secondary"] = "primary" if study.turn.status == "finished" else "secondary"
+        if st.button("Use these settings", key="tune-use", type=kind):
             base = form if form is not None and form.method == study.tune.base.method else None
             wanted = trainform.parameters_of(outcome.tuned_spec(study.tune, carried, base=base))
             kept = {key: text for key, text in st.query_params.to_dict().items() if key in ("run", "tu", "f")}
@@ -154,7 +162,7 @@ def _trials(study: Study) -> None:
         table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=style.is_dark()
     )
     figure(picture, None, key="tuning-trials", live=True)
-    shown = table.assign(accuracy=100 * table["accuracy"])
+    shown = table.assign(accuracy=100 * table["accuracy"], trouble=table["trouble"].fillna(""))
     st.dataframe(
         shown,
         key="tuning-table",
@@ -168,7 +176,7 @@ def _trials(study: Study) -> None:
             "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
             "trouble": st.column_config.TextColumn("Failed because"),
         },
-        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].notna().any()],
+        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
         alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
     )
     st.caption(
