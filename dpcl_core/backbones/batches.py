@@ -43,7 +43,8 @@ def in_batches(
     memory is halved until it does. Raises MemoryError where even one image does not fit.
     """
     yield np.zeros((0, feature_dim), np.float32)
-    limit = max(1, min(_MOST, _PIXELS_A_BATCH // max(asked.size, enlarged_to) ** 2)) * (8 if device.startswith("cuda") else 1)
+    seen = max(asked.size, enlarged_to)
+    limit = max(1, min(_MOST, _PIXELS_A_BATCH // seen**2)) * (8 if device.startswith("cuda") else 1)
     for batch in images.batches(asked.size, asked.n_channels, limit, asked.interpolation):
         start = 0
         while start < len(batch):
