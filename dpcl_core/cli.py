@@ -111,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         account.add_argument(f"--{option}", type=float)
     account.add_argument("--sample-rate", type=float, default=1.0, help="Poisson sampling rate of a step (default 1)")
     account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases of the same people (default 1)")
+    account.add_argument("--accountants", action="store_true", help="what PLD, PRV and RDP each say, too (loads torch)")
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
     return parser
 
@@ -339,10 +340,19 @@ def _account(options: argparse.Namespace) -> int:
         "steps": options.steps,
         "adjacency": options.adjacency,
     }
+    if options.accountants:
+        from dpcl_core.privacy import cross_check
+
+        accounts = cross_check.accounts(
+            answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency
+        )
+        document["accountants"] = accounts.document()
     if options.json:
         _print_json(document)
     else:
-        print("  ".join(f"{name} = {value}" for name, value in document.items()))
+        print("  ".join(f"{name} = {value}" for name, value in document.items() if name != "accountants"))
+        if options.accountants:
+            print(accounts.sentence())
     return 0
 
 

@@ -13,6 +13,7 @@ from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
+from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Adjacency
 
 # Grid of the privacy loss. The accountant rounds up, so a coarser grid only reports more; at 1e-3 one Gaussian's epsilon
@@ -28,6 +29,8 @@ RELATIONS = {
     "replace": dp.NeighboringRelation.REPLACE_ONE,
 }
 
+# How far one person can move a sum of vectors of length at most 1: by his own, and under "replace" to its opposite.
+SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
 # Counts of labels that one person can move by one: his own, and under "replace" the new one as well.
 LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
 
@@ -186,12 +189,17 @@ def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: in
 
 
 def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> float:
-    """Smallest noise multiplier for which DP-SGD stays within (epsilon, delta), rounded up to four digits."""
+    """Smallest noise multiplier for which DP-SGD stays within (epsilon, delta), rounded up to four digits.
+
+    Without sampling, n steps of noise sigma are one of sigma / sqrt(n), and the closed form answers.
+    """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise BadInput("epsilon", epsilon, "must be a finite number above 0")
     if not 0 < delta < 1:
         raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
+    if sample_rate == 1:
+        return math.ceil(gaussian.sigma(epsilon, delta, SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
 
     def excess(value: float) -> float:
         return Pld().epsilon([subsampled_gaussian(value, sample_rate, n_steps)], delta, adjacency) - epsilon

@@ -8,15 +8,13 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy.accounting import SENSITIVITY
 from dpcl_core.privacy.gaussian import sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import Adjacency
 
 _BLOCK = 1 << 17  # numbers: 1 MB in float64
-
-# L2 sensitivity of all class sums of a task, stacked into one vector, in units of one unit-length feature vector.
-SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
 
 
 def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -1,0 +1,109 @@
+"""One DP-SGD training before three accountants: two that are tight and built apart, and one that is loose."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import dp_accounting as dp
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import JsonValue, plain_number
+from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.spec import Adjacency
+
+_PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to what it reports
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Epsilon of the same steps by each accountant, all upper bounds; None where one has no answer.
+
+    `pld`: privacy loss distributions (Google's dp_accounting), the one that counts. `prv`: privacy random variables
+    (Opacus, Gopi et al. 2021), for sampled steps under add/remove. `rdp`: Renyi divergences (Mironov 2017), never tight.
+    `exact`: the Gaussian's closed form, where nothing is sampled. `error`: what PLD and the other tight one may differ by.
+    """
+
+    pld: float
+    prv: float | None
+    rdp: float | None
+    exact: float | None
+    error: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether the tight accountants say the same and the loose one no less."""
+        tight = self.exact if self.exact is not None else self.prv
+        is_same = tight is None or abs(self.pld - tight) <= self.error
+        return is_same and (self.rdp is None or self.rdp >= self.pld - self.error)
+
+    def document(self) -> dict[str, JsonValue]:
+        """The numbers as JSON, None where an accountant has no answer, and whether they agree."""
+        named = {"pld": self.pld, "prv": self.prv, "rdp": self.rdp, "exact": self.exact}
+        numbers: dict[str, JsonValue] = {name: None if x is None else plain_number(x) for name, x in named.items()}
+        return {**numbers, "error": self.error, "agree": self.agree}
+
+    def sentence(self) -> str:
+        """The numbers in one line."""
+        named = {"PLD": self.pld, "PRV": self.prv, "exact": self.exact, "RDP": self.rdp}
+        said = ", ".join(f"{name} {value:.4f}" for name, value in named.items() if value is not None)
+        return f"epsilon by accountant: {said} ({self.verdict})"
+
+    @property
+    def verdict(self) -> str:
+        """What the numbers say about one another."""
+        if not self.agree:
+            return "they contradict each other: one accountant is wrong"
+        others = (self.prv, self.exact, self.rdp)
+        return "no other one knows these steps" if all(x is None for x in others) else "the tight ones agree"
+
+
+def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> Accounts:
+    """What `n_steps` Gaussian steps on Poisson batches cost, by each accountant. Loads torch where steps are sampled.
+
+    Raises BadInput for impossible settings, Unaccountable where even the first has no answer.
+    """
+    if not 0 < delta < 1:
+        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
+    event = accounting.subsampled_gaussian(noise_multiplier, sample_rate, n_steps)
+    pld = accounting.Pld().epsilon([event], delta, adjacency)
+    error = _PRV_ERROR * max(1.0, pld)
+    prv = exact = None
+    if sample_rate == 1:
+        exact = gaussian.epsilon(noise_multiplier, delta, accounting.SENSITIVITY[adjacency] * n_steps**0.5)
+    elif adjacency == "add-remove":
+        prv = _prv(noise_multiplier, delta, sample_rate, n_steps, error)
+    return Accounts(pld, prv, _rdp(event, delta, adjacency), exact, 1.5 * error)
+
+
+def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, error: float) -> float:
+    with warnings.catch_warnings(action="ignore"):  # on the orders it chooses its grid with
+        from opacus.accountants import PRVAccountant
+
+        accountant = PRVAccountant()
+        accountant.history = [(noise_multiplier, sample_rate, n_steps)]
+        return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta * 1e-4))
+
+
+def _rdp(event: dp.DpEvent, delta: float, adjacency: Adjacency) -> float | None:
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=accounting.RELATIONS[adjacency])
+    if not accountant.supports(event):
+        return None
+    with _quiet():
+        accountant.compose(event)
+    return float(accountant.get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the library from warning of each fractional order that does not converge; it leaves those out."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

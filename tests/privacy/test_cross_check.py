@@ -1,0 +1,80 @@
+"""Three accountants on the same steps: the reference values of the field, agreement, and a disagreement that is seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy import accounting, gaussian
+from dpcl_core.privacy.cross_check import accounts
+
+DELTA = 1e-5
+# Noise multipliers for 40 epochs, found once by another implementation: sampling rate, steps, epsilon, multiplier.
+REFERENCE = [(0.1, 400, 1.0, 7.576), (0.1, 400, 8.0, 1.423), (0.5, 80, 1.0, 16.79), (0.5, 80, 8.0, 2.810)]
+
+
+@pytest.mark.parametrize(("sample_rate", "n_steps", "epsilon", "multiplier"), REFERENCE)
+def test_reference_multipliers_before_three_accountants(
+    sample_rate: float, n_steps: int, epsilon: float, multiplier: float
+) -> None:
+    """Ours is the reference's to 0.1 % and never larger: that one was rounded up. PRV agrees; RDP is 9 % above."""
+    ours = accounting.noise_multiplier(epsilon, DELTA, sample_rate, n_steps, "add-remove")
+    assert multiplier * (1 - 1e-3) < ours <= multiplier
+    found = accounts(ours, DELTA, sample_rate, n_steps, "add-remove")
+    assert found.agree
+    assert epsilon - 1e-3 < found.pld <= epsilon
+    assert found.prv is not None
+    assert found.rdp is not None
+    assert 0 < found.prv - found.pld < 3e-3 * max(1.0, epsilon)  # its own error bound is part of what it reports
+    low, high = {1.0: (1.09, 1.10), 8.0: (8.6, 8.73)}[epsilon]
+    assert low < found.rdp < high
+    assert accounting.Pld().epsilon(
+        [accounting.subsampled_gaussian(ours * 0.999, sample_rate, n_steps)], DELTA, "add-remove"
+    ) > epsilon, "a thousandth less noise does not do"  # fmt: skip
+
+
+@pytest.mark.parametrize(("epsilon", "multiplier"), [(1.0, 23.595), (8.0, 3.796)])
+def test_without_sampling_the_closed_form_is_the_third(epsilon: float, multiplier: float) -> None:
+    ours = accounting.noise_multiplier(epsilon, DELTA, 1.0, 40, "add-remove")
+    assert ours == pytest.approx(multiplier, abs=6e-4)
+    assert ours == pytest.approx(gaussian.sigma(epsilon, DELTA) * math.sqrt(40), abs=1.1e-4)
+    found = accounts(ours, DELTA, 1.0, 40, "add-remove")
+    assert found.prv is None
+    assert found.exact == pytest.approx(epsilon, abs=1e-4)
+    assert found.pld == pytest.approx(found.exact, abs=1e-5)
+    assert found.agree
+    assert found.rdp is not None
+    assert found.rdp > found.pld * 1.05
+
+
+def test_under_replace_the_exact_value_doubles_the_sensitivity_and_sampled_steps_are_known_to_one() -> None:
+    whole = accounts(10.0, DELTA, 1.0, 9, "replace")
+    assert whole.exact == pytest.approx(gaussian.epsilon(10.0, DELTA, 6.0))
+    assert whole.pld == pytest.approx(whole.exact, abs=1e-4)
+    sampled = accounts(3.0, DELTA, 0.2, 10, "replace")
+    assert sampled.prv is None
+    assert sampled.exact is None
+    assert "no other one" in sampled.sentence() or sampled.rdp is not None
+
+
+def test_a_wrong_number_is_called_one() -> None:
+    found = accounts(2.0, DELTA, 0.05, 100, "add-remove")
+    assert found.agree
+    assert found.prv is not None
+    assert found.rdp is not None
+    assert not replace(found, prv=found.prv * 1.1).agree
+    assert not replace(found, rdp=found.pld * 0.9).agree
+    assert "contradict" in replace(found, pld=found.pld * 0.9).sentence()
+    assert found.document()["agree"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [((1.0, DELTA, 1.5, 10), "sample_rate"), ((0.0, DELTA, 0.5, 10), "noise_multiplier"), ((1.0, 1.0, 0.5, 10), "delta")],
+)
+def test_impossible_settings_are_refused_by_name(settings: tuple[float, float, float, int], field: str) -> None:
+    with pytest.raises(BadInput, match=field):
+        accounts(*settings, "add-remove")
