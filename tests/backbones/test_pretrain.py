@@ -71,6 +71,27 @@ def test_same_seed_gives_the_same_weights_and_a_stopped_run_goes_on(
         torch.testing.assert_close(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
 
 
+def test_the_transformer_trains_by_the_same_script_with_mixed_pictures(pretrain: ModuleType, tmp_path: Path) -> None:
+    networks = [pretrain.vit.build(pretrain.vit.Shape(16, 1, 2, 2)) for _ in range(2)]
+    networks[1].load_state_dict(networks[0].state_dict())
+    before = {name: tensor.clone() for name, tensor in networks[0].named_parameters()}
+    pretrain.train(split(pretrain), *networks, pretrain.Clock(None, 3, 256), tmp_path, seed=0, mixes=True)
+    for network in networks:
+        moved = [name for name, tensor in network.named_parameters() if not torch.equal(tensor, before[name])]
+        assert len(moved) == len(before)
+        assert all(bool(tensor.isfinite().all()) for tensor in network.parameters())
+
+
+def test_shares_of_a_mixture_are_spread_as_beta(pretrain: ModuleType) -> None:
+    """Mean 1/2 and variance 1 / (4 (2a + 1)); five standard errors of 4000 draws."""
+    data = pretrain.Augmented(split(pretrain), seed=0)
+    drawn = torch.tensor([data.mixing() for _ in range(4000)])
+    spread = 1 / (4 * (2 * pretrain.MIXING + 1))
+    assert abs(float(drawn.mean()) - 0.5) < 5 * (spread / 4000) ** 0.5
+    assert abs(float(drawn.var()) - spread) < 5 * spread / 4000**0.5
+    assert 0 <= float(drawn.min()) < float(drawn.max()) <= 1
+
+
 def test_orthogonal_brings_singular_values_near_one(pretrain: ModuleType) -> None:
     for shape in ((12, 40), (40, 12)):
         matrix = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
