@@ -69,7 +69,7 @@ def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     assert slip["difference"] == ""
     assert "very likely the share" in slip["to know"]
     verdicts = set(page.dataframe[1].value["ours"])
-    assert verdicts == {"found", "not found", "cannot tell", "not run"}  # runs played back are all alike, rules are not played
+    assert verdicts == {"found", "not found", "cannot tell", "not run"}  # all runs played back are alike
 
 
 def test_recorded_figures_are_shown_until_there_is_an_own_run(
