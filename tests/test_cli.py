@@ -66,6 +66,64 @@ def test_runs_in_release_mode_differ_and_seeded_ones_repeat(capsys: pytest.Captu
     assert found["seeded"][0] == found["seeded"][1]
 
 
+TUNE = ["tune", "--preset", "digits-peft-head", "--set", "privacy.epsilons=[1.0]", "--set", "seeds=[0]"]
+
+
+def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
+    import shlex
+
+    status, out, err = called(*TUNE, "--on", "private", "--trials", "2", "--json", capsys=capsys)
+    assert status == 0
+    document = json.loads(out)
+    assert document["status"] == "finished"
+    assert [trial["number"] for trial in document["trials"]] == [0, 1]
+    assert document["best"]["accuracy"] == max(trial["accuracy"] for trial in document["trials"])
+    sizes, carried = document["sizes"], document["transferred"]
+    assert carried["ratio"] == pytest.approx(sizes["n_final"] / sizes["n_tune"])
+    assert "3 uses of the same data" in document["privacy"]
+    sets = [word for word in shlex.split(document["command"])[4:] if word != "--set"]
+    final = checks.parse(checks.apply_sets({}, sets))
+    assert final.tuned == "private"
+    assert final.params.model_dump()["learning_rate"] == carried["learning_rate"]
+    assert "trial 2 of 2" in err
+    study_id = document["study_id"]
+    assert json.loads(called("runs", "--json", capsys=capsys)[1]) == []  # trials are no runs of their own
+    status, out, err = called("tune", "--resume", study_id, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert "has all its 2 trials" in err
+
+
+def test_an_interrupted_tuning_keeps_its_trials_and_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpcl_core.tuning import search
+    from tests.support import tuned
+
+    real, pressed = tuned.preparing(), [False, False, True, False, False]
+
+    def prepare(tune, device):
+        ready = yield from real(tune, device)
+
+        def train(params):
+            if pressed.pop(0):
+                raise KeyboardInterrupt
+            return (yield from ready.train(params))
+
+        return search.Prepared(ready.title, ready.sizes, train)
+
+    monkeypatch.setattr(search, "prepared", prepare)
+    status, out, err = called(*TUNE, "--on", "private", "--trials", "4", "--json", capsys=capsys)
+    document = json.loads(out)
+    assert status == 1
+    assert document["status"] == "cancelled"
+    assert len(document["trials"]) == 2
+    assert f"2 of 4 trials are kept; go on with: python -m dpcl_core tune --resume {document['study_id']}" in err
+    status, out, _ = called("tune", "--resume", document["study_id"], "--json", capsys=capsys)
+    assert status == 0
+    assert json.loads(out)["trials"][:2] == document["trials"]
+    assert len(json.loads(out)["trials"]) == 4
+
+
 def test_a_spec_file_and_its_export_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = checks.parse(checks.apply_sets(presets.raw("digits-cosine"), ["seeds=[7]", "privacy.epsilons=[2.0]"]))
     file = tmp_path / "spec.toml"
@@ -114,6 +172,16 @@ def test_account_answers_each_question(capsys: pytest.CaptureFixture[str]) -> No
     assert ask("--sigma", "3.7306", "--epsilon", "1")["delta"] == pytest.approx(1e-5, rel=1e-3)
 
 
+def test_account_asks_three_accountants_when_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--epsilon", "1", "--delta", "1e-5", "--sample-rate", "0.1", "--steps", "400", "--accountants")
+    found = json.loads(called("account", *options, "--json", capsys=capsys)[1])
+    assert found["sigma"] == pytest.approx(7.576, rel=1e-3)
+    assert found["accountants"]["agree"]
+    assert found["accountants"]["prv"] == pytest.approx(1.0, abs=4e-3)
+    assert found["accountants"]["rdp"] == pytest.approx(1.094, abs=2e-3)
+    assert "PLD 1.0000" in called("account", *options, capsys=capsys)[1]
+
+
 def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
     status, out, _ = called("audit", "--preset", "digits-cosine", *sets, "--trials", "400", "--json", capsys=capsys)
@@ -142,8 +210,19 @@ def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixtu
         (["list", "shoes"], ["shoes"]),
         (["account", "--epsilon", "0", "--delta", "1e-5"], ["epsilon = 0"]),
         (["account", "--epsilon", "1"], ["exactly two"]),
+        (["account", "--epsilon", "1", "--delta", "1e-5", "--sample-rate", "1.5"], ["sample_rate = 1.5", "(0, 1]"]),
+        (["run", "--preset", "digits-cosine", "--set", "labels=learned"], ["labels = learned", "dp-learned"]),
+        (["run", "--preset", "digits-cosine", "--set", "privacy.label_share=1"], ["privacy.label_share = 1", "0.999"]),
         (["account", "--epsilon", "x", "--delta", "1e-5"], ["x"]),
         (["audit", "--preset", "digits-cosine", "--trials", "3"], ["--trials = 3"]),
+        (["tune", "--preset", "digits-cosine", "--on", "private"], ["method = cosine", "to tune"]),
+        (TUNE, ["--on", "--proxy DATASET", "--on private"]),
+        ([*TUNE, "--on", "private", "--trials", "0"], ["n_trials = 0", "1"]),
+        ([*TUNE, "--on", "private", "--set", "seeds=[1, 2]"], ["seeds = 1, 2", "one seed"]),
+        ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
+        ([*TUNE, "--on", "nowhere"], ["nowhere"]),
+        (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such tuning"]),
+        (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "without other settings"]),
         (["fly"], ["fly"]),
     ],
 )
