@@ -34,7 +34,7 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
                 line={"color": colour, "width": 2, "shape": "hv"},
             )
         )  # fmt: skip
-    figure.add_trace(_dots(done, 100 * done["accuracy"], "trial", colour, "circle", "%{y:.1f} %"))
+        figure.add_trace(_dots(done, 100 * done["accuracy"], "trial", colour, "circle", "%{y:.1f} %"))
     if not failed.empty:
         figure.add_trace(_dots(failed, pd.Series(0.0, index=failed.index), "failed", inks.soft, "x", "failed"))
     finding = _finding(table, done, n_validation)

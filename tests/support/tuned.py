@@ -35,8 +35,8 @@ def accuracy(params: Params) -> float:
     return 1 / (1 + math.log10(drawn["learning_rate"] / 1e-5) ** 2 + math.log10(drawn["clip_norm"] / 2) ** 2)
 
 
-def preparing(seconds: float = 0.0, sizes: Sizes = SIZES) -> Prepare:
-    """Opens nothing; each trial takes so many seconds."""
+def preparing(seconds: float = 0.0, limit: float = TOO_FAST) -> Prepare:
+    """Opens nothing; each trial takes so many seconds, and diverges above a learning rate."""
 
     def prepare(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         yield Progress("data", 0, 1, None, "opening nothing")
@@ -45,11 +45,11 @@ def preparing(seconds: float = 0.0, sizes: Sizes = SIZES) -> Prepare:
             yield Progress("training", 0, 1, 0, "training nothing")
             time.sleep(seconds)
             rate = params.model_dump()["learning_rate"]
-            if rate > TOO_FAST:
+            if rate > limit:
                 raise Diverged(f"the loss is not finite at step 7, learning rate {rate:.2g}")
             return accuracy(params)
 
-        return Prepared("Digits (made up)", sizes, train)
+        return Prepared("Digits (made up)", SIZES, train)
 
     return prepare
 

@@ -1,0 +1,184 @@
+"""Tuning on the Train page: started with a sentence on what it costs, shown in every state, its best settings used."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sqlalchemy import update
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.runs import process
+from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.studies import Studies
+from dpcl_core.runs.tables import ACTIVE, runs
+from dpcl_core.tuning.settings import Trial, TuneSpec
+from pages.parts import trainform, tuningpanel
+from tests.pages.conftest import Open, words
+from tests.support import tuned
+
+LOST = Failure("worker-died", "The computer stopped this run at 09:12 UTC.", "")
+MISSING = Failure("data-missing", "data.dataset = mnist: is not on this computer", "Traceback: made up")
+
+
+def fill(store: Store, status: str, n_trials: int, failure: Failure | None = None, **more: object) -> str:
+    """A tuning in any state, with so many trials of which the second failed."""
+    studies = Studies(store)
+    study_id = studies.create(tuned.a_tuning(**more))  # type: ignore[arg-type]
+    if n_trials:
+        studies.add_sizes(study_id, tuned.SIZES)
+    for number in range(n_trials):
+        failed = number == 1
+        trouble = "the loss is not finite at step 7" if failed else None
+        studies.add_trial(study_id, Trial(number, 1e-3, 50, 2.0, None if failed else 0.5 + number / 100, trouble, 1.0))
+    values: dict[str, object] = {"status": status}
+    if status != "queued":
+        values |= {"started": time.time() - 9, "heartbeat": time.time()}
+    if status in ACTIVE:
+        mine = process.me()
+        values |= {"machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
+    if failure is not None:
+        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
+    with store.writing() as connection:  # no run passes through these states in such order by itself
+        connection.execute(update(runs).where(runs.c.id == study_id).values(**values))
+    return study_id
+
+
+def labels(page: AppTest) -> list[str]:
+    return [button.label for button in page.button]
+
+
+def press(page: AppTest, label: str) -> AppTest:
+    next(button for button in page.button if button.label == label).click()
+    return page.run()
+
+
+@pytest.mark.parametrize(
+    ("status", "n_trials", "failure", "says", "buttons"),
+    [
+        ("queued", 0, None, ["Tuning queued", "place 1 in the queue"], ["Stop"]),
+        ("starting", 0, None, ["Tuning starts", "loading the tuning data"], ["Stop"]),
+        ("running", 3, None, ["Trial 4 of 20", "left", "Trial 3 is the best of 3"], ["Stop", "Use these settings"]),
+        ("stopping", 3, None, ["Tuning stops", "trials that ended are kept"], ["Stopping …"]),
+        ("cancelled", 3, None, ["Tuning stopped on request", "3 of 20 trials are kept"], ["Resume", "Close"]),
+        ("failed", 0, MISSING, ["is not on this computer", "no trial had ended yet"], ["Resume", "Close"]),
+        ("lost", 2, LOST, ["The computer stopped this run", "2 of 20 trials are kept"], ["Resume", "Close"]),
+        ("finished", 20, None, ["20 trials", "For the full data", "1 of 20 failed"], ["Use these settings", "Close"]),
+    ],
+)
+def test_every_state_is_said_in_words_with_what_can_be_done(
+    open_page: Open, store: Store, status: str, n_trials: int, failure: Failure | None, says: list[str], buttons: list[str]
+) -> None:
+    page = open_page("train", v="1", m="peft-ensemble", tu=fill(store, status, n_trials, failure))
+    assert not page.exception
+    for text in [*says, "21 uses of the same data"]:
+        assert text in words(page)
+    for label in buttons:
+        assert label in labels(page)
+    assert ("Resume" in labels(page)) == ("Resume" in buttons)
+
+
+def test_the_trials_stand_in_a_table_with_the_reason_of_a_failure(open_page: Open, store: Store) -> None:
+    page = open_page("train", v="1", m="peft-ensemble", tu=fill(store, "finished", 3))
+    table = next(frame.value for frame in page.dataframe if "learning_rate" in frame.value)
+    assert list(table["trial"]) == [1, 2, 3]
+    assert table["accuracy"].round(1).fillna(-1).to_list() == [50.0, -1, 52.0]
+    assert table["trouble"].to_list() == ["", "the loss is not finite at step 7", ""]
+
+
+def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accounted(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: started.append(run_id))
+    page = open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5")
+    on = next(radio for radio in page.radio if radio.label == "Tune")
+    assert on.options[0] == "On a public dataset"  # offered first
+    assert on.value == "public"
+    page = on.set_value("private").run()
+    assert "20 trials and the final run are 21 uses of the same data" in words(page)
+    page = press(page, "Start tuning")
+    (study,) = Studies(store).newest()
+    assert started == [study.id]
+    assert (study.tune.epsilon, study.tune.seed, study.tune.on, study.tune.n_trials) == (1.0, 4, "private", 20)
+    assert page.query_params["tu"] in (study.id, [study.id])
+    assert "Tuning queued" in words(page)
+    assert page.query_params["sd"] in ("4,5", ["4,5"])  # the form keeps its grid
+
+
+def test_public_datasets_that_are_here_can_stand_in(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pages.parts.tuningform.settings.check", lambda tune: None)
+    monkeypatch.setattr("pages.parts.tuningform._proxies_here", lambda dataset: ("mnist", "cifar10"))
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
+    page = press(open_page("train", v="1", m="peft-ensemble"), "Start tuning")
+    (study,) = Studies(store).newest()
+    assert (study.tune.on, study.tune.proxy) == ("public", "mnist")
+    assert "private data were not touched" in words(page)
+
+
+def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pages.parts.tuningform._proxies_here", lambda dataset: ())
+    page = open_page("train", v="1", m="peft-ensemble")
+    assert "No other dataset is on this computer" in words(page)
+    assert next(button for button in page.button if button.label == "Start tuning").disabled
+
+
+def test_a_method_without_training_has_nothing_to_tune(open_page: Open) -> None:
+    page = open_page("train", v="1", m="cosine")
+    assert "nothing to tune" in words(page)
+    assert "Start tuning" not in labels(page)
+
+
+def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, store: Store) -> None:
+    study_id = fill(store, "finished", 3)
+    page = press(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5", tu=study_id), "Use these settings")
+    read = trainform.codec("peft-ensemble", "class-incremental").read(
+        {key: text if isinstance(text, str) else text[0] for key, text in page.query_params.items()}
+    )
+    assert read.values["p.sample_rate"] == 50 / 200
+    assert read.values["p.learning_rate"] == pytest.approx(1e-3 * (286 / 200) ** 0.5)
+    assert read.values["p.clip_norm"] == 2.0
+    assert read.values["tuned"] == "private"
+    assert read.values["seeds"] == (4, 5)  # the grid of the form stays
+    assert read.values["epsilons"] == (1.0, 8.0)
+    assert "Settings tuned on the private data (not accounted)." in words(page)
+    page = next(box for box in page.selectbox if box.label == "These settings were tuned").set_value("no").run()
+    assert "Settings tuned" not in words(page)  # a way to say no
+
+
+def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.pump", lambda self: None)
+    study_id = fill(store, "queued", 0)
+    page = press(open_page("train", v="1", m="peft-ensemble", tu=study_id), "Stop")
+    assert store.status(study_id) == "cancelled"
+    page = press(open_page("train", v="1", m="peft-ensemble", tu=study_id), "Resume")
+    turn = Studies(store).get(study_id).turn
+    assert (turn.status, turn.id != study_id) == ("queued", True)
+    assert "Tuning queued" in words(page)
+
+
+@pytest.mark.parametrize("study_id", ["0123456789ab", "nonsense"])
+def test_a_link_to_an_unknown_tuning_is_one_sentence(open_page: Open, study_id: str) -> None:
+    page = open_page("train", v="1", m="peft-ensemble", tu=study_id)
+    assert not page.exception
+    assert any(study_id in warning.value for warning in page.warning)
+
+
+def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, store: Store) -> None:
+    study_id = fill(store, "finished", 3)
+    page = open_page("train", v="1", m="peft-ensemble")
+    box = next(box for box in page.selectbox if box.label == "Tunings so far")
+    assert "PEFT ensemble for digits, ε = 1, seed 0, on the private data: 3 of 20 trials, finished" in box.options
+    page = box.set_value(study_id).run()
+    assert "Trial 3 is the best of 3" in words(page)
+    page = press(page, "Close")
+    assert "Trial 3 is the best of 3" not in words(page)
+
+
+def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
+    study = Studies(store).get(Studies(store).create(TuneSpec(base=tuned.a_tuning().base, on="private")))
+    assert str(tuningpanel.frame(study).dtypes["accuracy"]) == "float64"

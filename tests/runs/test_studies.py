@@ -1,0 +1,151 @@
+"""Tunings in the store: trials kept as they end, whatever ends the process; turns in the queue beside runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dpcl_core.errors import BadInput
+from dpcl_core.runs import process, tuner, worker
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.studies import Studies
+from dpcl_core.tuning.settings import Trial
+from tests.support import replay, tuned
+
+TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
+
+
+@pytest.fixture
+def studies(store: Store) -> Studies:
+    return Studies(store)
+
+
+def until(what: Callable[[], bool], seconds: float = 40) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_a_tuning_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, studies: Studies) -> None:
+    run_id = store.create(replay.a_spec())
+    study_id = studies.create(tuned.a_tuning())
+    assert [run.id for run in store.list_runs()] == [run_id]
+    assert [study.id for study in studies.newest()] == [study_id]
+    assert [run.id for run in store.unfinished()] == [run_id, study_id]
+    assert studies.get(study_id).turn.place_in_queue == 2
+    assert studies.of_run(study_id) == study_id
+    assert studies.of_run(run_id) is None
+    assert studies.get(study_id).tune == tuned.a_tuning()
+
+
+def test_trials_and_sizes_come_back_as_they_were(studies: Studies) -> None:
+    study_id = studies.create(tuned.a_tuning())
+    failed = Trial(1, 1e-2, 30, 0.3, None, "the loss is not finite", 0.1)
+    studies.add_sizes(study_id, tuned.SIZES)
+    studies.add_trial(study_id, failed)
+    studies.add_trial(study_id, TRIAL)
+    found = Studies(Store()).get(study_id)
+    assert found.trials == (TRIAL, failed)
+    assert found.sizes == tuned.SIZES
+    with pytest.raises(BadInput, match="each trial ending once"):
+        studies.add_trial(study_id, TRIAL)
+
+
+def test_a_tuning_whose_method_is_gone_is_left_out_of_the_list_and_named(
+    studies: Studies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_id = studies.create(tuned.a_tuning())
+    monkeypatch.setattr("dpcl_core.methods.catalog.CARDS", {})
+    assert studies.newest() == []
+    with pytest.raises(BadInput, match="method = peft-ensemble"):
+        studies.get(study_id)
+
+
+def test_a_worker_of_a_tuning_keeps_every_trial_and_finishes(store: Store, studies: Studies) -> None:
+    study_id = studies.create(tuned.a_tuning(4))
+    assert store.claim(study_id, process.me())
+    engine = tuner.engine_of(store, study_id, prepare=tuned.preparing())
+    assert worker.carry_out(store, study_id, engine=engine) == "finished"
+    found = studies.get(study_id)
+    assert [trial.number for trial in found.trials] == list(range(4))
+    assert found.turn.status == "finished"
+    assert not found.is_resumable
+    with pytest.raises(BadInput, match="has all its 4 trials"):
+        studies.resume(study_id)
+
+
+def test_a_tuning_in_which_nothing_ends_well_fails_and_keeps_its_trials(store: Store, studies: Studies) -> None:
+    study_id = studies.create(tuned.a_tuning(2))
+    assert store.claim(study_id, process.me())
+    hopeless = tuned.preparing(limit=0.0)
+    assert worker.carry_out(store, study_id, engine=tuner.engine_of(store, study_id, prepare=hopeless)) == "failed"
+    found = studies.get(study_id)
+    assert found.turn.error_kind == "diverged"
+    assert "none of the 2 trials ended well" in str(found.turn.error)
+    assert [trial.accuracy for trial in found.trials] == [None, None]
+
+
+def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: Store, studies: Studies) -> None:
+    runner = LocalExecutor(store, tuned.command(0.4))
+    study_id = studies.create(tuned.a_tuning(6))
+    runner.submit(study_id)
+    until(lambda: len(studies.get(study_id).trials) >= 2)
+    carried_out_by = studies.get(study_id).turn.process
+    assert carried_out_by is not None
+    os.kill(carried_out_by.pid, signal.SIGKILL)
+    until(lambda: process.is_alive(carried_out_by) is False)
+    runner.pump()
+    lost = studies.get(study_id)
+    assert lost.turn.status == "lost"
+    assert len(lost.trials) >= 2
+    assert lost.is_resumable
+
+    resumed = studies.resume(study_id)
+    with pytest.raises(BadInput, match="is under way"):
+        studies.resume(study_id)
+    assert studies.of_run(resumed) == study_id
+    LocalExecutor(store, tuned.command(0)).submit(resumed)
+    until(lambda: studies.get(study_id).turn.is_over)
+    whole = studies.get(study_id)
+    assert whole.turn.status == "finished"
+    assert whole.trials[: len(lost.trials)] == lost.trials
+    assert [trial.number for trial in whole.trials] == list(range(6))
+    assert [study.id for study in studies.newest()] == [study_id]
+
+
+def test_a_stop_takes_effect_within_three_seconds_and_keeps_the_trials(store: Store, studies: Studies) -> None:
+    """A trial sleeps for a minute and says nothing meanwhile."""
+    runner = LocalExecutor(store, tuned.command(60))
+    study_id = studies.create(tuned.a_tuning())
+    studies.add_trial(study_id, TRIAL)
+    runner.submit(study_id)
+    until(lambda: store.status(study_id) == "running")
+    started = time.monotonic()
+    runner.stop(study_id)
+    until(lambda: store.get(study_id).is_over)
+    assert time.monotonic() - started < 3
+    assert store.status(study_id) == "cancelled"
+    assert studies.get(study_id).trials == (TRIAL,)
+    assert studies.get(study_id).is_resumable
+
+
+def test_how_long_a_tuning_took_says_nothing_about_runs(store: Store, studies: Studies) -> None:
+    tune = tuned.a_tuning(2)
+    study_id = studies.create(tune)
+    assert store.claim(study_id, process.me())
+    worker.carry_out(store, study_id, engine=tuner.engine_of(store, study_id, prepare=tuned.preparing()))
+    assert store.estimate_seconds(tune.base) is None
+    assert studies.get(studies.create(tune)).turn.estimate_seconds is not None
+
+
+@pytest.mark.parametrize("study_id", ["nonsense", "0123456789ab"])
+def test_an_unknown_tuning_is_one_sentence(studies: Studies, study_id: str) -> None:
+    for act in (studies.get, studies.resume):
+        with pytest.raises(BadInput, match=study_id):
+            act(study_id)
