@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -217,3 +218,20 @@ def test_a_budget_between_the_stops_goes_through_the_ledger() -> None:
     found = whatif.digits_guarantee("prior", 2, 0.37)
     assert found.epsilon == pytest.approx(0.37, abs=1e-4)
     assert found.claimed_epsilon == 0.37
+
+
+def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -> None:
+    spec = replay.a_spec(epsilons=(1.0,), seeds=(0, 1))
+    events = [
+        replace(event, accuracy=(None, *event.accuracy[1:]), pooled=None if event.task == 0 else event.pooled)
+        if isinstance(event, TaskLearned)
+        else event
+        for event in replay.recorded(spec)
+    ]
+    source = whatif.trained(results.Result("x", "gaps", spec, tuple(events)))
+    assert source is not None
+    assert source.matrices(1.0)[0][0] == [None]
+    assert set(source.frame(1.0)["on_task"]) == {1, 2, 3, 4}
+    last = [event.accuracy[1:] for event in events if isinstance(event, TaskLearned) and event.task == 4]
+    mean = sum(value for row in last for value in row if value is not None) / 8
+    assert f"{100 * mean:.1f} %" in source.sentence(1.0)
