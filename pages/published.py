@@ -174,8 +174,9 @@ def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
 def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], runs: Mapping[str, Measured]) -> None:
     import pandas as pd
 
+    notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
     with st.container(key="card-reproduction-table", gap="small"):
-        st.markdown("**The numbers**")
+        st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
         lines = [
             {
                 "method": row.name,
@@ -183,14 +184,15 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
                 "published": report.printed_text(row),
                 "ours": report.ours_text(row),
                 "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
-                "to know": " ".join(row.remarks),
+                "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
             }
             for row in rows
         ]
         if lines:
             alt = f"{len(lines)} numbers, published and ours, in percent"
-            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt)
-        for remark in comparison.table_remarks(paper, experiment):
+            st.dataframe(pd.DataFrame(lines), hide_index=True, key="reproduction-table", alt=alt, height="content")
+        remarks = [f"Note {number}: {remark}" for number, remark in enumerate(notes, start=1)]
+        for remark in (*remarks, *comparison.table_remarks(paper, experiment)):
             st.caption(plain(remark))
         reasons = comparison.reasons(paper, experiment, size, runs.values())
         if reasons:
@@ -222,7 +224,7 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
                 }
             )
         alt = f"{len(lines)} comparisons: {', '.join(parts)}"
-        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt)
+        st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt, height="content")
         st.caption(
             "Differences are formed seed by seed; in brackets their 95 % interval. “Not found”: the interval shows the "
             "opposite. “Cannot tell”: it shows neither. “No difference” is found where the interval stays within 2 points."

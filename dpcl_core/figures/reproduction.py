@@ -86,7 +86,7 @@ def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:
 def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: str, colour: str, symbol: str) -> None:
     has = rows[column].notna()
     shown = rows[has]
-    bars = {"type": "data", "array": shown[f"{column}_std"].fillna(0.0), "color": colour, "thickness": 1.2, "width": 3}
+    bars = {"type": "data", "array": shown[f"{column}_std"].fillna(0.0), "color": colour, "thickness": 1.2, "width": 0}
     figure.add_trace(
         go.Scatter(
             x=shown[column],

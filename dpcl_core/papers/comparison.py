@@ -117,11 +117,9 @@ def _of_settings(protocol: Protocol, run: Measured) -> list[str]:
         if spec.params.epochs != protocol.epochs:
             title = methods.CARDS[spec.method].title
             told.append(f"Epochs: {spec.params.epochs} for {title}, instead of {protocol.epochs}.")
-        if spec.tuned == "no":
-            told.append(
-                f"Tuning: none. The paper {protocol.tuning}; ours takes one learning rate, clipping norm and sampling rate "
-                "for all budgets."
-            )
+        if spec.tuned != "private":
+            how = "none" if spec.tuned == "no" else "the learning rate alone, on public data"
+            told.append(f"Tuning: {how}, the same for all budgets. The paper {protocol.tuning}.")
     told.append("Noise: calibrated exactly to ε, and sums divided by a public constant, so that ε holds as stated.")
     return told
 

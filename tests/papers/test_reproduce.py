@@ -1,0 +1,125 @@
+"""`reproduce` in the terminal: carries out every run of an experiment, and tells published from ours from missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks, cli, engine, presets
+from dpcl_core.papers import measured, tobaben
+from dpcl_core.runs.store import Store
+
+LABELS = ["reproduce", "tobaben", "--experiment", "paper-label-spaces"]
+TINY = [
+    *("--set", "data.dataset=digits"), *("--set", "data.backbone=pixels"), *("--set", "scenario.tasks=2"),
+    *("--set", "seeds=[0, 1, 2]"), *("--set", "privacy.epsilons=[1.0, inf]"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return tmp_path / "home"
+
+
+def called(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = cli.main(arguments)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_every_run_is_carried_out_and_set_beside_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = called(*LABELS, *TINY, "--json", capsys=capsys)
+    assert status == 0
+    document = json.loads(out)
+    (experiment,) = document["experiments"]
+    stored = {run.id: run for run in Store().list_runs()}
+    assert [run["label"] for run in experiment["runs"]] == ["ensemble", "ensemble-prior", "cosine", "cosine-prior"]
+    assert {run["run_id"] for run in experiment["runs"]} == set(stored)
+    assert all(run.status == "finished" and "paper" not in run.name for run in stored.values())  # changed: no preset's name
+    rows = {(row["method"], row["epsilon"], row["metric"]): row for row in experiment["rows"]}
+    assert rows["cosine", "inf", "AA"]["ours"] > 80
+    assert rows["cosine", "inf", "AA"]["n_seeds"] == 3
+    assert rows["cosine", "inf", "AA"]["published"] is None
+    assert any("Handwritten digits" in reason or "Network: Pixels" in reason for reason in experiment["reasons"])
+    claims = {(claim["statement"], claim["epsilons"][0]): claim for claim in experiment["orderings"]}
+    same = claims["Without noise the list makes no difference to the cosine classifier", "inf"]
+    assert (same["state"], same["difference"]) == ("found", 0.0)
+    assert claims["The list makes no significant difference to the ensemble", 8.0]["state"] == "not run"
+
+
+def test_text_names_published_and_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    few = [*TINY, "--set", "seeds=[0]"]
+    status, out, err = called(*LABELS, *few, capsys=capsys)
+    assert status == 0
+    assert "plots alone" in out
+    assert "cannot tell: A public list per task helps the cosine classifier at a small ε, ε = 1" in out
+    assert "run " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reproduce", "nobody"], ["paper = nobody", "tobaben"]),
+        (["reproduce", "tobaben", "--experiment", "paper-x"], ["--experiment = paper-x", "paper-imagenet-r"]),
+        ([*LABELS, "--bundled"], ["paper-label-spaces", "has no bundled form", "small, full"]),
+        ([*LABELS, "--small", "--full"], ["not allowed with"]),
+        ([*LABELS, *TINY, "--record", "x.json"], ["--record = x.json", "without --set"]),
+        ([*LABELS, "--set", "params.epochs=3"], ["params.epochs = 3", "no such setting"]),  # the cosine classifier has none
+        ([*LABELS, "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
+        (["reproduce", "tobaben", "--experiment", "paper-imagenet-r", "--full"], ["data.dataset = imagenet-r"]),
+    ],
+)
+def test_wrong_input_is_one_line_and_nothing_runs(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    status, out, err = called(*arguments, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1, err
+    for word in words:
+        assert word in err
+    assert not (home / "store.sqlite").exists() or not Store().list_runs()
+
+
+def test_finished_runs_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same preset twice leaves one entry for each of its runs, the newer one."""
+    sets = [*TINY[1::2], "data.train_per_class=20", "seeds=[0]", "privacy.epsilons=[8.0]"]
+    specs = {
+        label: checks.parse(checks.apply_sets(json.loads(spec.model_dump_json()), sets))
+        for label, spec in presets.variants("paper-label-spaces-small").items()
+    }
+    monkeypatch.setattr(presets, "variants", lambda name: specs)
+    file = tmp_path / "figures.json"
+    for _ in range(2):
+        status, _, _ = called(*LABELS, "--record", str(file), capsys=capsys)
+        assert status == 0
+    found = measured.read(file)
+    assert [run.spec for run in found] == list(specs.values())
+    assert found[0].dataset_title.startswith("Handwritten digits (subset")
+    assert set(found[0].models[0].by_rule) == {"argmax", "median", "entropy"}
+    assert all(run.run_id is None and run.seconds >= 0 for run in found)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
+@pytest.mark.parametrize("experiment", tobaben.EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_small_forms_end_in_a_minute_on_two_cores(experiment: object) -> None:
+    """The preset's own run in at most 60 s of the processor, features computed anew; then its others, whatever they take."""
+    assert isinstance(experiment, type(tobaben.EXPERIMENTS[0]))
+    first, *others = presets.variants(experiment.preset("small")).values()
+    before = time.process_time()
+    said = list(engine.run(first))
+    assert time.process_time() - before < 60
+    for spec in others:
+        said += engine.run(spec)
+    n_models = sum(type(event).__name__ == "CellFinished" for event in said)
+    assert n_models == sum(len(list(spec.cells())) for spec in (first, *others))
