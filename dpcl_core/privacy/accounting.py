@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import dp_accounting as dp
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.optimize import brentq
+from scipy.stats import binom
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
@@ -41,6 +42,24 @@ class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no 
 
     epsilon: float
     delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
+    """A Gaussian step on a Poisson-sampled batch, for a person with `size` examples.
+
+    How many of them are in the batch is binomial, and each shifts the sum by the sensitivity or less: a mixture of Gaussians.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    size: int
+
+    @property
+    def all_at_once(self) -> dp.DpEvent:
+        """Costs more: all of the examples are in the batch whenever one is."""
+        rate = 1 - (1 - self.sample_rate) ** self.size
+        return dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(self.noise_multiplier / self.size))
 
 
 class Unaccountable(ValueError):
@@ -87,14 +106,21 @@ def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
 
 
 class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
-    """The library's accountant, and one event more."""
+    """The library's accountant, and two events more."""
 
     def __init__(self, adjacency: Adjacency, interval: float) -> None:
         super().__init__(RELATIONS[adjacency], interval)
         self._pld: privacy_loss_distribution.PrivacyLossDistribution  # set by the library
         self._labels_changed, self._interval = LABELS_CHANGED[adjacency], interval
+        self._adjacency = adjacency
 
     def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
+        if isinstance(event, SampledGroupDpEvent):
+            if self._adjacency == "replace":  # examples go and others come: no mixture of one kind
+                return super()._maybe_compose(event.all_at_once, count, do_compose)
+            if do_compose:
+                self._pld = self._pld.compose(_step_of_group(event, self._interval).self_compose(count))
+            return None
         if not isinstance(event, LabelListDpEvent):
             return super()._maybe_compose(event, count, do_compose)
         if do_compose:
@@ -125,6 +151,17 @@ def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
     return max(min(lists) / steps * (1 + 1e-12), interval / _STEPS_OF_A_LIST)
 
 
+@lru_cache(maxsize=64)
+def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+    counts = range(event.size + 1)
+    return privacy_loss_distribution.from_mixture_gaussian_mechanism(
+        event.noise_multiplier,
+        [float(count) for count in counts],
+        binom.pmf(counts, event.size, event.sample_rate),
+        value_discretization_interval=interval,
+    )
+
+
 def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> PLDAccountant:
     accountant = _PldAccountant(adjacency, _interval(events, delta))
     try:
@@ -138,7 +175,7 @@ def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
     """A cheap bound by Renyi divergences, lists of labels aside, to choose the grid with; 0 where it knows no answer."""
     accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    others = [event for event in events if not isinstance(_uncounted(event), LabelListDpEvent)]
+    others = [_supported(event) for event in events if not isinstance(_uncounted(event), LabelListDpEvent)]
     if not all(accountant.supports(event) for event in others):
         return 0.0
     for event in others:
@@ -147,15 +184,21 @@ def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
+def _supported(event: dp.DpEvent) -> dp.DpEvent:
+    """The event, or one that costs no less and that the library's other accountants know."""
+    if isinstance(event, dp.SelfComposedDpEvent):
+        return dp.SelfComposedDpEvent(_supported(event.event), event.count)
+    return event.all_at_once if isinstance(event, SampledGroupDpEvent) else event
+
+
 def _uncounted(event: dp.DpEvent) -> dp.DpEvent:
     return event.event if isinstance(event, dp.SelfComposedDpEvent) else event
 
 
 def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
-    """An event that costs at least what `event` costs a person with `size` examples in the data.
+    """The event for a person with `size` examples in the data, each of them sampled and clipped on its own.
 
-    Without sampling that is one Gaussian of `size` times the sensitivity. With Poisson sampling the number of these examples
-    in a batch is binomial; the event returned puts all of them into the batch whenever one is, which only shows more.
+    Without sampling that is one Gaussian of `size` times the sensitivity.
     """
     if size == 1:
         return event
@@ -165,7 +208,7 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
         case dp.GaussianDpEvent(sigma):
             return dp.GaussianDpEvent(sigma / size)
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
-            return dp.PoissonSampledDpEvent(1 - (1 - rate) ** size, dp.GaussianDpEvent(sigma / size))
+            return SampledGroupDpEvent(sigma, rate, size)
         case LabelListDpEvent(epsilon, delta):
             # Worst where all have one label: its count moves by `size`, and delta grows at each step. Spread over several
             # labels the moves are independent decisions, which cost no more.
