@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install install-dev app test lint bench clean
+.PHONY: install install-dev app test lint reproduce bench clean
 
 install: $(VENV)/.installed
 
@@ -29,6 +29,10 @@ lint: install-dev
 
 test: lint
 	$(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow"
+
+# Every small form of a paper's experiments, for real; needs DPCL_DATA and some minutes.
+reproduce: install-dev
+	$(BIN)/python -m pytest -m slow
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
