@@ -58,7 +58,7 @@ def page() -> None:
         return
     values = _controls(view, runs)
     view.commit(values, CODEC)
-    _queue(runs)
+    _queue(state.store().unfinished())
     _list(values, any(not run.is_over for run in runs))
 
 
@@ -86,10 +86,10 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
     return {"status": tuple(picked), "sort": sort, "search": search}
 
 
-def _queue(runs: list[Run]) -> None:
-    """One line a device: what runs there and how many wait."""
-    for device in sorted({run.device for run in runs if not run.is_over}):
-        here = [run for run in runs if run.device == device and not run.is_over]
+def _queue(unfinished: list[Run]) -> None:
+    """One line a device: what runs there and how many wait, tunings among them."""
+    for device in sorted({run.device for run in unfinished}):
+        here = [run for run in unfinished if run.device == device]
         busy = next((run for run in here if run.status != "queued"), None)
         waiting = sum(run.status == "queued" for run in here)
         what = f"{busy.status} “{plain(busy.name)}”" if busy is not None else "free"

@@ -117,3 +117,14 @@ def _seconds_of_a_table(store: Store) -> float:
     frame = runs_page.table(listed, store.results([run.id for run in listed]))
     assert len(frame) == 500
     return time.process_time() - start
+
+
+def test_a_tuning_is_in_the_queue_but_not_among_the_runs(open_page: Open, store: Store) -> None:
+    from dpcl_core.runs.studies import Studies
+    from tests.support import tuned
+
+    replay.fill(store, SPEC, [], status="queued")
+    Studies(store).create(tuned.a_tuning())
+    page = open_page("runs")
+    assert "Queue on cpu: free; 2 waiting." in words(page)
+    assert len(page.dataframe[0].value) == 1
