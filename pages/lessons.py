@@ -167,7 +167,7 @@ def _predicted(state: _State, stage: Stage) -> bool:
             index=state.said.get(place),
             format_func=step.choices.__getitem__,
             key=stage.key("predict"),
-            disabled=place in state.done,
+            disabled=place in state.done and place in state.said,
         )
         if said is None:
             st.caption("Choose one, right or wrong: then it goes on.")
@@ -182,7 +182,7 @@ def _explained(state: _State, stage: Stage, truth: int | None) -> None:
         st.subheader("Explain", anchor=False)
         if truth is not None and said is not None:
             turned_out = f"It turned out: “{step.choices[truth]}”." if truth != said else "So it turned out."
-            told = escape(f"You said “{step.choices[said]}”. {turned_out}")
+            told = escape(f"You said “{step.choices[said]}”. {turned_out}", quote=False)
             st.html(f'<p role="status" class="lesson-told"><b>{told}</b></p>')
         st.markdown(step.explain)
 

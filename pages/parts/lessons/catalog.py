@@ -6,4 +6,4 @@ from pages.parts.lessons import label, noise
 from pages.parts.lessons.stage import Acts, Control
 
 ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS}
-CONTROLS: dict[str, tuple[Control, ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS}
+CONTROLS: dict[str, tuple[Control[float], ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS}

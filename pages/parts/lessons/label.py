@@ -16,35 +16,39 @@ from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.duel import Duel
-    from dpcl_core.lessons.label import Listing, Neighbours, Releases
+    from dpcl_core.lessons.label import Door, EmptyRule, Listing, Neighbours, Releases
 
-EPSILON = Control("epsilon", "e", "ε", link.Number(0.1, 16.0), 1.0)
+EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
 CONTROLS = (EPSILON,)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_GUESSES = 5
 N_ROUNDS = 2000  # a side and press
 N_CURVE = 5000  # a side, where a whole curve is measured
 MOST_ROUNDS = 20_000  # a side in all: what a visit keeps
-LISTS: dict[str, str] = {"data": "list read from the data", "prior-const": "public list"}
+N_OTHERS = 4  # people with her label already, where a label needs five
+LISTS: dict[Listing, str] = {"data": "list read from the data", "prior-const": "public list"}
 _WRITES_DOWN = "Each round is one release with fresh noise, never recorded."
 
 
 def two_models(stage: Stage) -> int | None:
     """Both classifiers side by side."""
-    from dpcl_core.figures import sums
-    from dpcl_core.lessons import label as game
+    epsilon = _epsilon(stage)
 
-    epsilon, told = _epsilon(stage), _neighbours()
-    if stage.press("Release both"):
-        stage.remember(tuple(game.release(told, is_in, "data", epsilon) for is_in in (False, True)), "both")
-    found = stage.remembered("both")
+    def both() -> tuple[Releases, Releases]:
+        from dpcl_core.lessons import label as game
+
+        without, with_person = (game.release(_neighbours(), is_in, "data", epsilon) for is_in in (False, True))
+        return without, with_person
+
+    found = stage.press("Release both", both)
     if found is None:
         return None
-    without, with_person = cast("tuple[Releases, Releases]", found)
+    from dpcl_core.figures import sums
+
+    told, rows = _neighbours(), dict(zip(("without her", "with her"), found, strict=True))
     stage.see()
-    rows = {"without her": without, "with her": with_person}
     st.html("".join(_chips(f"Labels of the classifier {name}", told, one.labels) for name, one in rows.items()))
-    new = sorted(set(with_person.labels) - set(without.labels))
+    new = set(found[1].labels) - set(found[0].labels)
     finding = "Without her the list ends at 8. With her a 9 is on it." if new else "Both lists are the same."
     every = range(len(told.classes))
     picture = sums.strips(
@@ -55,7 +59,7 @@ def two_models(stage: Stage) -> int | None:
         dark=stage.dark,
     )
     strip.figure(picture, _source(told, "data", epsilon), key="lesson-two-models", title="What each classifier holds")
-    privacy_bar({epsilon: game.promise(told, "data", epsilon, with_person.ledger)})
+    _promise(told, "data", epsilon)
     return 2 if new else 0
 
 
@@ -71,65 +75,72 @@ def public_list(stage: Stage) -> int | None:
 
 def thousands(stage: Stage) -> int | None:
     """The machine against the list from the data; every press adds rounds, and the bound grows."""
-    from dpcl_core.figures import attack
-    from dpcl_core.lessons import duel
-    from dpcl_core.lessons import label as game
+    epsilon = _epsilon(stage)
+    before = cast("Duel | None", stage.remembered("done", epsilon))
 
-    epsilon, told = _epsilon(stage), _neighbours()
-    played = cast("Duel | None", stage.remembered("duel", epsilon))
-    is_full = played is not None and len(played.took_part) >= MOST_ROUNDS
-    label = "Play 2 × 2,000 rounds" if played is None else "Play 2 × 2,000 more"
-    if st.button(label, key=stage.key("go"), type="primary", disabled=is_full):
-        more = game.play(told, "data", epsilon, N_ROUNDS)
-        played = stage.remember(more if played is None else played.joined(more), "duel", epsilon)
+    def more() -> Duel:
+        from dpcl_core.lessons import label as game
+
+        fresh = game.play(_neighbours(), "data", epsilon, N_ROUNDS)
+        return fresh if before is None else before.joined(fresh)
+
+    is_enough = before is not None and len(before.took_part) >= MOST_ROUNDS
+    why_not = f"{MOST_ROUNDS:,} rounds a side are enough to see it." if is_enough else ""
+    played = stage.press("Play 2 × 2,000 rounds", more, epsilon, why_not=why_not)
     if played is None:
         return None
+    from dpcl_core.figures import attack
+    from dpcl_core.lessons import duel
+
+    told, rounds = _neighbours(), _rounds(len(played.took_part))
     stage.see()
-    _counts({"list read from the data": played})
-    rounds = _rounds(len(played.took_part))
-    bounds = duel.proven(played, rounds, game.DELTA)
-    picture = attack.proven({"list read from the data": bounds}, rounds, advertised=epsilon, dark=stage.dark)
+    _counts({LISTS["data"]: played})
+    bounds = duel.proven(played, rounds, _delta())
+    picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
     strip.figure(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
-    privacy_bar({epsilon: game.promise(told, "data", epsilon, game.release(told, True, "data", epsilon).ledger)})
+    _promise(told, "data", epsilon)
     return 1 if bounds[-1] > epsilon else 0
 
 
 def the_bound(stage: Stage) -> int | None:
     """The same machine against the public list: measured, best possible, promised."""
-    from dpcl_core.figures import attack
-    from dpcl_core.lessons import duel
-    from dpcl_core.lessons import label as game
-    from dpcl_core.privacy import statement
-    from dpcl_core.privacy.mechanisms import class_sums_std
+    epsilon = stage.choose(EPSILON, EPSILONS)
 
-    epsilon, told = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text), _neighbours()
-    if stage.press("Play 2 × 5,000 rounds"):
-        stage.remember((game.play(told, "prior-const", epsilon, N_CURVE), game.play(told, "data", epsilon, N_ROUNDS)),
-                       "duels", epsilon)  # fmt: skip
-    found = stage.remembered("duels", epsilon)
+    def both() -> tuple[Duel, Duel]:
+        from dpcl_core.lessons import label as game
+
+        told = _neighbours()
+        return game.play(told, "prior-const", epsilon, N_CURVE), game.play(told, "data", epsilon, N_ROUNDS)
+
+    found = stage.press("Play 2 × 5,000 rounds", both, epsilon)
     if found is None:
         return None
-    held, free = cast("tuple[Duel, Duel]", found)
+    from dpcl_core.figures import attack
+    from dpcl_core.lessons import duel
+    from dpcl_core.privacy import statement
+
+    (held, free), told, sigma = found, _neighbours(), _sigma(epsilon)
     stage.see()
-    sigma = class_sums_std(epsilon, game.DELTA, "add-remove")
-    _counts({"public list": held, "list read from the data": free})
+    _counts({LISTS["prior-const"]: held, LISTS["data"]: free})
     if not duel.is_held(held, sigma):
         st.error("The attack is above the best possible by more than chance does. This is a fault of the app: report it.")
     st.markdown(
         f"Against the public list the machine is right in **{_percent(held.share_right)}** of the rounds{_luck(held)}. "
         f"The best possible against this noise is **{_percent(statement.gaussian_odds_bound(sigma))}**. "
-        f"{statement.odds(epsilon, game.DELTA)}"
+        f"{statement.odds(epsilon, _delta())}"
     )
-    picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
+    picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=_delta(), dark=stage.dark)
     strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
     rounds = _rounds(N_ROUNDS)
-    bounds = {LISTS[name]: duel.proven(one, rounds, game.DELTA) for name, one in (("data", free), ("prior-const", held))}
+    bounds = {
+        LISTS["data"]: duel.proven(free, rounds, _delta()),
+        LISTS["prior-const"]: duel.proven(held, rounds, _delta()),
+    }
     picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
     strip.figure(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
-    ledger = game.release(told, True, "prior-const", epsilon).ledger
-    privacy_bar({epsilon: game.promise(told, "prior-const", epsilon, ledger)})
+    _promise(told, "prior-const", epsilon)
     if held.share_right >= 0.95:
         return 2
     return 1 if held.share_right - 0.5 > 1.5 / held.n_rounds**0.5 else 0  # three standard errors of a coin
@@ -137,61 +148,65 @@ def the_bound(stage: Stage) -> int | None:
 
 def side_doors(stage: Stage) -> int | None:
     """Four things that carry the list along."""
-    from dpcl_core.lessons import label as game
 
-    epsilon, told = _epsilon(stage), _neighbours()
-    if stage.press("Look at the doors"):
-        stage.remember({name: game.doors(told, cast("Listing", name), epsilon) for name in LISTS}, "doors")
-    found = cast("dict[str, tuple[game.Door, ...]] | None", stage.remembered("doors"))
+    def look() -> dict[Listing, tuple[Door, ...]]:
+        from dpcl_core.lessons import label as game
+
+        return {listing: game.doors(_neighbours(), listing, _epsilon(stage)) for listing in LISTS}
+
+    found = stage.press("Look at the doors", look)
     if found is None:
         return None
     stage.see()
-    for name, seen in found.items():
+    for listing, seen in found.items():
         rows = "".join(
             f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n"
             for door in seen
         )
         head = "| door | without her | with her | tells? |\n|---|---|---|---|\n"
-        st.markdown(f"**{LISTS[name].capitalize()}**\n\n{head}{rows}")
+        st.markdown(f"**{LISTS[listing].capitalize()}**\n\n{head}{rows}")
     return 1 if any(door.tells for door in found["data"]) else 0
 
 
 def a_rule(stage: Stage) -> int | None:
     """Labels of fewer than five people are left out; she is the fifth."""
-    from dpcl_core.lessons import label as game
+    epsilon = _epsilon(stage)
 
-    epsilon, told = _epsilon(stage), _neighbours(n_others=4)
-    if stage.press("Play 2 × 2,000 rounds"):
-        played = game.play(told, "data", epsilon, N_ROUNDS, at_least=told.n_others + 1)
-        stage.remember(played, "duel", epsilon)
-    found = cast("Duel | None", stage.remembered("duel", epsilon))
+    def attacked() -> Duel:
+        from dpcl_core.lessons import label as game
+
+        return game.play(_neighbours(N_OTHERS), "data", epsilon, N_ROUNDS, at_least=N_OTHERS + 1)
+
+    found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
     if found is None:
         return None
     stage.see()
     _counts({"a label needs five people": found})
-    ledger = game.release(told, True, "data", epsilon, at_least=told.n_others + 1).ledger
-    privacy_bar({epsilon: game.promise(told, "data", epsilon, ledger)})
+    _promise(_neighbours(N_OTHERS), "data", epsilon)
     return 1 if found.share_right > 0.95 else 0
 
 
 def nobody(stage: Stage) -> int | None:
     """Three programs on an empty task."""
-    from dpcl_core.lessons import label as game
-    from dpcl_core.privacy.mechanisms import class_sums_std
-    from dpcl_core.privacy.statement import gaussian_odds_bound
+    epsilon = _epsilon(stage)
 
-    epsilon, told = _epsilon(stage), _neighbours()
-    if stage.press("Play 2 × 2,000 rounds"):
-        stage.remember({rule: game.play_empty(told, rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}, "duels", epsilon)
-    found = cast("dict[game.EmptyRule, Duel] | None", stage.remembered("duels", epsilon))
+    def attacked() -> dict[EmptyRule, Duel]:
+        from dpcl_core.lessons import label as game
+
+        return {rule: game.play_empty(_neighbours(), rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}
+
+    found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
     if found is None:
         return None
+    from dpcl_core.lessons import label as game
+    from dpcl_core.privacy.statement import gaussian_odds_bound
+
     stage.see()
     _counts({game.EMPTY_RULES[rule]: played for rule, played in found.items()})
-    best = gaussian_odds_bound(class_sums_std(epsilon, game.DELTA, "add-remove"))
     st.markdown(
-        f"The best possible against the noise of ε = {epsilon_text(epsilon)} is {_percent(best)}. The third program is held "
-        f"to that{_luck(found['same'])}; the other two are not."
+        f"The best possible against the noise of ε = {epsilon_text(epsilon)} is "
+        f"{_percent(gaussian_odds_bound(_sigma(epsilon)))}. The third program is held to that{_luck(found['same'])}; the "
+        "other two are not."
     )
     return 1 if found["none"].share_right > 0.95 else 0
 
@@ -289,6 +304,26 @@ def _epsilon(stage: Stage) -> float:
     return cast(float, stage.values[EPSILON.name])
 
 
+def _promise(told: Neighbours, listing: Listing, epsilon: float) -> None:
+    """The privacy bar of one release, read from its ledger."""
+    from dpcl_core.lessons import label as game
+
+    ledger = game.release(told, True, listing, epsilon).ledger
+    privacy_bar({epsilon: game.promise(told, listing, epsilon, ledger)})
+
+
+def _sigma(epsilon: float) -> float:
+    from dpcl_core.privacy.mechanisms import class_sums_std
+
+    return class_sums_std(epsilon, _delta(), "add-remove")
+
+
+def _delta() -> float:
+    from dpcl_core.lessons.label import DELTA
+
+    return DELTA
+
+
 def _luck(played: Duel) -> str:
     """How far chance moves the share of rounds won, 19 times out of 20."""
     return f" (luck moves this by up to {196 * (0.25 / played.n_rounds) ** 0.5:.1f} points, 19 times out of 20)"
@@ -306,7 +341,5 @@ def _neighbours(n_others: int = 0) -> Neighbours:
 
 
 def _source(told: Neighbours, listing: str, epsilon: float) -> Provenance:
-    from dpcl_core.lessons.label import DELTA
-
     name = {"both": "both lists"}.get(listing, listing)
-    return Provenance(plain(told.title), len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), DELTA, 0, ())
+    return Provenance(plain(told.title), len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), _delta(), 0, ())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label, epsilon_text
+from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label
 from dpcl_core.spec import LabelSetting
 from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from dpcl_core.scenarios.stream import TaskStream
 
     Sums = Mapping[LabelSetting, NDArray[np.float64]]
-    Learned = Mapping[LabelSetting, tuple[pd.DataFrame, Mapping[float, Guarantee]]]
+    Learned = tuple[pd.DataFrame, Mapping[float, Guarantee]]
 
-EPSILON = Control("epsilon", "e", "ε", link.Number(0.1, 16.0), 1.0)
+EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
 CONTROLS = (EPSILON,)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_DRAWS = 300  # classifiers released to measure the noise: a standard error of 0.5 %
@@ -33,20 +33,24 @@ N_DRAWS = 300  # classifiers released to measure the noise: a standard error of 
 
 def two_lists(stage: Stage) -> int | None:
     """The first digit's sum after every task, under both lists and without noise."""
+    epsilon = stage.choose(EPSILON, EPSILONS)
+
+    def learn() -> Sums:
+        from dpcl_core.lessons import noise as game
+
+        return {setting: game.sums_over_tasks(_stream(), setting, epsilon, 1)[:, 0] for setting in game.PUBLIC}
+
+    found = stage.press("Learn ten tasks", learn, epsilon)
+    if found is None:
+        return None
     from dpcl_core.figures import sums
     from dpcl_core.lessons import noise as game
 
-    epsilon, tasks = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text), _stream()
-    if stage.press("Learn ten tasks"):
-        stage.remember({s: game.sums_over_tasks(tasks, s, epsilon, 1)[:, 0] for s in game.PUBLIC}, "sums", epsilon)
-    found = cast("Sums | None", stage.remembered("sums", epsilon))
-    if found is None:
-        return None
     stage.see()
-    clean = game.sums_over_tasks(tasks, "prior", math.inf, 1)[:, 0]
+    clean = game.sums_over_tasks(_stream(), "prior", math.inf, 1)[:, 0]
     width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in found.items()}
     ratio = width["prior-const"] / width["prior"]
-    digit = tasks.classes[game.first_class(tasks)]
+    digit = _stream().classes[game.first_class(_stream())]
     picture = sums.strips(
         {
             "without noise (public teaching data only)": list(clean),
@@ -57,55 +61,59 @@ def two_lists(stage: Stage) -> int | None:
         finding=f"After ten tasks the noise on digit {digit} is {ratio:.1f} times as wide with one list, in this one draw.",
         dark=stage.dark,
     )
-    source = _source("both lists", (epsilon,), 0)
+    source = _source((epsilon,), 0)
     strip.figure(picture, source, key="lesson-two-lists", title=f"Digit {digit} after every task")
     return 0 if ratio < 1.5 else 1 if ratio < 6 else 2
 
 
 def measured(stage: Stage) -> int | None:
     """Many releases: the spread of the noise after every task beside its formula."""
+    epsilon = stage.choose(EPSILON, EPSILONS)
+
+    def release() -> Sums:
+        from dpcl_core.lessons import noise as game
+
+        return {setting: game.measured_std(_stream(), setting, epsilon, N_DRAWS) for setting in game.PUBLIC}
+
+    found = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
+    if found is None:
+        return None
     from dpcl_core.figures import pileup
     from dpcl_core.lessons import noise as game
     from dpcl_core.privacy import composition
     from dpcl_core.privacy.mechanisms import class_sums_std
 
-    epsilon, tasks = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text), _stream()
-    if stage.press(f"Release {N_DRAWS} classifiers of each kind"):
-        stage.remember({s: game.measured_std(tasks, s, epsilon, N_DRAWS) for s in game.PUBLIC}, "spread", epsilon)
-    found = cast("Sums | None", stage.remembered("spread", epsilon))
-    if found is None:
-        return None
     stage.see()
     formula = composition.noise_over_tasks(class_sums_std(epsilon, game.DELTA, "add-remove"), game.N_TASKS)
-    n_numbers = N_DRAWS * tasks.tasks[0].train.inputs.shape[1]
+    n_numbers = N_DRAWS * _stream().tasks[0].train.inputs.shape[1]
     picture = pileup.measured_noise(found, formula, n_numbers=n_numbers, dark=stage.dark)
-    strip.figure(picture, _source("both lists", (epsilon,), 0), key="lesson-measured", title="How the noise grows")
+    strip.figure(picture, _source((epsilon,), 0), key="lesson-measured", title="How the noise grows")
     ratio = float(found["prior-const"][9] / found["prior-const"][4])
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
 
 
 def cost(stage: Stage) -> int | None:
     """Accuracy by the number of tasks that the same pictures are cut into."""
+    epsilon = stage.choose(EPSILON, EPSILONS)
+
+    def train() -> dict[LabelSetting, dict[int, Learned]]:
+        from dpcl_core.lessons import noise as game
+
+        return {setting: {cut: game.learned(setting, cut, (epsilon,)) for cut in game.CUTS} for setting in game.PUBLIC}
+
+    found = stage.press("Train them all", train, epsilon)
+    if found is None:
+        return None
     from dpcl_core.figures import pileup
     from dpcl_core.figures.statistics import interval
     from dpcl_core.lessons import noise as game
 
-    epsilon = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text)
-    if stage.press("Train them all"):
-        with st.spinner("Training 80 classifiers ..."):
-            runs = {s: {cut: game.learned(s, cut, (epsilon,)) for cut in game.CUTS} for s in game.PUBLIC}
-        stage.remember(runs, "runs", epsilon)
-    found = cast("dict[LabelSetting, dict[int, tuple[pd.DataFrame, dict[float, Guarantee]]]] | None",
-                 stage.remembered("runs", epsilon))  # fmt: skip
-    if found is None:
-        return None
     stage.see()
     finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in found.items()}
     picture = pileup.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
-    source = _source("both lists", (epsilon,), len(game.SEEDS))
+    source = _source((epsilon,), len(game.SEEDS))
     strip.figure(picture, source, key="lesson-cost", title="The same pictures in more tasks")
-    promised = [(f"{LABELS[s]}:", runs[game.N_TASKS][1][epsilon]) for s, runs in found.items()]
-    side_by_side(promised)
+    side_by_side([(f"{LABELS[setting]}:", runs[game.N_TASKS][1][epsilon]) for setting, runs in found.items()])
     first, last = (interval(finals["prior-const"][cut]) for cut in (game.CUTS[0], game.CUTS[-1]))
     if first.low is not None and last.high is not None and last.high < first.low:
         return 1
@@ -114,27 +122,31 @@ def cost(stage: Stage) -> int | None:
 
 def where_not(stage: Stage) -> int | None:
     """Accuracy of both against ε, in ten tasks."""
+    budgets = (*EPSILONS, math.inf)
+
+    def train() -> dict[LabelSetting, Learned]:
+        from dpcl_core.lessons import noise as game
+
+        return {setting: game.learned(setting, game.N_TASKS, budgets) for setting in game.PUBLIC}
+
+    found = stage.press("Train them all", train)
+    if found is None:
+        return None
     from dpcl_core.figures import theme, tradeoff
     from dpcl_core.lessons import noise as game
 
-    if stage.press("Train them all"):
-        with st.spinner("Training 120 classifiers ..."):
-            stage.remember({s: game.learned(s, game.N_TASKS, (*EPSILONS, math.inf)) for s in game.PUBLIC}, "runs")
-    found = cast("Learned | None", stage.remembered("runs"))
-    if found is None:
-        return None
     stage.see()
     finals = {setting: game.final_accuracies(run) for setting, (run, _) in found.items()}
-    lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in (*EPSILONS, math.inf)}
-    budgets, points = " | ".join(map(epsilon_label, lost)), " | ".join(f"{each:.1f}" for each in lost.values())
-    st.markdown(f"| | {budgets} |\n|---|{'---:|' * len(lost)}\n| points that one list costs | {points} |")
+    lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in budgets}
+    names, points = " | ".join(map(epsilon_label, lost)), " | ".join(f"{each:.1f}" for each in lost.values())
+    st.markdown(f"| | {names} |\n|---|{'---:|' * len(lost)}\n| points that one list costs | {points} |")
     picture = tradeoff.trade_off(
         {LABELS[setting]: run for setting, (run, _) in found.items()},
         colours=[theme.colour_of_series(index, stage.dark) for index in (1, 0)],
         labels=list(found),
         dark=stage.dark,
     )
-    source = _source("both lists", (*EPSILONS, math.inf), len(game.SEEDS))
+    source = _source(budgets, len(game.SEEDS))
     strip.figure(picture, source, key="lesson-where-not", title="One list beside a list per task")
     largest = lost[EPSILONS[-1]]
     return 0 if largest > 10 else 1 if largest >= 3 else 2
@@ -142,17 +154,21 @@ def where_not(stage: Stage) -> int | None:
 
 def which_list(stage: Stage) -> int | None:
     """Three lists: their bound from the ledger, their noise, their accuracy."""
+    epsilon = stage.choose(EPSILON, EPSILONS)
+    settings: tuple[LabelSetting, ...] = ("data", "prior", "prior-const")
+
+    def compare() -> dict[LabelSetting, Learned]:
+        from dpcl_core.lessons import noise as game
+
+        return {setting: game.learned(setting, game.N_TASKS, (epsilon,)) for setting in settings}
+
+    found = stage.press("Compare the three", compare, epsilon)
+    if found is None:
+        return None
     from dpcl_core.lessons import noise as game
     from dpcl_core.privacy import composition
     from dpcl_core.privacy.statement import shown
 
-    epsilon = stage.choose(EPSILON, EPSILONS, "Privacy budget ε", epsilon_text)
-    settings: tuple[LabelSetting, ...] = ("data", "prior", "prior-const")
-    if stage.press("Compare the three"):
-        stage.remember({s: game.learned(s, game.N_TASKS, (epsilon,)) for s in settings}, "runs", epsilon)
-    found = cast("Learned | None", stage.remembered("runs", epsilon))
-    if found is None:
-        return None
     stage.see()
     noise = composition.noise_over_tasks(1.0, game.N_TASKS)
     rows = ""
@@ -187,8 +203,8 @@ def _stream() -> TaskStream:
     return game.stream()
 
 
-def _source(labels: str, epsilons: tuple[float, ...], n_seeds: int) -> Provenance:
+def _source(epsilons: tuple[float, ...], n_seeds: int) -> Provenance:
     from dpcl_core.lessons import noise as game
 
-    n_people = game.n_people()
-    return Provenance("Handwritten digits", n_people, "DP cosine classifier", labels, epsilons, game.DELTA, n_seeds, ())
+    method, lists = "DP cosine classifier", "both public lists"
+    return Provenance("Handwritten digits", game.n_people(), method, lists, epsilons, game.DELTA, n_seeds, ())

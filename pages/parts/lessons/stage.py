@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import streamlit as st
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Control:
+class Control(Generic[T]):
     """A setting that a lesson's steps share and its links carry. `name` is what a link hides it by; `key` is one letter."""
 
     name: str
     key: str
     title: str
-    kind: link.Kind[object]
-    default: object
+    kind: link.Kind[T]
+    default: T
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,15 @@ class Stage:
         """The key of a widget or a card of this step."""
         return self.epoch(f"{self.lesson}-{self.step.key}-{name}")
 
-    def press(self, label: str, name: str = "go") -> bool:
-        """The button that does it."""
-        return st.button(label, key=self.key(name), type="primary")
+    def press(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T | None:
+        """The button that does it, and what it last gave for these settings (None: not pressed yet).
+
+        The button comes first and `do` loads what it needs. `why_not`: a reason why it cannot be pressed any more.
+        """
+        if st.button(label, key=self.key("go"), type="primary", disabled=bool(why_not), help=why_not or None):
+            with st.spinner("One moment ..."):
+                return self.remember(do(), "done", *of)
+        return cast("T | None", self.remembered("done", *of))
 
     def remembered(self, name: str, *of: object) -> object | None:
         """What this visit has kept under the name for these settings."""
@@ -66,17 +72,16 @@ class Stage:
         st.subheader("See", anchor=False)
         st.markdown(self.step.see)
 
-    def choose(self, control: Control, options: tuple[float, ...], label: str, shown: Callable[[float], str]) -> float:
+    def choose(self, control: Control[T], options: tuple[T, ...]) -> T:
         """A row of values for a control of the lesson; just the value where a link hides it or names another."""
-        now = cast(float, self.values[control.name])
+        now, shown = cast(T, self.values[control.name]), control.kind.write
         if control.name in self.hidden or now not in options:
-            st.markdown(f"{label}: **{shown(now)}**")
+            st.markdown(f"{control.title}: **{shown(now)}**")
             return now
-        picked = st.segmented_control(
-            label, options, default=now, format_func=shown, required=True, key=self.epoch(f"{self.lesson}-{control.name}")
-        )
+        key = self.epoch(f"{self.lesson}-{control.name}")
+        picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
         self.values[control.name] = now if picked is None else picked
-        return cast(float, self.values[control.name])
+        return cast(T, self.values[control.name])
 
     def _memory(self) -> dict[tuple[object, ...], object]:
         kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})

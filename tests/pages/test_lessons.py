@@ -1,0 +1,202 @@
+"""Lessons without a browser: every step of both is played, ticks travel in the link, and a class sees what it shall."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.lessons import text
+from pages.lessons import CODEC
+from pages.parts.lessons.catalog import ACTS, CONTROLS
+from tests.pages.conftest import Open, words
+
+
+def prediction(page: AppTest) -> object:
+    return next(radio for radio in page.radio if radio.label == "Your prediction")
+
+
+def predict(page: AppTest, choice: int = 0) -> None:
+    prediction(page).set_value(choice).run()  # type: ignore[attr-defined]
+
+
+def press(page: AppTest, label: str) -> None:
+    found = [button for button in page.button if button.label.startswith(label)]
+    assert found, f"no button {label!r} among {[button.label for button in page.button]}"
+    found[0].click().run()
+    assert not page.exception
+
+
+def act(page: AppTest, key: str) -> None:
+    """Does what the step asks for: five guesses, or the one primary button."""
+    if key in ("your-turn", "public-list"):
+        for _ in range(5):
+            press(page, "She is in")
+    else:
+        (button,) = [button for button in page.button if button.proto.type == "primary"]
+        press(page, button.label)
+
+
+def parts(page: AppTest) -> list[str]:
+    return [heading.value for heading in page.subheader]
+
+
+@pytest.mark.parametrize("name", text.NAMES)
+def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> None:
+    page = open_page("lessons", l=name)
+    lesson, number = text.load(name), text.NAMES.index(name) + 1
+    for place, step in enumerate(lesson.steps, start=1):
+        assert not page.exception
+        assert [page.title[0].value, page.header[0].value] == ["Lessons", step.title]
+        assert parts(page) == ["Predict"]  # nothing is shown before a prediction
+        predict(page)
+        assert parts(page) == ["Predict", "Do"]
+        assert page.query_params[f"p{number}"] == ",".join(["1"] * place)
+        act(page, step.key)
+        assert parts(page) == ["Predict", "Do", "See", "Explain"]
+        said = words(page)
+        assert " ".join(step.explain.split())[:40] in " ".join(said.split())
+        assert f"You said “{step.choices[0]}”." in said
+        assert page.query_params[f"d{number}"] == ",".join(str(n) for n in range(1, place + 1))
+        assert f"**Steps**, {place} of {len(lesson.steps)} done" in said
+        for chart in page.get("plotly_chart"):
+            assert chart.proto.alt
+        if place < len(lesson.steps):
+            press(page, f"Next: {lesson.steps[place].title}")
+    assert "You have done every step of this lesson." in words(page)
+
+
+def test_every_step_has_its_code_and_the_other_way_round() -> None:
+    for name in text.NAMES:
+        assert [step.key for step in text.load(name).steps] == list(ACTS[name])
+        assert name in CONTROLS
+
+
+def test_the_leak_is_proof_and_grows_with_the_rounds(open_page: Open) -> None:
+    page = open_page("lessons", l="label", s="3")
+    predict(page, 1)
+    press(page, "Play 2 × 2,000 rounds")
+    said = words(page)
+    assert "2,000 of 2,000 | 0 of 2,000" in said
+    assert "after 2,000 rounds a side ε is at least 6.29, more than was promised." in said
+    assert "Not DP. The list of labels is read from the data" in said
+    assert "So it turned out." in said
+    press(page, "Play 2 × 2,000 rounds")
+    assert "after 4,000 rounds a side ε is at least 6.99, more than was promised." in words(page)
+
+
+def test_the_public_list_holds_the_same_attacker(open_page: Open) -> None:
+    """A right attack fails the check of the page with probability 2e-6."""
+    page = open_page("lessons", l="label", s="5", e1="8")
+    predict(page, 1)
+    press(page, "Play 2 × 5,000 rounds")
+    said = words(page)
+    assert not page.error
+    assert "The best possible against this noise is **79.8\N{NO-BREAK SPACE}%**" in said
+    assert "(epsilon 8)" in said
+    assert "list read from the data | 2,000 of 2,000 | 0 of 2,000" in said
+
+
+def test_an_attack_above_the_curve_is_shown_as_a_fault(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sabotage: noise ten times too small."""
+    monkeypatch.setattr("dpcl_core.lessons.label.class_sums_std", lambda *_: 0.37)
+    page = open_page("lessons", l="label", s="5")
+    predict(page)
+    press(page, "Play 2 × 5,000 rounds")
+    assert "This is a fault of the app" in page.error[0].value
+    assert "It breaks through" in words(page)
+
+
+def test_ticks_and_predictions_come_back_with_the_link(open_page: Open) -> None:
+    page = open_page("lessons", l="noise", s="2", d2="1,2", p2="2,-,1", d1="1,3", p1="3", e2="4")
+    assert not page.exception
+    assert not page.warning
+    said = words(page)
+    assert "**Steps**, 2 of 5 done" in said
+    assert parts(page) == ["Predict"]  # step 2 has its tick, but no prediction in this link
+    predict(page, 1)
+    assert parts(page) == ["Predict", "Do", "Explain"]  # done before: the reason is there, the noise is not kept
+    assert dict(page.query_params) == {
+        "v": "1", "l": "noise", "s": "2", "d1": "1,3", "p1": "3", "d2": "1,2", "p2": "2,2,1", "e2": "4"
+    }  # fmt: skip
+    again = open_page("lessons", **page.query_params)
+    assert dict(again.query_params) == dict(page.query_params)
+    assert prediction(again).value == 1  # type: ignore[attr-defined]
+    assert prediction(again).disabled  # type: ignore[attr-defined]
+
+
+def test_a_settings_change_is_in_the_link_and_lasts(open_page: Open) -> None:
+    page = open_page("lessons", l="noise")
+    predict(page)
+    page.segmented_control[0].set_value(8.0).run()
+    assert page.query_params["e2"] == "8"
+    press(page, "Next")
+    predict(page)
+    assert page.segmented_control[0].value == 8.0
+
+
+def test_each_lesson_keeps_its_place(open_page: Open) -> None:
+    page = open_page("lessons")
+    predict(page)
+    press(page, "Release both")
+    press(page, "Next")
+    page.radio[0].set_value("noise").run()
+    assert page.header[0].value == text.load("noise").steps[0].title
+    page.radio[0].set_value("label").run()
+    assert page.header[0].value == text.load("label").steps[1].title
+    assert page.query_params["d1"] == "1"
+
+
+def test_the_steps_can_be_jumped_to(open_page: Open) -> None:
+    page = open_page("lessons")
+    press(page, "○ 6.")
+    assert page.header[0].value == text.load("label").steps[5].title
+    assert page.query_params["s"] == "6"
+    assert "d1" not in page.query_params
+
+
+def test_a_teachers_link_hides_and_starts_afresh(open_page: Open) -> None:
+    page = open_page("lessons", l="noise", s="3", d2="1", p2="1,1,2", e2="0.5")
+    page.multiselect[0].set_value(["epsilon", "prediction"]).run()
+    link = next(code.value for code in page.code if "hide=" in code.value)
+    query = dict(parse_qsl(urlsplit(link).query))
+    assert query == {"v": "1", "l": "noise", "s": "3", "hide": "epsilon,prediction", "e2": "0.5"}
+    student = open_page("lessons", **query)
+    assert not student.exception
+    assert not student.warning
+    assert parts(student) == ["Do"]
+    assert not student.segmented_control
+    assert not student.multiselect  # a class is not offered to show it all
+    assert "Privacy budget ε: **0.5**" in words(student)
+
+
+@pytest.mark.parametrize(
+    ("query", "notice"),
+    [
+        ({"l": "magic"}, "The link asks for lesson = magic; using label instead."),
+        ({"l": "noise", "s": "7"}, "The link asks for step 7; this lesson has 5. Showing the last one."),
+        ({"d1": "9"}, "The link asks for steps done = 9; using nothing instead."),
+        ({"e1": "banana"}, "The link asks for Privacy budget ε = banana; using 1 instead."),
+        ({"hide": "colour"}, "The link asks for hidden controls = colour; using nothing instead."),
+        ({"p1": "4"}, None),  # a fourth choice where there are three: no prediction
+    ],
+)
+def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
+    page = open_page("lessons", **query)
+    assert not page.exception
+    assert [warning.value.replace("\\", "") for warning in page.warning] == ([notice] if notice else [])
+    assert parts(page) == ["Predict"]
+
+
+def test_the_longest_link_is_short_enough() -> None:
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "prediction")}
+    for name in text.NAMES:
+        n_steps = len(text.load(name).steps)
+        values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps, f"{name}:epsilon": 8.0}
+    assert CODEC.read(CODEC.write(values)).values == values
+
+
+def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
+    links = {link.proto.label: link.proto.query_string for link in open_page("start").get("page_link")}
+    assert links[":primary[Start lesson 1 →]"] == "v=1&l=label&s=1"
