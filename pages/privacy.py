@@ -13,7 +13,7 @@ from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
-from pages.parts import layout, link, privacy_bar, results, state, strip, style
+from pages.parts import accountants, layout, link, privacy_bar, results, state, strip, style
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Unknown = Literal["epsilon", "sigma", "delta"]
 BUDGETS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
+_LISTED = (0.5, 1.0, 8.0)
+_PEOPLE = (1, 5, 20, 100, 200, 500)
 UNKNOWNS: dict[str, str] = {"epsilon": "ε, from σ and δ", "sigma": "σ, from ε and δ", "delta": "δ, from ε and σ"}
 ADJACENCIES: dict[str, str] = {
     "add-remove": "one example more or less",
@@ -55,7 +57,15 @@ LEAK = """**Where the list of labels comes from matters as much as the noise.** 
 certain label. If the classifier reads its list of labels from the data, that label is on the list when you took part and is
 not when you did not: one look is proof, however much noise the sums carry. That is **not DP, and there is no bound**. It is
 not a weak ε, and no δ below 1 repairs it. With a list that was public beforehand the label is there either way and tells
-nothing; only the noisy sum can, and the noise bounds that."""
+nothing; only the noisy sum can, and the noise bounds that. A list **learned under DP** names a label only where many
+people have it, and by lot near the edge: a single person's label shows with a chance of at most δ."""
+LISTS = """| list of labels | what the list tells | what it spends | what it costs |
+|---|---|---|---|
+| one public list | nothing | nothing | noise of every task on every class |
+| a public list per task | nothing, if it was public | nothing | an assumption |
+| learned under DP | what many people have, within ε | a share of ε, half of δ | rare labels are left out |
+| from the data | who is alone with a label, for certain | **no bound** | every promise |
+"""
 
 
 def page() -> None:
@@ -67,9 +77,9 @@ def page() -> None:
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
+        _leak()
     with left:
         above = st.container()
-        _leak()
         _odds()
         with above:  # last, because the first visit waits for the accountant to load
             values |= _calculator(view)
@@ -119,6 +129,8 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         _in_full(guarantees[chosen])
     with right:
         _ledger(result, chosen)
+        if (question := accountants.of_run(result.spec, chosen)) is not None:
+            accountants.card(question)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}
 
 
@@ -183,7 +195,8 @@ def _spent(result: results.Result, chosen: float) -> pd.DataFrame:
     given = result.guarantees[chosen]
     steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
     columns = ["people", "after_task", "epsilon", "step"]
-    if not steps or not all(map(math.isfinite, steps)) or result.spec.method != "cosine":
+    # The sum over tasks is a closed form where every task is one Gaussian release and nothing else.
+    if not steps or not all(map(math.isfinite, steps)) or result.spec.method != "cosine" or statement.LISTS in given.parts:
         return pd.DataFrame(columns=columns)
     totals = composition.in_every_task(steps, given.delta)
     rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]
@@ -252,6 +265,8 @@ def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_
         st.caption("Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.")
     else:
         st.caption("Upper bound by privacy loss distributions (Google's dp_accounting), batches drawn by Poisson sampling.")
+        if st.toggle("Ask two more accountants", key="more-accountants"):
+            accountants.shown(accountants.Question(rate, steps, found.delta, adjacency, sigma=found.sigma))
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -343,8 +358,31 @@ def _odds() -> None:
 
 
 def _leak() -> None:
+    from dpcl_core.privacy import partition
+    from dpcl_core.privacy.labels import list_budget
+    from dpcl_core.spec import PrivacySpec
+
+    privacy = PrivacySpec(delta=DELTA)
+    columns = {budget: partition.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
+    head = " | ".join(f"at ε = {epsilon_text(budget)}" for budget in columns)
+    chances = {n: [_chance(column[n] / partition.ONE) for column in columns.values()] for n in _PEOPLE}
+    rows = "".join(f"| {n} | {' | '.join(said)} |\n" for n, said in chances.items())
     with layout.card("leak"):
         st.markdown(LEAK)
+        st.markdown(LISTS)
+        st.markdown("**How likely a label is named on a learned list**, by how many people of a task have it")
+        st.markdown(f"| people | {head} |\n|---:{'|---:' * len(columns)}|\n{rows}")
+        st.caption(
+            f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
+            "names more at this price (Desfontaines et al. 2022)."
+        )
+
+
+def _chance(value: float) -> str:
+    """A chance in percent, rounded up."""
+    if value < 0.001:
+        return f"{math.ceil(1e9 * value - 1e-6) / 1e7:.1g} %"
+    return "> 99.9 %" if 0.999 < value < 1 else f"{math.ceil(value * 1e3 - 1e-9) / 10:g} %"
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from dpcl_core import presets
+from dpcl_core import checks, engine, presets
 from dpcl_core.runs.store import Store
+from pages.parts import accountants
 from tests.pages.conftest import Open, words
+from tests.support import replay
 
 
 def test_the_example_is_stated_in_full_with_its_odds(open_page: Open) -> None:
@@ -87,6 +91,48 @@ def test_labels_from_the_data_are_called_a_leak_and_not_a_weak_bound(open_page: 
     said = words(open_page("privacy"))
     assert "not DP, and there is no bound" in said
     assert "not a weak ε" in said
+
+
+def test_what_each_list_of_labels_tells_and_how_likely_a_learned_one_names_a_label(open_page: Open) -> None:
+    said = words(open_page("privacy"))
+    assert "| learned under DP | what many people have, within ε | a share of ε, half of δ |" in said
+    for row in ("| 1 | 0.0005 % | 0.0005 % | 0.0005 % |", "| 100 | 1.5 % | 76.2 % | 100 % |"):  # by the exact recursion
+        assert row in said
+
+
+def test_a_learned_list_has_its_own_line_in_the_ledger(open_page: Open, store: Store) -> None:
+    spec = replay.a_spec(labels="dp-learned", epsilons=(1.0,), seeds=(0,))
+    page = open_page("privacy", run=replay.fill(store, spec, list(engine.run(spec))))
+    assert not page.exception
+    said = words(page)
+    assert "| the list of labels of one task alone | 0.1 |" in said
+    assert "Ledger: by task" not in said, "the sum over tasks is no closed form here"
+    assert "a label that few people have is left out on purpose" in said
+    assert "three accountants" not in said, "nothing is trained"
+
+
+def test_a_trained_run_is_held_before_three_accountants(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[accountants.Question] = []
+
+    def answer(question: accountants.Question) -> dict[str, object]:
+        asked.append(question)
+        numbers = {"pld": 0.9, "prv": 0.9015, "rdp": 1.0, "exact": None, "agree": True}
+        return {"sigma": 7.5722, "accountants": numbers}
+
+    monkeypatch.setattr(accountants, "_ask", answer)
+    raw = {"method": "peft-ensemble", "labels": "dp-learned", "privacy": {"epsilons": [1.0, math.inf]}, "seeds": [0]}
+    spec = checks.parse(raw)
+    run_id = replay.fill(store, spec, replay.recorded(spec))
+    page = open_page("privacy", run=run_id, e="1")
+    while "0.9015" not in words(page):
+        page.run()
+    said = words(page)
+    assert "| RDP, Rényi divergences: valid, never tight | 1.0000 |" in said
+    assert "400 steps, each on a random share of 0.1, σ = 7.5722, at δ = 5e-06" in said
+    assert asked == [accountants.Question(0.1, 400, 5e-6, "add-remove", epsilon=0.9)]
+    assert "three accountants" not in words(open_page("privacy", run=run_id, e="inf"))
 
 
 def test_unknown_and_unfinished_runs_give_the_example_and_say_so(open_page: Open, store: Store) -> None:
