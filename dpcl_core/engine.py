@@ -94,6 +94,7 @@ def _learn(
                 unit=streams[cell.seed].unit,
                 n_people=n_people,
                 n_tasks=len(stream.tasks),
+                assumed=streams[cell.seed].assumed,
             ),
             seconds,
         )

@@ -48,7 +48,7 @@ class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no 
 class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
     """A Gaussian step on a Poisson-sampled batch, for a person with `size` examples.
 
-    How many of them are in the batch is binomial, and each shifts the sum by the sensitivity or less: a mixture of Gaussians.
+    How many of them are in the batch is binomial, and each shifts the sum by the sensitivity at most: a Gaussian mixture.
     """
 
     noise_multiplier: float

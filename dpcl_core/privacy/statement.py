@@ -21,6 +21,10 @@ _COMPOSITION = {
     "once": "parallel: every example is in one task only, so the task that spends most counts",
     "every": "sequential: an example may be in every task, so the tasks add up",
 }
+_REUSED = (
+    "every example is in one task, but releases after later tasks read it again: its uses add up, and the examples "
+    "used most count"
+)
 _LABELS = {
     "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
     "prior-const": "one list of all labels was public beforehand",
@@ -70,6 +74,10 @@ def guarantee(
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
     parts = {f"task {task + 1}": value for task, value in by_task.items()}
+    composition = _COMPOSITION[ledger.recurrence]
+    if ledger.recurrence == "once" and any(len(entry.people_of) > 1 for entry in ledger.entries):
+        parts |= ledger.by_people()
+        composition = _REUSED
     if spec.labels == "dp-learned":
         parts[LISTS] = ledger.lists_alone()
     if n_tasks > 1:
@@ -93,7 +101,7 @@ def guarantee(
         delta=spec.privacy.delta,
         unit=f"one training {unit}",
         adjacency=f"{spec.privacy.adjacency}: {_ADJACENCY[spec.privacy.adjacency]}",
-        composition=_COMPOSITION[ledger.recurrence],
+        composition=composition,
         scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,

@@ -185,3 +185,21 @@ def test_all_rules_of_the_ensemble_are_in_the_events() -> None:
         if isinstance(event, TaskLearned):
             assert set(event.by_rule) == {"argmax", "median", "entropy"}
             assert event.by_rule["median"] == event.accuracy
+
+
+def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
+    run = checks.parse(
+        {
+            "method": "non-cl",
+            "params": {"epochs": 2, "sample_rate": 1.0},
+            "privacy": {"epsilons": [1.0], "noise": "seeded"},
+            "seeds": [0],
+            "scenario": {"tasks": 5},
+        }
+    )
+    given = next(event.guarantee for event in engine.run(run) if isinstance(event, CellFinished))
+    assert given.epsilon == pytest.approx(2.442, abs=2e-3)
+    assert given.parts["people of task 1"] == given.epsilon
+    assert given.parts["people of task 5"] == pytest.approx(1.0, abs=2e-3)
+    assert given.parts["task 5"] == pytest.approx(1.0, abs=2e-3)
+    assert "again" in given.composition
