@@ -216,9 +216,9 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
             printed = comparison.printed_difference(paper, experiment, found.ordering, specs)
             lines.append(
                 {
+                    "ours": found.state,
                     "claim": found.ordering.statement,
                     "at": report.budgets_of(found),
-                    "ours": found.state,
                     "our difference": report.range_text(found) if found.difference is not None else "",
                     "published": f"{printed:+.1f} points" if printed is not None else "",
                 }

@@ -118,8 +118,9 @@ def _finding(rows: pd.DataFrame, what: str) -> str:
     widest = pairs.loc[gaps.abs().idxmax()]
     budget = "without noise" if math.isinf(widest["epsilon"]) else f"at ε = {epsilon_text(float(widest['epsilon']))}"
     return (
-        f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {_pairs(len(pairs))}, "
-        f"by {gaps.mean():+.1f} points on average; the widest gap is {gaps[widest.name]:+.1f} ({widest['name']}, {budget})."
+        f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {_pairs(len(pairs))}; "
+        f"the difference is {gaps.mean():+.1f} points on average, at most {gaps[widest.name]:+.1f} "
+        f"({widest['name']}, {budget})."
     )
 
 

@@ -107,7 +107,9 @@ def test_runs_open_and_compare(app: App, visit: Visit) -> None:
     expect(compare.get_by_text("other settings are equal")).to_be_visible()
 
 
-@pytest.mark.parametrize(("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("about", True)])
+@pytest.mark.parametrize(
+    ("name", "dark"), [("train", True), ("runs", False), ("compare", False), ("published", False), ("about", True)]
+)
 def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
     app: App, visit: Visit, name: str, dark: bool
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core.errors import StoreTrouble
 from tests.pages.conftest import ROOT, Open, words
 
-PAGES = ("train", "runs", "compare", "about")
+PAGES = ("train", "runs", "compare", "published", "about")
 _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
 
 
@@ -21,7 +21,7 @@ def test_pages_open_without_an_exception(open_page: Open, name: str) -> None:
     assert page.title[0].value
 
 
-@pytest.mark.parametrize("name", ["train", "runs", "compare"])
+@pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
 def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
     open_page: Open, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -33,7 +33,7 @@ def test_a_store_that_cannot_be_opened_says_so_in_one_sentence(
     assert "\n" not in page.error[0].value
 
 
-@pytest.mark.parametrize("name", ["train", "runs", "compare"])
+@pytest.mark.parametrize("name", ["train", "runs", "compare", "published"])
 def test_a_store_in_trouble_is_told_in_its_sentence(
     open_page: Open, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
