@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
@@ -15,6 +14,7 @@ from dpcl_core.figures.picture import Picture
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
 _MAX_SIZES = 12  # tasks; more numbers than this would not fit above their bars
+_BARS, _GAP = 36, 8  # pixels of the strip of task sizes, and between it and the grid
 _BLUES = ((0.0, "#cfe4f4"), (1.0, "#1f6fb0"))
 _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
 
@@ -35,37 +35,27 @@ def stream(
     """
     rows = _ordered(homes, counts)
     names = [classes[label] for label in rows]
-    n_tasks = len(homes)
-    is_home = np.array([[label in set(home) for home in homes] for label in rows])
-    grid = is_home.astype(np.float64) if counts is None else counts.T[rows].astype(np.float64)
-    figure = _frame(n_tasks, len(rows), has_sizes=counts is not None, dark=dark)
-    figure.add_trace(
+    is_home = np.array([[label in home for home in map(set, homes)] for label in rows])
+    grid = is_home.astype(np.int32) if counts is None else counts.T[rows].astype(np.int32)
+    traces: list[object] = [
         go.Heatmap(
             z=np.where(grid > 0, np.sqrt(grid), np.nan).astype(np.float32),
-            x=np.arange(1, n_tasks + 1),
+            x=np.arange(1, len(homes) + 1),
             y=names,
-            customdata=grid.astype(np.int32),
+            customdata=grid,
             zmin=0,
-            zmax=float(np.sqrt(max(1.0, grid.max(initial=1)))),
+            zmax=float(np.sqrt(grid.max(initial=1))),
             colorscale=[list(stop) for stop in (_BLUES_DARK if dark else _BLUES)],
             showscale=False,
             xgap=2,
             ygap=1 if len(rows) <= _MAX_NAMES else 0,
             hovertemplate="%{y} in task %{x}" + ("" if counts is None else ": %{customdata} examples") + "<extra></extra>",
             hoverongaps=False,
-        ),
-        row=2,
-        col=1,
-    )
-    _frame_homes(figure, is_home, dark)
+        )
+    ]
     if counts is not None:
-        _sizes(figure, counts.sum(axis=1), dark)
-    if 0 < len(tasks) <= _MAX_TASK_NAMES:
-        figure.update_xaxes(tickvals=list(range(1, n_tasks + 1)), ticktext=list(tasks), title=None, row=2, col=1)
-    if len(rows) <= _MAX_NAMES:
-        figure.update_yaxes(tickvals=names, ticktext=[_short(name) for name in names], row=2, col=1)
-    else:
-        figure.update_yaxes(showticklabels=False, title=f"{len(rows)} classes, by home task", row=2, col=1)
+        traces.append(_sizes(counts.sum(axis=1), dark))
+    figure = go.Figure(traces, _layout(names, tasks, is_home, counts, dark))
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
@@ -81,55 +71,72 @@ def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -
     return sorted(order, key=lambda label: (first[label], int((counts[:, label] > 0).sum() > 1), order.index(label)))
 
 
-def _frame(n_tasks: int, n_rows: int, *, has_sizes: bool, dark: bool) -> go.Figure:
-    grid, bars = (15 * n_rows if n_rows <= _MAX_NAMES else 190), (36 if has_sizes else 1)
-    figure = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, row_heights=[bars, grid], vertical_spacing=8 / (grid + bars) if has_sizes else 0
+def _sizes(sizes: NDArray[np.int64], dark: bool) -> go.Bar:
+    inks = theme.ink(dark)
+    return go.Bar(
+        x=np.arange(1, len(sizes) + 1),
+        y=sizes,
+        yaxis="y2",
+        marker={"color": inks.soft, "opacity": 0.55},
+        width=0.8,
+        text=[_count(int(size)) for size in sizes] if len(sizes) <= _MAX_SIZES else None,
+        textposition="outside",
+        textfont={"color": inks.soft, "size": 11},
+        cliponaxis=False,
+        hovertemplate="task %{x}: %{y} training examples<extra></extra>",
     )
-    figure.update_layout(theme.layout(dark, height=grid + bars + 68, margin={"l": 48, "r": 8, "t": 20, "b": 40}))
+
+
+def _layout(
+    names: Sequence[str],
+    tasks: Sequence[str],
+    is_home: NDArray[np.bool_],
+    counts: NDArray[np.int64] | None,
+    dark: bool,
+) -> go.Layout:
+    n_rows, n_tasks = is_home.shape
+    has_names = n_rows <= _MAX_NAMES
+    rows = 15 * n_rows if has_names else 190
+    height = rows if counts is None else rows + _GAP + _BARS
     step = max(1, -(-n_tasks // 20))
-    ticks = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
-    figure.update_xaxes(showgrid=False, zeroline=False, ticks="", range=[0.5, n_tasks + 0.5])
-    figure.update_xaxes(title="task", tickvals=ticks, row=2, col=1)
-    figure.update_yaxes(showgrid=False, zeroline=False, ticks="")
-    figure.update_yaxes(type="category", range=[n_rows - 0.5, -0.5], row=2, col=1)
-    figure.update_yaxes(showticklabels=False, row=1, col=1)
-    figure.add_shape(
-        type="rect", xref="x2", yref="y2 domain", x0=0.5, x1=n_tasks + 0.5, y0=0, y1=1, layer="below", line_width=0,
-        fillcolor=theme.ink(dark).empty,
-    )  # fmt: skip
-    return figure
+    numbers = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
+    is_named = 0 < len(tasks) <= _MAX_TASK_NAMES
+    quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
+    sizes: dict[str, object] = {}
+    if counts is not None:
+        top = max(1.0, float(counts.sum(axis=1).max()))
+        sizes["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
+    return theme.layout(
+        dark,
+        height=height + 68,
+        margin={"l": 48, "r": 8, "t": 28, "b": 40},
+        xaxis=quiet
+        | {"range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers}
+        | ({"ticktext": list(tasks)} if is_named else {}),
+        yaxis=quiet
+        | {"type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names}
+        | {"title": None if has_names else f"{n_rows} classes, by home task"}
+        | ({"tickvals": list(names), "ticktext": [_short(name) for name in names]} if has_names else {}),
+        shapes=[_ground(n_tasks, dark), *_frames(is_home, dark)],
+        **sizes,
+    )
 
 
-def _frame_homes(figure: go.Figure, is_home: NDArray[np.bool_], dark: bool) -> None:
+def _ground(n_tasks: int, dark: bool) -> dict[str, object]:
+    """The colour of empty cells."""
+    place = {"xref": "x", "yref": "y domain", "x0": 0.5, "x1": n_tasks + 0.5, "y0": 0, "y1": 1}
+    return {"type": "rect", **place, "layer": "below", "line": {"width": 0}, "fillcolor": theme.ink(dark).empty}
+
+
+def _frames(is_home: NDArray[np.bool_], dark: bool) -> list[dict[str, object]]:
     """A thin frame around the classes at home in each task, where they are a block of rows."""
+    frames: list[dict[str, object]] = []
     for task, column in enumerate(is_home.T, start=1):
         places = np.flatnonzero(column)
         if len(places) and places[-1] - places[0] + 1 == len(places):
-            figure.add_shape(
-                type="rect", xref="x2", yref="y2", x0=task - 0.5, x1=task + 0.5, y0=places[0] - 0.5, y1=places[-1] + 0.5,
-                line={"color": theme.ink(dark).text, "width": 1},
-            )  # fmt: skip
-
-
-def _sizes(figure: go.Figure, sizes: NDArray[np.int64], dark: bool) -> None:
-    inks = theme.ink(dark)
-    figure.add_trace(
-        go.Bar(
-            x=np.arange(1, len(sizes) + 1),
-            y=sizes,
-            marker={"color": inks.soft, "opacity": 0.55},
-            width=0.8,
-            text=[_count(int(size)) for size in sizes] if len(sizes) <= _MAX_SIZES else None,
-            textposition="outside",
-            textfont={"color": inks.soft, "size": 11},
-            cliponaxis=False,
-            hovertemplate="task %{x}: %{y} training examples<extra></extra>",
-        ),
-        row=1,
-        col=1,
-    )
-    figure.update_yaxes(range=[0, max(1.0, 1.25 * float(sizes.max()))], row=1, col=1)
+            block = {"x0": task - 0.5, "x1": task + 0.5, "y0": float(places[0]) - 0.5, "y1": float(places[-1]) + 0.5}
+            frames.append({"type": "rect", **block, "line": {"color": theme.ink(dark).text, "width": 1}})
+    return frames
 
 
 def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
 
 ACTIVE = ("queued", "starting", "running", "stopping")
-_RULES = (
-    "How the released models answer together. Switching is post-processing and costs no privacy; choosing the best by "
-    "looking at private validation data would."
-)
+_RULES = "Post-processing: switching costs no privacy; choosing the best on private validation data would."
 
 
 def status_card(run: Run, result: Result) -> None:
