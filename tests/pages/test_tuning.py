@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core import checks
 from dpcl_core.runs import process
 from dpcl_core.runs.store import Failure, Store
 from dpcl_core.runs.studies import Studies
@@ -182,3 +183,10 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
 def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
     study = Studies(store).get(Studies(store).create(TuneSpec(base=tuned.a_tuning().base, on="private")))
     assert str(tuningpanel.frame(study).dtypes["accuracy"]) == "float64"
+
+
+@pytest.mark.parametrize("on", ["no", "public", "private"])
+def test_on_what_was_tuned_survives_the_form_and_its_link(home: object, on: str) -> None:
+    spec = tuned.a_tuning().base.model_copy(update={"tuned": on})
+    read = trainform.codec(spec.method, spec.scenario.kind).read(trainform.parameters_of(spec))
+    assert checks.parse(trainform.raw_of(read.values)) == spec
