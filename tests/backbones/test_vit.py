@@ -36,7 +36,7 @@ def test_shapes(side: int) -> None:
     network = build(Shape(n_classes=7))
     images = normalised(torch.zeros(3, side, side, 3, dtype=torch.uint8))
     assert network(images).shape == (3, 7)
-    assert network.features(images).shape == network.frozen(images).shape == (3, 128)
+    assert network.features(images).shape == network.pooled(images).shape == network.frozen(images).shape == (3, 128)
     assert network.patches(images).shape == (3, 128, side // 8, side // 8)
 
 

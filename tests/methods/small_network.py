@@ -16,8 +16,8 @@ WIDTH = 8
 
 
 def network(size: int = 16, double: bool = True) -> Network:
-    """A ViT of one block with random weights everywhere, the last layers of its block included."""
-    made = vit.build(vit.Shape(width=WIDTH, depth=1, n_heads=2, n_classes=3))
+    """A ViT with random weights everywhere, the last layers of blocks included; of its two blocks the features see one."""
+    made = vit.build(vit.Shape(width=WIDTH, depth=2, n_heads=2, n_classes=3))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in made.parameters():
