@@ -83,8 +83,9 @@ def test_all_classes_disjoint_is_the_class_incremental_split() -> None:
         found = i_blurry.open_stream(IBlurry(tasks=5, disjoint_percent=100, blurry_percent=percent), given_table, 7)
         assert [task.prior for task in found.tasks] == [task.prior for task in plain.tasks]
         assert [records(task) for task in found.tasks] == [records(task) for task in plain.tasks]
-    uneven = i_blurry.open_stream(IBlurry(tasks=3, disjoint_percent=100), given_table, 7)
+    uneven = i_blurry.open_stream(IBlurry(tasks=3, disjoint_percent=100, blurry_percent=100), given_table, 7)
     assert [len(task.prior) for task in uneven.tasks] == [4, 3, 3]
+    assert ((counts(uneven) > 0).sum(axis=0) == 1).all(), "also a class that is left over stays in one task"
 
 
 def test_everything_blurred_spreads_every_class_evenly() -> None:
