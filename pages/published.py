@@ -58,7 +58,7 @@ def page() -> None:
     _picture(paper, experiment, size, metric, rows, runs)
     _table(paper, experiment, size, rows, runs)
     _claims(paper, experiment, specs, runs)
-    _runs(specs, runs)
+    _runs(paper, experiment, size, specs, runs)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
@@ -231,7 +231,9 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
         )
 
 
-def _runs(specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
+def _runs(
+    paper: Paper, experiment: Experiment, size: Size, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
+) -> None:
     with st.container(key="card-reproduction-runs", gap="small"):
         st.markdown("**The runs**")
         for label, spec in specs.items():
@@ -247,6 +249,10 @@ def _runs(specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
                 st.page_link(
                     "pages/train.py", label=":primary[Open in Train →]", query_params=trainform.parameters_of(spec)
                 )
+        seconds = presets.about(experiment.preset(size)).seconds_in_all
+        st.caption("All of them from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
+        command = f"python -m dpcl_core reproduce {paper.name} --experiment {experiment.name} --{size}"
+        st.code(command, language=None, wrap_lines=True)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Ope
     links = [link.proto for link in page.get("page_link")]
     assert sum("p.adapter" in link.query_string or "m=" in link.query_string for link in links) >= len(SMALL) - 1
     assert all(chart.proto.alt for chart in page.get("plotly_chart"))
+    assert page.code[-1].value == "python -m dpcl_core reproduce tobaben --experiment paper-split-cifar-100 --small"
 
 
 def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Store) -> None:
