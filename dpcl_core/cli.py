@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import Event, JsonValue, Progress, TaskLearned, plain_number
+from dpcl_core.events import Event, JsonValue, Note, Progress, TaskLearned, plain_number
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -213,6 +213,8 @@ class _Reporter:
             if line != self._last:
                 print(line, file=sys.stderr, flush=True)
             self._last = line
+        if isinstance(event, Note):
+            print(f"{event.level}: {event.text}", file=sys.stderr, flush=True)
 
     def queued(self, place: int) -> None:
         line = f"waiting for the device: place {place} in the queue"

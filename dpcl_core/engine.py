@@ -16,9 +16,11 @@ from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.images import Images
-from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.outlook import outlook
+from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.scenarios import catalog as scenarios
@@ -47,6 +49,9 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_train=len(dataset.train),
         n_test=len(dataset.test),
     )
+    sizes = {"n_classes": len(table.classes), "n_people": dataset.n_people, "n_tasks": len(first.tasks)}
+    if warning := signal.note(outlook(spec, n_features=_n_features(table), **sizes)):
+        yield Note("warning", warning)
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, public, table, dataset.n_people, device)
 
@@ -66,7 +71,7 @@ def _learn(
     stream = streams[seeds[0]]
     ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
     known = Known(
-        n_inputs=table.train.table.shape[1] if table.train.table.ndim == 2 else 0,
+        n_inputs=_n_features(table),
         n_classes=len(table.classes),
         public=tuple(public),
         n_people=n_people,
@@ -137,6 +142,11 @@ def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[n
     answers = np.where(np.isfinite(scores).any(axis=2), scores.argmax(axis=2), -1)
     right: NDArray[np.int64] = (answers == labels).sum(axis=1)
     return right
+
+
+def _n_features(table: Table) -> int:
+    """Feature size, 0 where the method reads images."""
+    return table.train.table.shape[1] if table.train.table.ndim == 2 else 0
 
 
 def _groups(spec: RunSpec) -> list[list[Cell]]:

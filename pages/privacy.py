@@ -11,6 +11,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
 from dpcl_core.privacy import statement
+from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
 from pages.parts import accountants, layout, link, privacy_bar, results, state, strip, style
@@ -359,7 +360,6 @@ def _odds() -> None:
 
 def _leak() -> None:
     from dpcl_core.privacy import partition
-    from dpcl_core.privacy.labels import list_budget
     from dpcl_core.spec import PrivacySpec
 
     privacy = PrivacySpec(delta=DELTA)

@@ -10,7 +10,18 @@ import streamlit as st
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import RunSpec
-from pages.parts import layout, results, runpanel, state, status, streamview, trainform, tuningform, tuningpanel
+from pages.parts import (
+    layout,
+    results,
+    runpanel,
+    state,
+    status,
+    streamview,
+    trainform,
+    tuningform,
+    tuningpanel,
+    warning,
+)
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -87,6 +98,7 @@ def _controls(view: View) -> tuple[trainform.Values, RunSpec | None]:
         if refusal:
             st.error(plain(refusal))
         elif spec is not None:
+            warning.of_noise(spec)
             st.caption(_estimate(spec))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
             _start(spec)

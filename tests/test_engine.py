@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import checks, engine, metrics
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Progress, Started, TaskLearned
+from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.spec import Cell, RunSpec
 
@@ -101,6 +101,19 @@ def test_a_subset_says_so_and_counts_its_people() -> None:
     assert "subset" in started.dataset_title
     finished = next(event for event in events if isinstance(event, CellFinished))
     assert any("Only 100" in text for text in finished.guarantee.caveats)
+
+
+def test_noise_that_no_model_survives_is_said_before_the_first_task() -> None:
+    run = engine.run(spec(privacy={"epsilons": [0.05, 8.0]}, seeds=[0]))
+    said = [event for event in run if isinstance(event, (Note, TaskLearned))]
+    assert isinstance(said[0], Note)
+    assert "accuracy will be near chance" in said[0].text
+    assert not any(isinstance(event, Note) for event in said[1:])
+    last = said[-1]
+    assert isinstance(last, TaskLearned)
+    near_chance = next(e for e in said if isinstance(e, TaskLearned) and e.cell.epsilon == 0.05 and e.task == 4)
+    assert near_chance.pooled is not None
+    assert near_chance.pooled < 0.3, "and so it is"
 
 
 def test_what_is_wrong_is_said_before_anything_starts() -> None:

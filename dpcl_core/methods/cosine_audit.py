@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpcl_core.privacy.audit import Audited, lower_bound
-from dpcl_core.privacy.labels import LabelLists, kept, people_to_be_named, training_budget
+from dpcl_core.privacy.budget import training_budget
+from dpcl_core.privacy.labels import LabelLists, kept, people_to_be_named
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise

@@ -10,7 +10,7 @@ import dp_accounting as dp
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.privacy import accounting
-from dpcl_core.privacy.labels import training_budget
+from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import RunSpec
 
 

@@ -30,8 +30,6 @@ RELATIONS = {
     "replace": dp.NeighboringRelation.REPLACE_ONE,
 }
 
-# How far one person can move a sum of vectors of length at most 1: by his own, and under "replace" to its opposite.
-SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
 # Counts of labels that one person can move by one: his own, and under "replace" the new one as well.
 LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
 
@@ -242,7 +240,7 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
         raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
     if sample_rate == 1:
-        return math.ceil(gaussian.sigma(epsilon, delta, SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
+        return math.ceil(gaussian.sigma(epsilon, delta, gaussian.SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
 
     def excess(value: float) -> float:
         return Pld().epsilon([subsampled_gaussian(value, sample_rate, n_steps)], delta, adjacency) - epsilon

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import accounting, gaussian
-from dpcl_core.privacy.accounting import SENSITIVITY
+from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
 

@@ -73,7 +73,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
     error = _PRV_ERROR * max(1.0, pld)
     prv = exact = None
     if sample_rate == 1:
-        exact = gaussian.epsilon(noise_multiplier, delta, accounting.SENSITIVITY[adjacency] * n_steps**0.5)
+        exact = gaussian.epsilon(noise_multiplier, delta, gaussian.SENSITIVITY[adjacency] * n_steps**0.5)
     elif adjacency == "add-remove":
         prv = _prv(noise_multiplier, delta, sample_rate, n_steps, error)
     return Accounts(pld, prv, _rdp(event, delta, adjacency), exact, 1.5 * error)

@@ -9,7 +9,10 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpcl_core.errors import BadInput
+from dpcl_core.spec import Adjacency
 
+# How far one person can move a sum of vectors of length at most 1: by his own, and under "replace" to its opposite.
+SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
 # Calibrated noise is rounded up by this factor, so that an accountant that rounds its epsilon up still meets the target.
 _ROUND_UP = 1 + 1e-6
 

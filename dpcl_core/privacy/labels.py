@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.privacy import partition
 from dpcl_core.privacy.accounting import LABELS_CHANGED
+from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.spec import Cell, LabelSetting, PrivacySpec, RunSpec
-
-_LIST_DELTA = 0.5  # share of delta that pays for the lists of labels
 
 
 def label_space(
@@ -83,22 +82,6 @@ class LabelLists:
             return label_space("data", (), (), labels, [ledger], task=tasks[-1], people_of=tasks)
         epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks)
         return partition.released(labels, epsilon, delta, self._noises[cell], ledger, task=tasks[-1], people_of=tasks)
-
-
-def list_budget(privacy: PrivacySpec, epsilon: float, n_tasks: int) -> tuple[float, float]:
-    """What of (epsilon, delta) pays for the list of labels of one task under "dp-learned".
-
-    Half of delta is divided by the number of tasks. For a person of one task that is less than half; but deltas of lists
-    add up exactly, and so a person who is in every task has a bound at delta, too.
-    """
-    return privacy.label_share * epsilon, _LIST_DELTA * privacy.delta / n_tasks
-
-
-def training_budget(privacy: PrivacySpec, setting: LabelSetting, epsilon: float) -> tuple[float, float]:
-    """What of (epsilon, delta) is left for the weights of a task once its list of labels is paid for."""
-    if setting != "dp-learned" or math.isinf(epsilon):
-        return epsilon, privacy.delta
-    return (1 - privacy.label_share) * epsilon, (1 - _LIST_DELTA) * privacy.delta
 
 
 def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:

@@ -8,8 +8,7 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.privacy.accounting import SENSITIVITY
-from dpcl_core.privacy.gaussian import sigma
+from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import Adjacency

@@ -14,6 +14,7 @@ import streamlit as st
 
 from dpcl_core import paths
 from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import Adjacency, RunSpec
 from pages.parts import layout
 from pages.parts.text import plain
@@ -49,8 +50,6 @@ def of_run(spec: RunSpec, epsilon: float) -> Question | None:
     """The training of each task of a run at a budget; None where nothing is trained, or without noise."""
     if not isinstance(spec.params, PeftParams) or math.isinf(epsilon):
         return None
-    from dpcl_core.privacy.labels import training_budget
-
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     return Question(spec.params.sample_rate, spec.params.n_steps, delta, spec.privacy.adjacency, epsilon=left)
 

@@ -55,8 +55,11 @@ def say_what_a_learned_list_takes(raw: Mapping[str, object]) -> None:
         return
     ends = dict.fromkeys((finite[0], finite[-1]))
     needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in ends}
-    said = [f"{'more than there are' if n is None else n} at ε = {epsilon_text(epsilon)}" for epsilon, n in needed.items()]
-    st.caption(f"So many people must a task have of a label for it to be as likely listed as not: {', '.join(said)}.")
+    said = [
+        f"{'more people than there are' if n is None else f'{n} people'} (ε = {epsilon_text(epsilon)})"
+        for epsilon, n in needed.items()
+    ]
+    st.caption(f"A label is as likely listed as not when it has {' or '.join(said)} in a task.")
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

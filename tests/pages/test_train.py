@@ -173,6 +173,25 @@ def test_link_of_a_run_fills_the_form_with_its_settings(open_page: Open, store: 
     assert page.query_params["l"] in ("prior", ["prior"])
 
 
+def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(open_page: Open) -> None:
+    page = open_page("train", v="1", e="0.1,8")
+    (note,) = [info.value.replace("\\", "") for info in page.info if "longest signal" in info.value]
+    assert "ε = 0.1 needs noise 4.1 times" in note
+    assert not _button(page, "Start").disabled  # type: ignore[union-attr]
+    assert "longest signal" not in words(open_page("train", v="1", e="8"))
+
+
+def test_a_learned_list_says_how_many_people_a_label_needs(open_page: Open) -> None:
+    page = open_page("train", v="1", l="dp-learned", e="0.1,1")
+    assert not page.exception
+    assert "A label is as likely listed as not when it has 853 people (ε = 0.1) or 109 people (ε = 1) in a task." in words(page)
+    (share,) = [box for box in page.number_input if box.label.startswith("Share of ε")]
+    page = share.set_value(0.5).run()
+    assert page.query_params["ls"] == "0.5"
+    assert "853" not in words(page)
+    assert not any(box.label == "Labels assumed public" for box in page.multiselect)
+
+
 def test_choosing_labels_from_data_flips_the_form_at_once(open_page: Open) -> None:
     page = open_page("train")
     assert "not-dp" not in words(page)

@@ -14,7 +14,8 @@ from scipy.stats import binom, binomtest
 
 from dpcl_core.privacy import gaussian, partition
 from dpcl_core.privacy.accounting import LabelListDpEvent, Pld, of_group
-from dpcl_core.privacy.labels import LabelLists, list_budget, people_to_be_named, training_budget
+from dpcl_core.privacy.budget import list_budget, training_budget
+from dpcl_core.privacy.labels import LabelLists, people_to_be_named
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Adjacency, Cell, PrivacySpec, RunSpec, ScenarioSpec

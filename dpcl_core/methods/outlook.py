@@ -1,0 +1,49 @@
+"""What noise will do to a run, told before it starts: for methods where the size of noise and signal is understood."""
+
+from __future__ import annotations
+
+import math
+
+from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.budget import training_budget
+from dpcl_core.privacy.signal import COSTLY, Outlook, noise_to_signal
+from dpcl_core.spec import RunSpec
+
+# Sampling in batches needs up to this many times the noise of using everyone in each step, where a ratio near 1 is in doubt.
+_MOST_BY_SAMPLING = 3.0
+
+
+def outlook(spec: RunSpec, *, n_features: int, n_classes: int, n_people: int, n_tasks: int) -> tuple[Outlook, ...]:
+    """The budgets of a run whose noise is as long as the longest signal or longer, smallest budget first.
+
+    From settings and public numbers alone: classes count as equally large, each in one task. Says nothing of adapters inside
+    a network, for which it was not measured.
+    """
+    found = [
+        _at(spec, epsilon, n_features, n_people / n_classes, n_tasks)
+        for epsilon in sorted(spec.privacy.epsilons)
+        if math.isfinite(epsilon)
+    ]
+    return tuple(one for one in found if one is not None and one.ratio >= COSTLY)
+
+
+def _at(spec: RunSpec, epsilon: float, n_features: int, class_size: float, n_tasks: int) -> Outlook | None:
+    left, delta = training_budget(spec.privacy, spec.labels, epsilon)
+    sigma = gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])
+    if isinstance(spec.params, CosineParams):
+        uses = n_tasks if spec.labels == "prior-const" else 1
+        ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
+        return Outlook(epsilon, ratio, class_size, uses > 1, None)
+    if not isinstance(spec.params, PeftParams) or spec.params.adapter != "head":
+        return None
+    whole = noise_to_signal(sigma, n_features, class_size)
+    if whole * _MOST_BY_SAMPLING < COSTLY:
+        return None
+    from dpcl_core.methods.dpsgd import noise_multiplier  # loads the accountant, which takes a second
+
+    rate, steps = spec.params.sample_rate, spec.params.n_steps
+    multiplier = noise_multiplier(spec, spec.params, epsilon)
+    ratio = noise_to_signal(multiplier, n_features, class_size, sample_rate=rate, n_steps=steps)
+    return Outlook(epsilon, ratio, class_size, False, whole if rate < 1 else None)

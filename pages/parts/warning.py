@@ -1,0 +1,45 @@
+"""Said before Start: budgets that need more noise than the model can survive. A note, never a refusal."""
+
+from __future__ import annotations
+
+import math
+
+import streamlit as st
+
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.outlook import outlook
+from dpcl_core.privacy import signal
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+from pages.parts.text import plain
+
+
+def of_noise(spec: RunSpec) -> None:
+    """The note, where there is one and the size of the features is known beforehand."""
+    if text := _note(spec.model_dump_json(), spec):
+        st.info(plain(text))
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _note(key: str, _spec: RunSpec) -> str | None:
+    n_features = _n_features(_spec)
+    if n_features is None:
+        return None
+    try:
+        facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
+        n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
+    except BadInput:
+        return None  # said where the form is checked
+    sizes = {"n_classes": facts.n_classes, "n_people": facts.n_train, "n_tasks": n_tasks}
+    return signal.note(outlook(_spec, n_features=n_features, **sizes))
+
+
+def _n_features(spec: RunSpec) -> int | None:
+    """The network's own number; pixels have as many as the images; None where only loading tells."""
+    known = backbones.card(spec.data.backbone).feature_dim
+    if known is not None or spec.data.backbone != "pixels":
+        return known
+    shape = datasets.card(spec.data.dataset).shape
+    return math.prod(shape) if shape is not None else None
