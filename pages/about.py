@@ -24,7 +24,7 @@ GLOSSARY = {
     "parallel and sequential": "Where nobody is in two tasks, the worst task counts; where somebody may be, tasks add up.",
     "task": "A part of the data that arrives together. The learner never sees earlier tasks again.",
     "home task": "In a blurred stream: the task a class belongs to and is tested in. Part of its examples strays elsewhere.",
-    "prediction rule": "How models of several tasks answer together. Choosing another costs no privacy: it is post-processing.",
+    "prediction rule": "How models of several tasks answer together. Another one costs no privacy: post-processing.",
     "accuracy over tasks (AA)": "After each task: mean test accuracy over the tasks seen so far that have test examples.",
     "forgetting (AF)": "Points an old task has lost since its best. Defined from the second task on.",
     "label list": "The names a classifier may answer with. A list read from the data can show that someone took part.",
