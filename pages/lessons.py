@@ -205,14 +205,15 @@ def _onward(state: _State, lesson: Lesson) -> None:
 
 def _contents(state: _State, lesson: Lesson) -> None:
     """The steps with their ticks, to jump to any."""
-    st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
     with st.container(key="lesson-steps", gap=None):
+        st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
         for place, step in enumerate(lesson.steps):
             tick = "✓" if place in state.done else "○"
             here = " (here)" if place == state.step else ""
             label = f"{tick} {place + 1}. {step.title}{here}"
             shown = f"**{label}**" if here else label
             st.button(shown, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
+        st.page_link("pages/about.py", label=":primary[What the words mean →]")
 
 
 def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
