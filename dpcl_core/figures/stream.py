@@ -101,6 +101,7 @@ def _layout(
     step = max(1, -(-n_tasks // 20))
     numbers = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
     is_named = 0 < len(tasks) <= _MAX_TASK_NAMES
+    below = 24 if is_named else 40
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
     sizes: dict[str, object] = {}
     if counts is not None:
@@ -108,8 +109,8 @@ def _layout(
         sizes["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
     return theme.layout(
         dark,
-        height=height + 68,
-        margin={"l": 48, "r": 8, "t": 28, "b": 40},
+        height=height + 28 + below,
+        margin={"l": 48, "r": 8, "t": 28, "b": below},
         xaxis=quiet
         | {"range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers}
         | ({"ticktext": list(tasks)} if is_named else {}),
