@@ -85,6 +85,20 @@ CARDS: Mapping[str, BackboneCard] = {
             size_mb=2.1,
         ),
         BackboneCard(
+            name="vit-cifar100",
+            title="Small ViT, trained on CIFAR-100",
+            summary=(
+                "A bundled Vision Transformer of 1.3 million weights for 32x32 pictures, trained by this project on 30,000 "
+                "public pictures of CIFAR-100. A small relative of the papers' backbone, for adapters on a CPU."
+            ),
+            source="scripts/pretrain_backbone.py; blocks after Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
+            kind="image",
+            feature_dim=128,
+            saw=("cifar100",),
+            module="dpcl_core.backbones.bundled",
+            size_mb=2.6,
+        ),
+        BackboneCard(
             name=f"{TIMM}vit_base_patch16_224.augreg_in21k",
             title="ViT-B/16, trained on ImageNet-21k",
             summary=(

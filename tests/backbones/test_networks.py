@@ -18,7 +18,7 @@ from dpcl_core.data import bundled as bundled_data
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput
 
-NAMES = ["convnext-cifar100", "convnext-cifar10"]
+NAMES = ["convnext-cifar100", "convnext-cifar10", "vit-cifar100"]
 DIGITS = Images(bundled_data.digits()[0].take(np.arange(4)).content, (8, 8, 1))
 
 
@@ -65,11 +65,12 @@ def test_the_bundled_networks_carry_their_whitening() -> None:
     for name in NAMES:
         network = bundled.network(name)
         assert network.centre.abs().max() > 0
-        assert not torch.equal(network.whitening, torch.eye(192))
+        assert not torch.equal(network.whitening, torch.eye(network.feature_dim))
 
 
-def test_examples_do_not_influence_one_another() -> None:
-    network = bundled.network(NAMES[0]).eval()
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_do_not_influence_one_another(name: str) -> None:
+    network = bundled.network(name).eval()
     torch.manual_seed(0)
     images = normalised(torch.randint(256, (5, SIZE, SIZE, 3), dtype=torch.uint8))
     with torch.no_grad():
