@@ -27,7 +27,7 @@ def stream(
     tasks: Sequence[str] = (),
     dark: bool = False,
 ) -> Picture:
-    """A grid class by task, darker for more training examples, a frame around the classes at home; task sizes above it.
+    """A grid class by task, stronger for more training examples, a frame around classes at home; task sizes above it.
 
     Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then the homes alone are
     drawn. homes: class indices of each task. tasks: their names, written where there are few. Shades follow the square root,

@@ -46,7 +46,7 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
         return
     with box:
         own = datasets.card(spec.data.dataset).is_own
-        what = "blue: at home" if own else "darker: more training examples; frame: home task; bars: all of a task"
+        what = "blue: at home" if own else "stronger blue: more training examples; frame: home task; bars: all of a task"
         seed = f"seed {spec.seeds[0]}" + ("; every seed has another" if len(spec.seeds) > 1 else "")
         st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
         st.caption(f"Class by task; {what}; {seed}. {_OWN if own else ''}")
