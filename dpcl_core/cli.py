@@ -20,6 +20,7 @@ from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run, Store
+    from dpcl_core.runs.studies import Study
     from dpcl_core.tuning.settings import TuneSpec
 
 Command = Callable[[argparse.Namespace], int]
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
     again.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
     for name, command, text in (
-        ("show", _show, "a stored run"),
+        ("show", _show, "a stored run or tuning"),
         ("export", _export, "a run's tables, figures and settings as files"),
     ):
         sub = add(name, command, text)
@@ -227,7 +228,7 @@ def _tune(options: argparse.Namespace) -> int:
     from dpcl_core.runs import worker
     from dpcl_core.runs.store import Store
     from dpcl_core.runs.studies import Studies
-    from dpcl_core.tuning import outcome, settings
+    from dpcl_core.tuning import settings
 
     tune = _tuning(options) if options.resume is None else None
     if tune is not None:
@@ -246,14 +247,20 @@ def _tune(options: argparse.Namespace) -> int:
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter)
     study = studies.get(study_id)
-    if options.json:
-        _print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
-    else:
-        print(outcome.text(study.tune, study.sizes, study.trials), end="")
+    _print_study(study, options.json)
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
         print(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}", file=sys.stderr)
     return _exit_status(study.turn)
+
+
+def _print_study(study: Study, as_json: bool) -> None:
+    from dpcl_core.tuning import outcome
+
+    if as_json:
+        _print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
+    else:
+        print(outcome.text(study.tune, study.sizes, study.trials), end="")
 
 
 def _tuning(options: argparse.Namespace) -> TuneSpec:
@@ -270,9 +277,14 @@ def _tuning(options: argparse.Namespace) -> TuneSpec:
 def _show(options: argparse.Namespace) -> int:
     from dpcl_core import export
     from dpcl_core.runs.store import Store
+    from dpcl_core.runs.studies import Studies
 
     store = Store(options.store)
     run = store.get(options.run_id)
+    study_id = Studies(store).of_run(run.id)
+    if study_id is not None:
+        _print_study(Studies(store).get(study_id), options.json)
+        return 0
     if run.readable_spec is None:  # a newer version, or a method since removed, wrote it: show what can be shown
         _print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
         return 0

@@ -87,6 +87,8 @@ def test_tune_prints_one_document_with_trials_best_and_a_command_that_can_be_run
     assert final.params.model_dump()["learning_rate"] == carried["learning_rate"]
     assert "trial 2 of 2" in err
     study_id = document["study_id"]
+    assert json.loads(called("show", study_id, "--json", capsys=capsys)[1]) == document
+    assert "best: trial" in called("show", study_id, capsys=capsys)[1]
     assert json.loads(called("runs", "--json", capsys=capsys)[1]) == []  # trials are no runs of their own
     status, out, err = called("tune", "--resume", study_id, capsys=capsys)
     assert (status, out) == (2, "")

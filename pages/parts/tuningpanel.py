@@ -71,7 +71,7 @@ def _draw(view: View, study: Study, form: RunSpec | None) -> None:
     said = words(study, time.time())
     with st.container(key="card-tuning", gap="small"):
         with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(f'<div id="{ANCHOR}">{runpanel.pill(said)}</div>', width="stretch")
+            st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{runpanel.pill(said)}</div>', width="stretch")
             _buttons(view, study)
         if said.fraction is not None:
             st.html(runpanel.segments(said.fraction, study.tune.n_trials))
