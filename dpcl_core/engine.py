@@ -23,6 +23,7 @@ from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
+from dpcl_core.privacy.together import together
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -88,6 +89,7 @@ def _learn(
                 matrices[cell].append(result.by_task)
                 yield TaskLearned(cell, step, result.by_task, result.pooled, ledgers[cell].epsilon(), result.by_rule)
     seconds = (time.perf_counter() - started) / len(cells)
+    all_models = together(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
     for cell in cells:
         yield CellFinished(
             cell,
@@ -100,6 +102,7 @@ def _learn(
                 n_people=n_people,
                 n_tasks=len(stream.tasks),
                 assumed=streams[cell.seed].assumed,
+                together=all_models,
             ),
             seconds,
         )

@@ -98,7 +98,13 @@ class Trainer:
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
             event = plan.event(self._multipliers[cell.epsilon])
-            ledgers[cell].spend(event, task=work.tasks[-1], what=plan.words, people_of=work.tasks)
+            ledgers[cell].spend(
+                event,
+                task=work.tasks[-1],
+                what=plan.words,
+                people_of=work.tasks,
+                shares_batches=self._params.adapter == "head",
+            )
         return spaces
 
     def _plan(self, work: Work) -> Schedule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -187,6 +187,11 @@ def _supported(event: dp.DpEvent) -> dp.DpEvent:
     if isinstance(event, dp.SelfComposedDpEvent):
         return dp.SelfComposedDpEvent(_supported(event.event), event.count)
     return event.all_at_once if isinstance(event, SampledGroupDpEvent) else event
+
+
+def has_lists(events: Iterable[dp.DpEvent]) -> bool:
+    """Whether there is a list of labels among the events, which needs a delta of its own."""
+    return any(isinstance(_uncounted(event), LabelListDpEvent) for event in events)
 
 
 def _uncounted(event: dp.DpEvent) -> dp.DpEvent:

@@ -19,12 +19,14 @@ class Entry:
     """One touch of private data: the mechanism as a DpEvent, for which task, for what, and on whose data.
 
     `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each.
+    `shares_batches`: the models of other budgets with the same seed were trained on the very same random batches.
     """
 
     event: dp.DpEvent
     task: int
     what: str
     people_of: tuple[int, ...]
+    shares_batches: bool = False
 
 
 @dataclass(slots=True)
@@ -41,12 +43,20 @@ class Ledger:
     accountant: Accountant = field(default_factory=Pld)
     entries: list[Entry] = field(default_factory=list)
 
-    def spend(self, event: dp.DpEvent, *, task: int, what: str, people_of: tuple[int, ...] | None = None) -> None:
+    def spend(
+        self,
+        event: dp.DpEvent,
+        *,
+        task: int,
+        what: str,
+        people_of: tuple[int, ...] | None = None,
+        shares_batches: bool = False,
+    ) -> None:
         """Writes a mechanism down. To be called before its output leaves the mechanism.
 
         `people_of`: the tasks whose data it read, where that is not `task` alone.
         """
-        self.entries.append(Entry(event, task, what, (task,) if people_of is None else people_of))
+        self.entries.append(Entry(event, task, what, (task,) if people_of is None else people_of, shares_batches))
 
     def epsilon(self) -> float:
         """What the entries add up to for any one person (inf: no bound)."""
@@ -54,13 +64,17 @@ class Ledger:
 
     def by_people(self) -> dict[str, float]:
         """Epsilon of every group of people; one group's entries compose in sequence."""
+        return {people: self._composed(events) for people, events in self.events_by_people().items()}
+
+    def events_by_people(self) -> dict[str, list[dp.DpEvent]]:
+        """What was done to the data of every group of people."""
         if self.recurrence == "every":
-            return {"everyone": self.if_in_every_task()} if self.entries else {}
-        groups: dict[int, list[dp.DpEvent]] = {}
+            return {"everyone": self._if_in_every_task()} if self.entries else {}
+        groups: dict[str, list[dp.DpEvent]] = {}
         for entry in self.entries:
             for task in entry.people_of:
-                groups.setdefault(task, []).append(entry.event)
-        return {f"people of task {task + 1}": self._composed(events) for task, events in groups.items()}
+                groups.setdefault(f"people of task {task + 1}", []).append(entry.event)
+        return groups
 
     def by_task(self) -> dict[int, float]:
         """Epsilon of each task's own entries."""
@@ -74,7 +88,10 @@ class Ledger:
 
         In a mechanism that read several tasks together such a person has an example for each of them.
         """
-        return self._composed([of_group(entry.event, len(entry.people_of)) for entry in self.entries])
+        return self._composed(self._if_in_every_task())
+
+    def _if_in_every_task(self) -> list[dp.DpEvent]:
+        return [of_group(entry.event, len(entry.people_of)) for entry in self.entries]
 
     def lists_alone(self) -> float:
         """Epsilon of the learned lists of labels alone, for a person of one task (the worst one)."""

@@ -64,12 +64,21 @@ class Words:
 
 
 def guarantee(
-    ledger: Ledger, spec: RunSpec, cell: Cell, *, unit: str, n_people: int, n_tasks: int, assumed: Sequence[str] = ()
+    ledger: Ledger,
+    spec: RunSpec,
+    cell: Cell,
+    *,
+    unit: str,
+    n_people: int,
+    n_tasks: int,
+    assumed: Sequence[str] = (),
+    together: tuple[float, float] | None = None,
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
     Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
-    what the stream takes as given where no public rule says which task a record belongs to.
+    what the stream takes as given where no public rule says which task a record belongs to; together: (epsilon, delta) of
+    all models of the run, where it was computed.
     """
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
@@ -95,7 +104,13 @@ def guarantee(
     if ledger.recurrence == "once" and n_tasks > 1:
         not_covered.append(f"a person with {unit}s in several tasks: see the sum for one in every task")
     if n_models > 1:
-        not_covered.append(f"the {n_models} models of this run taken together: each bound holds for one model alone")
+        said = f"the {n_models} models of this run taken together: each bound holds for one model alone"
+        if together is not None:
+            total, delta = together
+            at = f", delta {delta:g}" if delta != spec.privacy.delta else ""
+            said += f"; all of them have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
+            parts[f"all {n_models} models of this run{at}"] = total
+        not_covered.append(said)
     return Guarantee(
         epsilon=epsilon,
         delta=spec.privacy.delta,
