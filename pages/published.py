@@ -14,6 +14,7 @@ from dpcl_core.figures.picture import Provenance
 from dpcl_core.papers import catalog, comparison, measured, report
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.orderings import ALIKE_POINTS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 from pages.parts import link, results, state, style, trainform
@@ -227,7 +228,8 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt, height="content")
         st.caption(
             "Differences are formed seed by seed; in brackets their 95 % interval. “Not found”: the interval shows the "
-            "opposite. “Cannot tell”: it shows neither. “No difference” is found where the interval stays within 2 points."
+            "opposite. “Cannot tell”: it shows neither. A claim of no difference is found where the interval stays within "
+            f"{ALIKE_POINTS:g} points, and not found where it leaves out zero otherwise."
         )
 
 

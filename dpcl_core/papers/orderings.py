@@ -64,8 +64,8 @@ def _state(kind: Literal["higher", "alike"], found: Interval) -> State:
     if kind == "higher":
         return "found" if found.low > 0 else "not found" if found.high < 0 else "cannot tell"
     if found.low >= -ALIKE_POINTS and found.high <= ALIKE_POINTS:
-        return "found"
-    return "not found" if found.low > ALIKE_POINTS or found.high < -ALIKE_POINTS else "cannot tell"
+        return "found"  # even where zero is left out: a difference, but one too small to matter
+    return "not found" if found.low > 0 or found.high < 0 else "cannot tell"
 
 
 def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, float]:

@@ -27,6 +27,8 @@ def _shifted(*points: float) -> dict[str, object]:
         (ALIKE, (0.2, -0.2, 0.1, 0.0), "found"),
         (ALIKE, (4.0, 4.1, 3.9, 4.0), "not found"),
         (ALIKE, (-4.0, -4.1, -3.9, -4.0), "not found"),
+        (ALIKE, (-1.9, -2.9, -2.4, -2.2), "not found"),  # a clear difference that may be larger than what counts as none
+        (ALIKE, (0.8, 1.2, 1.0, 1.0), "found"),  # as clear, and surely smaller
         (ALIKE, (ALIKE_POINTS + 1, -1.0, 0.0, 2.0), "cannot tell"),
     ],
 )
