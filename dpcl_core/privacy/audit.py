@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.privacy.statement import shown
@@ -94,7 +94,7 @@ def _of_counts(hits: int, n_with: int, quiet: int, n_without: int, delta: float,
 
 
 def _lower(hits: int, total: int, error: float) -> float:
-    return 0.0 if hits == 0 else float(beta.ppf(error, hits, total - hits + 1))
+    return 0.0 if hits == 0 else float(betaincinv(hits, total - hits + 1, error))
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:
