@@ -11,6 +11,7 @@ from dpcl_core import checks, engine, metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Cell, RunSpec
 
 
@@ -56,6 +57,17 @@ def test_the_epsilon_of_a_point_is_what_the_ledger_adds_up_to() -> None:
     for task in range(5):
         assert points[Cell(1.0, 0), task].epsilon == pytest.approx(1.0, rel=2e-5)
         assert points[Cell(math.inf, 0), task].epsilon == math.inf
+
+
+def test_the_models_of_a_run_together_have_a_bound_of_their_own() -> None:
+    """Two budgets, two seeds, one Gaussian a task: the closed form of the four that a person is in."""
+    events = list(engine.run(spec(privacy={"epsilons": [1.0, 4.0]})))
+    sigmas = [gaussian.sigma(epsilon, 1e-5) for epsilon in (1.0, 4.0)]
+    expected = gaussian.epsilon((2 * sum(sigma**-2 for sigma in sigmas)) ** -0.5, 1e-5)
+    for event in events:
+        if isinstance(event, CellFinished):
+            assert event.guarantee.parts["all 4 models of this run together"] == pytest.approx(expected, rel=1e-4)
+            assert any("together they have epsilon" in text for text in event.guarantee.not_covered)
 
 
 def test_accuracy_grows_with_epsilon_and_is_the_same_for_all_label_settings_without_noise() -> None:

@@ -108,8 +108,8 @@ def guarantee(
         if together is not None:
             total, delta = together
             at = f", delta {delta:g}" if delta != spec.privacy.delta else ""
-            said += f"; all of them have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
-            parts[f"all {n_models} models of this run{at}"] = total
+            said += f"; together they have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
+            parts[f"all {n_models} models of this run together{at}"] = total
         not_covered.append(said)
     return Guarantee(
         epsilon=epsilon,
