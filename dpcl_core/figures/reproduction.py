@@ -15,7 +15,7 @@ _ABOVE = 1.15  # rows from one method's last budget to the next one's first, whe
 
 
 def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
-    """A hollow mark for what was published, a full one for ours, each with its standard deviation, joined by a line.
+    """A hollow mark for what was published, a full one for ours, each with its standard deviation, joined by a line where they compare.
 
     Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
     difference means something). Rows of one name stand together, in the order given. `what` names the quantity, such as
@@ -48,10 +48,8 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
             x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", font={"color": inks.text}
         )
     _legend(figure, rows, inks)
-    both = [
-        (row, height) for row, height in zip(rows.itertuples(), heights, strict=True) if pd.notna(row.published + row.ours)
-    ]
-    for row, height in both:
+    pairs = zip(rows.itertuples(), heights, strict=True)
+    for row, height in ((row, height) for row, height in pairs if row.is_comparable and pd.notna(row.published + row.ours)):
         figure.add_trace(
             go.Scatter(x=[row.published, row.ours], y=[height, height], mode="lines", line={"color": inks.grid, "width": 3},
                        hoverinfo="skip")

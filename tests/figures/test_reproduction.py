@@ -55,9 +55,10 @@ def test_findings_of_what_is_missing() -> None:
 
 def test_other_data_give_no_difference_in_words() -> None:
     frame = _frame(("A", 1.0, 70.0, 1.0, 60.0, 2.0, False))
-    finding = reproduction.published_and_ours(frame, what="accuracy").finding
-    assert "on different data: no difference is formed" in finding
-    assert "lower" not in finding
+    picture = reproduction.published_and_ours(frame, what="accuracy")
+    assert "on different data: no difference is formed" in picture.finding
+    assert "lower" not in picture.finding
+    assert not any(trace.mode == "lines" for trace in picture.figure.data)
 
 
 def test_negative_forgetting_stays_in_sight() -> None:
