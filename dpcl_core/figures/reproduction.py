@@ -15,7 +15,7 @@ _ABOVE = 1.15  # rows from one method's last budget to the next one's first, whe
 
 
 def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
-    """A hollow mark for what was published, a full one for ours, each with its standard deviation, joined by a line where they compare.
+    """A hollow mark for what was published, a full one for ours, with their deviations; a line joins what compares.
 
     Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
     difference means something). Rows of one name stand together, in the order given. `what` names the quantity, such as
