@@ -60,6 +60,13 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     assert fresh.get_by_text(re.compile("After 5 tasks")).first.inner_text() == page.get_by_text(
         re.compile("After 5 tasks")
     ).first.inner_text()
+    expander = fresh.locator("[data-testid=stExpander]").filter(has_text="The stream.")
+    assert expander.locator(".js-plotly-plot").count() == 0, "drawn when it is opened"
+    expander.locator("summary").click()
+    expect(expander.locator(".js-plotly-plot .heatmaplayer image").first).to_be_attached()
+    fresh.get_by_role("spinbutton", name="Tasks").fill("2")
+    fresh.keyboard.press("Enter")
+    expect(expander.locator("summary")).to_contain_text("2 tasks of")
 
 
 def test_stop_is_acknowledged_and_keeps_the_run(app: App, visit: Visit) -> None:
