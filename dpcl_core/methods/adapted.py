@@ -97,8 +97,8 @@ def refuse(network: Network, kind: Kind) -> None:
     """Raises BadInput where the network mixes examples, or has no layers of the kind that would be adapted."""
     for name, module in network.features.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            # Frozen, it would mix no examples; but what it holds was averaged over other pictures, and no gradient of one
-            # example alone adapts it. Tobaben et al. use networks without it.
+            # In training mode it averages over the batch, and no example has a gradient of its own. Frozen it would not, but
+            # keep to the averages of other pictures; Tobaben et al. use networks without it.
             layer = f"{name.removeprefix('network.')} ({type(module).__name__})"
             allowed = f"mixes examples in its layer {layer}: {_WITH_LAYERNORM}, or one with GroupNorm"
             raise BadInput("data.backbone", network.name, allowed)
