@@ -8,7 +8,10 @@ from typing import cast
 import streamlit as st
 
 from dpcl_core import checks, presets
+from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import (
     layout,
@@ -145,7 +148,16 @@ def _estimate(spec: RunSpec) -> str:
     waiting = len(state.store().unfinished())
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     models = len(spec.privacy.epsilons) * len(spec.seeds)
-    return f"{models} model{'s' if models > 1 else ''}. {status.estimate(_seconds(spec))} {queue}"
+    counted = f"{models} model{'s' if models > 1 else ''}."
+    return " ".join(filter(None, [_derived(spec.model_dump_json(), spec), counted, status.estimate(_seconds(spec)), queue]))
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _derived(key: str, _spec: RunSpec) -> str:
+    """What the method's settings come to on this dataset; `key` stands for the spec."""
+    facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
+    n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
+    return methods.card(_spec.method).derived(_spec.params, facts.n_train, n_tasks)
 
 
 def _seconds(spec: RunSpec) -> float | None:

@@ -21,6 +21,7 @@ class MethodCard:
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput where settings cannot work on a backbone, a number of training examples and of tasks.
+    `derived` says what follows from settings, that number of examples and of tasks, in a sentence for the form.
     """
 
     name: str
@@ -35,6 +36,7 @@ class MethodCard:
     audit_module: str | None = None
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[Params, str, int, int], None] = lambda params, backbone, n_people, n_tasks: None
+    derived: Callable[[Params, int, int], str] = lambda params, n_people, n_tasks: ""
 
 
 class MakeLearner(Protocol):

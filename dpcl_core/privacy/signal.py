@@ -80,3 +80,12 @@ def note(outlooks: Sequence[Outlook]) -> str | None:
         return first.sentence
     less = ", ".join(f"{one.ratio:.2g} times at ε = {one.epsilon:g}" for one in others)
     return f"{first.sentence} Less so, but still: {less}."
+
+
+def headline(outlooks: Sequence[Outlook]) -> str:
+    """The same in a few words, for a place where the note opens on demand; of one outlook or more."""
+    hopeless = [f"{one.epsilon:g}" for one in outlooks if one.ratio >= NEAR_CHANCE]
+    costly = [f"{one.epsilon:g}" for one in outlooks if one.ratio < NEAR_CHANCE]
+    if hopeless:
+        return f"ε = {', '.join(hopeless)}: accuracy will be near chance"
+    return f"ε = {', '.join(costly)}: noise takes half or more"

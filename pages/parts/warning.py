@@ -17,13 +17,15 @@ from pages.parts.text import plain
 
 
 def of_noise(spec: RunSpec) -> None:
-    """The note, where there is one and the size of the features is known beforehand."""
-    if text := _note(spec.model_dump_json(), spec):
-        st.info(plain(text))
+    """The note, where there is one and the size of the features is known beforehand: what to expect, the rest on demand."""
+    if found := _note(spec.model_dump_json(), spec):
+        short, text = found
+        with st.popover(plain(short), icon=":material/info:", type="tertiary", width="stretch"):
+            st.markdown(plain(text))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def _note(key: str, _spec: RunSpec) -> str | None:
+def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
     n_features = _n_features(_spec)
     if n_features is None:
         return None
@@ -33,7 +35,9 @@ def _note(key: str, _spec: RunSpec) -> str | None:
     except BadInput:
         return None  # said where the form is checked
     sizes = {"n_classes": facts.n_classes, "n_people": facts.n_train, "n_tasks": n_tasks}
-    return signal.note(outlook(_spec, n_features=n_features, **sizes))
+    outlooks = outlook(_spec, n_features=n_features, **sizes)
+    text = signal.note(outlooks)
+    return (signal.headline(outlooks), text) if text is not None else None
 
 
 def _n_features(spec: RunSpec) -> int | None:

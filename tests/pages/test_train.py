@@ -175,7 +175,7 @@ def test_link_of_a_run_fills_the_form_with_its_settings(open_page: Open, store: 
 
 def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(open_page: Open) -> None:
     page = open_page("train", v="1", e="0.1,8")
-    (note,) = [info.value.replace("\\", "") for info in page.info if "longest signal" in info.value]
+    (note,) = [info.value.replace("\\", "") for info in page.markdown if "longest signal" in info.value]
     assert "ε = 0.1 needs noise 4.1 times" in note
     assert not _button(page, "Start").disabled  # type: ignore[union-attr]
     assert "longest signal" not in words(open_page("train", v="1", e="8"))

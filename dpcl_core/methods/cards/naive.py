@@ -17,4 +17,5 @@ CARD = MethodCard(
     labels=("prior-const",),
     scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
+    derived=peft.derived,
 )

@@ -33,4 +33,5 @@ CARD = MethodCard(
     scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
     trains_on="all",
     refuses=peft.check,
+    derived=peft.derived,
 )

@@ -50,3 +50,10 @@ def check(params: Params, backbone: str, n_people: int, n_tasks: int) -> None:
         least = n_tasks / n_people
         allowed = f"must be at least {least:.3g}, one of the {n_people / n_tasks:.0f} examples that a task has on average"
         raise BadInput("params.sample_rate", params.sample_rate, allowed)
+
+
+def derived(params: Params, n_people: int, n_tasks: int) -> str:
+    """What the settings come to, where a task has its share of the examples."""
+    assert isinstance(params, PeftParams)
+    batch = params.sample_rate * n_people / n_tasks
+    return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."

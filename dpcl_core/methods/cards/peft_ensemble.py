@@ -30,4 +30,5 @@ CARD = MethodCard(
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
+    derived=peft.derived,
 )
