@@ -210,7 +210,11 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
         n_people=source.n_people,
         n_seeds=source.n_seeds,
     )
-    assert whatif.digits_guarantee(labels, 5, epsilon) == now  # type: ignore[arg-type]
+    recorded = whatif.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
+    # Words to the letter; numbers to the rounding of one processor's mathematics against another's.
+    assert replace(recorded, epsilon=now.epsilon, parts=now.parts) == now
+    assert recorded.epsilon == pytest.approx(now.epsilon, rel=1e-9)
+    assert recorded.parts == pytest.approx(dict(now.parts), rel=1e-9)
     assert math.isinf(now.epsilon) == (labels == "data" or math.isinf(epsilon))
 
 
