@@ -89,7 +89,7 @@ class Trainer:
                 done, total = next(steps)
             except StopIteration as ended:
                 return cast("dict[int, Model]", ended.value)
-            yield Progress("training", done, total, task, f"training for task {task + 1}")
+            yield Progress("training", done, total, task, f"steps of DP-SGD ({self._params.adapter})")
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> heads.Spaces:
         """The label list of every budget of this seed, with list and training written down."""
