@@ -23,7 +23,11 @@ from dpcl_core.spec import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The end of one model: metrics (None: not defined), and final average accuracy by rule, where it has several."""
+    """The end of one model: metrics (None: not defined), and final average accuracy by rule, where it has several.
+
+    Beside the metrics of events there is "pooled": accuracy over all test examples together. It does not depend on which
+    classes share a task, as the mean over tasks (AA) does where tasks differ in size.
+    """
 
     epsilon: float
     seed: int
@@ -64,17 +68,20 @@ def of_run(run: Run, said: Iterable[Event]) -> Measured:
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     started, finished = run.started or run.created, run.finished or run.created
     last: dict[tuple[float, int], Mapping[str, float]] = {}
+    pooled: dict[tuple[float, int], float | None] = {}
     for event in said:
         if isinstance(event, Started):
             title = event.dataset_title
         elif isinstance(event, TaskLearned):
+            pooled[event.cell.epsilon, event.cell.seed] = event.pooled
             last[event.cell.epsilon, event.cell.seed] = {
                 rule: mean for rule, values in event.by_rule.items() if (mean := _mean(values)) is not None
             }
         elif isinstance(event, CellFinished):
             cell = event.cell
             rules = last.get((cell.epsilon, cell.seed), {})
-            models.append(Model(cell.epsilon, cell.seed, event.guarantee.epsilon, event.metrics, rules))
+            metrics = {**event.metrics, "pooled": pooled.get((cell.epsilon, cell.seed))}
+            models.append(Model(cell.epsilon, cell.seed, event.guarantee.epsilon, metrics, rules))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
 
