@@ -30,30 +30,36 @@ Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after
 
 TASKS = (2, 5, 10)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
+_EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
 MAX_NUMBERS = 25_000  # of a table of trained cells: what a page may send at once
 _EXACT = "Computed for this very budget while you drag, not interpolated."
+_MORE_THAN_ASKED = "The ledger of this run adds up to more than the ε of the slider: the bar says what is promised."
 _LOOKED_UP = "Trained for real. The slider steps through the budgets that were trained and invents nothing between them."
 
 
-def words(what: str, badge: str, badge_help: str, *, is_bounded: bool) -> dict[str, str]:
-    """Every sentence beside the slider. `what`: what is right or wrong, "test digits".
-
-    `is_bounded`: False where the labels come from the data, so that no budget has a bound.
-    """
+def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str]:
+    """Every sentence beside the slider. `what`: what is right or wrong, "test digits"; `odds`: see `_odds`."""
     right = f"{{accuracy}} % of {what} are right after {{tasks}} tasks"
-    odds = f"{statement.ODDS} {statement.GAUSSIAN_ODDS.replace('percent', 'exact')}"
     return {
         "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
         "bounded_alone": f"At ε = {{epsilon}}, {right}.",
         "noiseless": f"Without noise, {right}, and nobody is protected.",
         "lost": "Old tasks lost {lost} points since their best.",
         "gained": "Old tasks gained {lost} points since their best.",
-        "odds": odds if is_bounded else statement.NO_ODDS,
+        "odds": odds,
         "no_odds": statement.NO_ODDS,
         "complaint": "ε = {value}: must be a number from {low} to {high}, or ∞.",
         "badge": badge,
         "badge_help": badge_help,
     }
+
+
+def _odds(labels: LabelSetting) -> str:
+    """The template of the odds line where a budget is what the ledger adds up to. One Gaussian is a task's only release,
+    and then its odds are exact, unless a list of labels is released beside it."""
+    if labels == "data":
+        return statement.NO_ODDS
+    return statement.ODDS if labels == "dp-learned" else f"{statement.ODDS} {_EXACT_ODDS}"
 
 
 @dataclass(frozen=True)
@@ -147,10 +153,11 @@ class Source:
         """The odds line below the slider."""
         from dpcl_core.privacy import gaussian
 
-        if self.labels == "data" or math.isinf(epsilon):
+        if math.isinf(epsilon):
             return statement.NO_ODDS
-        exact = statement.gaussian_odds(gaussian.sigma(epsilon, self.delta))
-        return f"{statement.odds(epsilon, self.delta)} {exact}"
+        bound = math.ceil(statement.odds_bound(epsilon, self.delta) * 1e4 - 1e-6) / 100  # a bound is rounded up
+        exact = 100 * statement.gaussian_odds_bound(gaussian.sigma(epsilon, self.delta))
+        return self.words["odds"].format(percent=f"{bound:g}", exact=f"{exact:.1f}")
 
     def _final(self, epsilon: float) -> tuple[float, float | None]:
         """Means over seeds of AA and AF after the last task."""
@@ -179,7 +186,7 @@ def digits(labels: LabelSetting, n_tasks: int) -> Source:
         n_seeds=len(about["seeds"]),
         stops=STOPS,
         delta=replay["delta"],
-        words=words("test digits", "exact", _EXACT, is_bounded=labels != "data"),
+        words=words("test digits", "exact", _EXACT, odds=_odds(labels)),
         interval_factor=about["interval_factor"],
         classes=tuple(about["classes"]),
         replay=replay,
@@ -237,6 +244,8 @@ def trained(result: Result) -> Source | None:
         return None
     if any(all(value is None for value in found[opened.n_tasks - 1]) for found in rows.values()):
         return None
+    bounds = [(asked, given.epsilon) for asked, given in result.guarantees.items()]
+    exceeds = spec.labels != "data" and any(found > asked * (1 + 1e-4) for asked, found in bounds)
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
         key=str(result.run_id),
@@ -247,7 +256,7 @@ def trained(result: Result) -> Source | None:
         n_seeds=len(seeds),
         stops=stops,
         delta=spec.privacy.delta,
-        words=words("test examples", "looked up", _LOOKED_UP, is_bounded=spec.labels != "data"),
+        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_ASKED if exceeds else _odds(spec.labels)),
         interval_factor=interval_factor(len(seeds)),
         table=table,
     )

@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
-from dpcl_core.events import Started, TaskLearned
+from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.methods.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
@@ -109,6 +109,24 @@ def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
     page = open_page("playground", p=pin)
     assert not page.exception
     assert any("a state that is no longer there" in button.label for button in page.button)
+
+
+def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) -> None:
+    """Exact odds where one Gaussian is all of a task; none beside a learned list; no odds of ε where more was spent."""
+    for labels, more, has_odds, has_exact in (
+        ("prior", 1.0, True, True), ("dp-learned", 0.93, True, False), ("prior", 2.44, False, False),
+    ):  # fmt: skip
+        spec = replay.a_spec(labels=labels, epsilons=(1.0,), seeds=(0,))  # type: ignore[arg-type]
+        events = [
+            replace(event, guarantee=replace(event.guarantee, epsilon=more)) if isinstance(event, CellFinished) else event
+            for event in replay.recorded(spec)
+        ]
+        page = open_page("playground", run=replay.fill(store, spec, events), plain="1")
+        assert not page.exception
+        said = words(page)
+        assert ("from even odds: guessing whether someone took part is right at most 73.11 %" in said) is has_odds
+        assert ("One Gaussian release with exactly this noise" in said) is has_exact
+        assert ("adds up to more than the ε of the slider" in said) is not has_odds
 
 
 def test_broken_links_are_answered(open_page: Open) -> None:
