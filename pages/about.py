@@ -28,7 +28,7 @@ GLOSSARY = {
     "accuracy over tasks (AA)": "After each task: mean test accuracy over the tasks seen so far that have test examples.",
     "forgetting (AF)": "Points an old task has lost since its best. Defined from the second task on.",
     "label list": "The names a classifier may answer with. A list read from the data can show that someone took part.",
-    "seed": "One draw of class order, subset and batches. Intervals are over seeds.",
+    "seed": "One draw of class order and subset. Intervals are over seeds.",
     "clipping": "Every example's influence is cut to the same length before noise is added, so that the noise can hide it.",
     "not DP": "There is no bound. It is not a weak guarantee but none, whatever ε was asked for.",
 }

@@ -184,7 +184,8 @@ def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(op
 def test_a_learned_list_says_how_many_people_a_label_needs(open_page: Open) -> None:
     page = open_page("train", v="1", l="dp-learned", e="0.1,1")
     assert not page.exception
-    assert "A label is as likely listed as not when it has 853 people (ε = 0.1) or 109 people (ε = 1) in a task." in words(page)
+    needed = "853 people (ε = 0.1) or 109 people (ε = 1)"
+    assert f"A label is as likely listed as not when it has {needed} in a task." in words(page)
     (share,) = [box for box in page.number_input if box.label.startswith("Share of ε")]
     page = share.set_value(0.5).run()
     assert page.query_params["ls"] == "0.5"
