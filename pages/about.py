@@ -27,7 +27,8 @@ GLOSSARY = {
     "prediction rule": "How models of several tasks answer together. Another one costs no privacy: post-processing.",
     "accuracy over tasks (AA)": "After each task: mean test accuracy over the tasks seen so far that have test examples.",
     "forgetting (AF)": "Points an old task has lost since its best. Defined from the second task on.",
-    "label list": "The names a classifier may answer with. A list read from the data can show that someone took part.",
+    "label list": "The names a classifier may answer with. A list read from the data can show that someone took part; one "
+    "learned under DP leaves out labels that few people have.",
     "seed": "One draw of class order and subset. Intervals are over seeds.",
     "clipping": "Every example's influence is cut to the same length before noise is added, so that the noise can hide it.",
     "not DP": "There is no bound. It is not a weak guarantee but none, whatever ε was asked for.",

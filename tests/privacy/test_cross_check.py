@@ -50,6 +50,13 @@ def test_without_sampling_the_closed_form_is_the_third(epsilon: float, multiplie
     assert found.rdp > found.pld * 1.05
 
 
+def test_without_sampling_replace_takes_twice_the_noise_and_meets_its_budget() -> None:
+    ours = accounting.noise_multiplier(1.0, DELTA, 1.0, 40, "replace")
+    assert ours == pytest.approx(2 * gaussian.sigma(1.0, DELTA) * math.sqrt(40), abs=1.1e-4)
+    event = accounting.subsampled_gaussian(ours, 1.0, 40)
+    assert 1 - 1e-4 < accounting.Pld().epsilon([event], DELTA, "replace") <= 1.0
+
+
 def test_under_replace_the_exact_value_doubles_the_sensitivity_and_sampled_steps_are_known_to_one() -> None:
     whole = accounts(10.0, DELTA, 1.0, 9, "replace")
     assert whole.exact == pytest.approx(gaussian.epsilon(10.0, DELTA, 6.0))
