@@ -119,12 +119,15 @@ def test_finished_runs_are_recorded(
 @pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
 @pytest.mark.parametrize("experiment", tobaben.EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_small_forms_end_in_a_minute_on_two_cores(experiment: object) -> None:
-    """The preset's own run in at most 60 s of the processor, features computed anew; then its others, whatever they take."""
+    """The preset's own run, features computed anew, within the processor time that two cores give in 45 s; then its others.
+
+    Processor time, because others may share the machine; two cores in a minute are 120 s of it.
+    """
     assert isinstance(experiment, type(tobaben.EXPERIMENTS[0]))
     first, *others = presets.variants(experiment.preset("small")).values()
     before = time.process_time()
     said = list(engine.run(first))
-    assert time.process_time() - before < 60
+    assert time.process_time() - before < 90
     for spec in others:
         said += engine.run(spec)
     n_models = sum(type(event).__name__ == "CellFinished" for event in said)
