@@ -11,33 +11,43 @@ from dpcl_core import checks
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, Started, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Words, shown, words
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run, Store
 
 
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
-    """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated."""
-    rows: dict[tuple[float, int], list[tuple[float | None, ...]]] = {}
+    """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
+
+    Where the method has several prediction rules, `by_rule` holds such a matrix for each.
+    """
+    learned: dict[Cell, list[TaskLearned]] = {}
     for event in events:
         if isinstance(event, TaskLearned):
-            rows.setdefault((event.cell.epsilon, event.cell.seed), []).append(event.accuracy)
+            learned.setdefault(event.cell, []).append(event)
     cells: list[JsonValue] = []
     for event in events:
         if isinstance(event, CellFinished):
-            matrix = rows[event.cell.epsilon, event.cell.seed]
+            told = learned[event.cell]
+            rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in told]) for rule in told[0].by_rule}
             cells.append(
                 {
                     "epsilon": plain_number(event.cell.epsilon),
                     "seed": event.cell.seed,
-                    "accuracy": [[*row, *[None] * (len(matrix) - len(row))] for row in matrix],
+                    "accuracy": _square([one.accuracy for one in told]),
+                    **({"by_rule": rules} if rules else {}),
                     "metrics": dict(event.metrics),
                     "guarantee": guarantee_document(event.guarantee),
                     "seconds": event.seconds,
                 }
             )
     return {"run_id": run_id, "status": status, "spec": json.loads(spec.model_dump_json()), "cells": cells}
+
+
+def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
+    """The rows with null for the tasks that were still to come."""
+    return [[*row, *[None] * (len(rows) - len(row))] for row in rows]
 
 
 def guarantee_document(given: Guarantee) -> dict[str, JsonValue]:

@@ -55,6 +55,19 @@ def test_run_prints_exactly_one_document_and_show_gives_it_again(capsys: pytest.
     )
 
 
+def test_a_document_of_an_ensemble_holds_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["--set", "seeds=[0]", "--set", "privacy.epsilons=[8.0]", "--set", "params.epochs=2"]
+    status, out, _ = called(
+        "run", "--preset", "digits-peft-head", *changes, "--set", "params.rule=median", "--json", capsys=capsys
+    )
+    (cell,) = json.loads(out)["cells"]
+    assert status == 0
+    assert set(cell["by_rule"]) == {"argmax", "median", "entropy"}
+    assert cell["by_rule"]["median"] == cell["accuracy"]
+    assert [row.count(None) for row in cell["by_rule"]["entropy"]] == [4, 3, 2, 1, 0]
+    assert cell["guarantee"]["epsilon"] == pytest.approx(8.0, abs=0.01)
+
+
 def test_runs_in_release_mode_differ_and_seeded_ones_repeat(capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, list[object]] = {"release": [], "seeded": []}
     for noise, results in found.items():
