@@ -20,7 +20,7 @@ def of_noise(spec: RunSpec) -> None:
     """The note, where there is one and the size of the features is known beforehand: what to expect, the rest on demand."""
     if found := _note(spec.model_dump_json(), spec):
         short, text = found
-        with st.popover(plain(short), icon=":material/info:", type="tertiary", width="stretch"):
+        with st.popover(plain(short), type="tertiary", width="stretch"):
             st.markdown(plain(text))
 
 
