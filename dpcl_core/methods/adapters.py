@@ -15,8 +15,8 @@ from dpcl_core.backbones.adaptable import Network
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.data.images import Images
 from dpcl_core.methods.adapted import Adapted, Kind
-from dpcl_core.methods.dpsgd import Schedule, diverged
 from dpcl_core.methods.per_example import Gradients
+from dpcl_core.methods.schedule import Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 # Gradients of more pictures at once were hardly faster: the bundled ViT took 274 pictures a CPU second by 8, 620 by 32 and

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.dpsgd import Schedule, diverged
+from dpcl_core.methods.schedule import Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 Spaces = Sequence[Sequence[int]]
+OnStep = Callable[[int], None]
 _BETAS, _STABILISER = (0.9, 0.999), 1e-8  # Adam's usual ones (Kingma and Ba 2015)
 
 
@@ -19,7 +20,7 @@ _BETAS, _STABILISER = (0.9, 0.999), 1e-8  # Adam's usual ones (Kingma and Ba 201
 class Heads:
     """Linear classifiers of one seed, one a budget, over the labels in `columns`.
 
-    `weights` [K+1, epsilons, columns], the last row the bias; `allowed` [epsilons, columns]: the labels in each one's space.
+    `weights` [epsilons, columns, K+1], the bias last; `allowed` [epsilons, columns]: the labels in each one's space.
     """
 
     weights: NDArray[np.floating]
@@ -29,10 +30,8 @@ class Heads:
 
     def logits(self, features: NDArray[np.generic]) -> NDArray[np.floating]:
         """[epsilons, n, classes] of features [n, K]; -inf outside a budget's label space."""
-        n_epsilons = self.weights.shape[1]
-        found = np.full((n_epsilons, len(features), self.n_classes), -np.inf, dtype=self.weights.dtype)
-        wide = with_bias(features, self.weights.dtype) @ self.weights.reshape(len(self.weights), -1)
-        scores = wide.reshape(len(features), n_epsilons, -1).transpose(1, 0, 2)
+        found = np.full((len(self.weights), len(features), self.n_classes), -np.inf, dtype=self.weights.dtype)
+        scores = with_bias(features, self.weights.dtype) @ self.weights.transpose(0, 2, 1)
         found[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
         return found
 
@@ -41,7 +40,7 @@ def fresh(spaces: Spaces, n_features: int, n_classes: int, dtype: type[np.floati
     """Classifiers of weight zero, each over its own label space."""
     columns = np.asarray(sorted(set().union(*map(set, spaces))), dtype=np.int64)
     allowed = np.array([np.isin(columns, list(space)) for space in spaces]).reshape(len(spaces), len(columns))
-    return Heads(np.zeros((n_features + 1, len(spaces), len(columns)), dtype), columns, allowed, n_classes)
+    return Heads(np.zeros((len(spaces), len(columns), n_features + 1), dtype), columns, allowed, n_classes)
 
 
 def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type[np.floating]) -> NDArray[np.floating]:
@@ -53,6 +52,10 @@ def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type
     return rows
 
 
+def nobody_listens(step: int) -> None:
+    """What is told of a step where nobody wants to know."""
+
+
 def trained(
     start: Heads,
     features: NDArray[np.generic],
@@ -61,7 +64,7 @@ def trained(
     noise_multipliers: Sequence[float],
     batches: Batches,
     noises: Sequence[Noise],
-    on_step: Callable[[int], None] = lambda step: None,
+    on_step: OnStep = nobody_listens,
 ) -> Heads:
     """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
 
@@ -124,41 +127,44 @@ def noisy_mean_gradient(
     noise_multipliers: Sequence[float],
     noises: Sequence[Noise],
 ) -> NDArray[np.floating]:
-    """Sum of the batch's clipped gradients plus noise, over the expected batch size: [K+1, epsilons, columns]."""
+    """Sum of the batch's clipped gradients plus noise, over the expected batch size: [epsilons, columns, K+1]."""
     clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
-    residuals = clipped_residuals(data, batch, weights, clips)
-    gradient: NDArray[np.floating] = data.rows[batch].T @ residuals.reshape(len(batch), weights[0].size)
-    gradient = gradient.reshape(weights.shape) / weights.dtype.type(plan.expected_batch)
-    for budget, (sigma, noise) in enumerate(zip(noise_multipliers, noises, strict=True)):
+    taken = Prepared(np.take(data.rows, batch, axis=0), data.lengths[batch], data.targets[batch], data.allowed, data.outside)
+    residuals = clipped_residuals(taken, weights, clips)
+    residuals *= weights.dtype.type(1 / plan.expected_batch)
+    gradient: NDArray[np.floating] = residuals.reshape(weights[..., 0].size, len(batch)) @ taken.rows
+    gradient = gradient.reshape(weights.shape)
+    for part, sigma, noise in zip(gradient, noise_multipliers, noises, strict=True):
         if sigma > 0:
-            shape = gradient[:, budget].shape
-            drawn = noise.normal32(shape) if gradient.dtype == np.float32 else noise.normal(shape)
-            gradient[:, budget] += plan.noise_std(sigma) * drawn
+            drawn = noise.normal32(part.shape) if gradient.dtype == np.float32 else noise.normal(part.shape)
+            drawn *= plan.noise_std(sigma)
+            part += drawn
     return gradient
 
 
-def clipped_residuals(
-    data: Prepared, batch: NDArray[np.int64], weights: NDArray[np.floating], clips: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """What to multiply with the batch's rows for the sum of its clipped per-example gradients, none of them formed.
+def clipped_residuals(data: Prepared, weights: NDArray[np.floating], clips: NDArray[np.floating]) -> NDArray[np.floating]:
+    """What to multiply with the rows for the sum of their clipped per-example gradients, none of them formed.
 
-    The gradient of example i is row_i ⊗ (p_i - onehot(y_i)), so its length is the product of the two lengths and clipping
-    is one factor for each example and budget, min(1, C / (length + 1e-6)) as Opacus has it.
+    The gradient of example i is (p_i - onehot(y_i)) ⊗ row_i, so its length is the product of the two lengths and clipping
+    is one factor for each example and budget, min(1, C / (length + 1e-6)) as Opacus has it. Examples lie innermost, so that
+    sums over labels run over whole vectors.
 
-    Args: batch [b], places of examples; weights [K+1, epsilons, columns]; clips [epsilons], inf: no clipping.
-    Returns: [b, epsilons, columns].
+    Args: data: one batch; weights [epsilons, columns, K+1]; clips [epsilons], inf: no clipping.
+    Returns: [epsilons, columns, b].
     """
-    rows, targets = data.rows[batch], data.targets[batch]
-    residuals: NDArray[np.floating] = (rows @ weights.reshape(len(weights), -1)).reshape(len(rows), *data.allowed.shape)
-    residuals += data.outside
-    residuals -= residuals.max(axis=2, keepdims=True, initial=-np.inf)
+    n_budgets, n_columns = data.allowed.shape
+    wide = weights.reshape(n_budgets * n_columns, weights.shape[2]) @ data.rows.T
+    residuals: NDArray[np.floating] = wide.reshape(n_budgets, n_columns, len(data.rows))
+    if not data.allowed.all():
+        residuals += data.outside[:, :, None]
+    residuals -= residuals.max(axis=1, keepdims=True, initial=-np.inf)
     np.exp(residuals, out=residuals)
-    residuals /= residuals.sum(axis=2, keepdims=True)
-    residuals[np.arange(len(rows)), :, targets] -= 1
-    norms = np.sqrt(np.einsum("bec,bec->be", residuals, residuals)) * data.lengths[batch][:, None]
-    factors = np.minimum(1, clips / (norms + 1e-6))
+    residuals /= residuals.sum(axis=1, keepdims=True)
+    residuals[:, data.targets, np.arange(len(data.rows))] -= 1
+    norms = np.sqrt(np.einsum("ecb,ecb->eb", residuals, residuals)) * data.lengths
+    factors = np.minimum(1, clips[:, None] / (norms + 1e-6))
     # An example outside a budget's label space is not in that budget's data.
-    residuals *= np.where(data.allowed[:, targets].T, factors, 0).astype(rows.dtype)[:, :, None]
+    residuals *= np.where(data.allowed[:, data.targets], factors, 0).astype(weights.dtype)[:, None, :]
     return residuals
 
 
@@ -172,9 +178,15 @@ class _Adam:
     def step(self, weights: NDArray[np.floating], gradient: NDArray[np.floating]) -> None:
         """Moves the weights by one step; `gradient` is used up."""
         self._count += 1
-        for state, beta, power in ((self._mean, _BETAS[0], gradient), (self._square, _BETAS[1], gradient * gradient)):
-            state *= beta
-            state += (1 - beta) * power
-        scale = np.sqrt(self._square / (1 - _BETAS[1] ** self._count), out=gradient)
+        first, second = _BETAS
+        self._mean += (1 - first) * (gradient - self._mean)
+        np.multiply(gradient, gradient, out=gradient)
+        gradient -= self._square
+        gradient *= 1 - second
+        self._square += gradient
+        scale = np.sqrt(self._square, out=gradient)
+        scale *= (1 - second**self._count) ** -0.5
         scale += _STABILISER
-        weights -= (self._rate / (1 - _BETAS[0] ** self._count)) * self._mean / scale
+        np.divide(self._mean, scale, out=scale)
+        scale *= self._rate / (1 - first**self._count)
+        weights -= scale

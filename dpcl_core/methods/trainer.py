@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from dpcl_core.events import Progress
-from dpcl_core.methods import heads
+from dpcl_core.methods import dpsgd, heads
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.methods.dpsgd import Schedule, noise_multiplier, schedule
+from dpcl_core.methods.crew import Crew, Job
+from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy.labels import LabelLists
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
@@ -26,8 +24,6 @@ from dpcl_core.spec import Cell, RunSpec
 if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
     from dpcl_core.methods import adapters
-
-_LOOK_SECONDS = 0.1  # how often the threads' progress is told
 
 
 class Model(Protocol):
@@ -61,11 +57,9 @@ class Trainer:
         self._spec, self._params, self._known = spec, spec.params, known
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
-        self._multipliers = {e: noise_multiplier(spec, spec.params, e) for e in self._epsilons}
-        self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "training") for cell in cells}
+        self._multipliers = {e: dpsgd.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
         self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
-        seeded = spec.privacy.noise == "seeded"
-        self._batches = {seed: Batches(spec.params.sample_rate, seed if seeded else None) for seed in self.seeds}
+        self._crew = Crew(known.n_tasks)
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
     def train(
@@ -97,7 +91,7 @@ class Trainer:
         plan = self._plan(work)
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
-            event = plan.event(self._multipliers[cell.epsilon])
+            event = dpsgd.event(plan, self._multipliers[cell.epsilon])
             ledgers[cell].spend(
                 event,
                 task=work.tasks[-1],
@@ -108,42 +102,40 @@ class Trainer:
         return spaces
 
     def _plan(self, work: Work) -> Schedule:
-        return schedule(self._params, work.nominal_size)
+        return dpsgd.schedule(self._params, work.nominal_size)
 
     def _heads(
         self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
-        """Seeds side by side in threads: a step is a few library calls that let other threads run meanwhile."""
-        done = dict.fromkeys(works, 0)
-        multipliers = [self._multipliers[epsilon] for epsilon in self._epsilons]
-
-        def one(seed: int) -> heads.Heads:
-            work = works[seed]
-            start = work.start
-            if start is None:
-                start = heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_classes)
+        jobs: dict[int, Job] = {}
+        for seed, work in works.items():
+            start = work.start or heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_classes)
             assert isinstance(start, heads.Heads)
-
-            def count(step: int) -> None:
-                if stopped:
-                    raise _Stopped
-                done[seed] = step + 1
-
-            noises = [self._noises[Cell(epsilon, seed)] for epsilon in self._epsilons]
-            batches = self._batches[seed]
-            inputs, labels = work.examples.inputs, work.examples.labels
-            return heads.trained(start, inputs, labels, self._plan(work), multipliers, batches, noises, count)
-
-        stopped: list[bool] = []
-        total = sum(self._plan(work).n_steps for work in works.values())
-        with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            jobs[seed] = Job(
+                start,
+                work.examples.inputs,
+                work.examples.labels,
+                self._plan(work),
+                [self._multipliers[epsilon] for epsilon in self._epsilons],
+                self._batches(seed, work),
+                [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons],
+            )
+        total = sum(job.plan.n_steps for job in jobs.values())
+        steps = self._crew.train(jobs)
+        while True:
             try:
-                futures = {seed: pool.submit(one, seed) for seed in works}
-                while _unfinished(futures.values()):
-                    yield sum(done.values()), total
-                return {seed: future.result() for seed, future in futures.items()}
-            finally:
-                stopped.append(True)  # a closed generator or a diverged seed: the others stop at their next step
+                yield next(steps), total
+            except StopIteration as ended:
+                return cast("dict[int, Model]", ended.value)
+
+    def _noise(self, cell: Cell, work: Work) -> Noise:
+        """A source of its own for every training."""
+        return noise_of(self._spec.privacy.noise, cell, f"training for task {work.tasks[-1]}")
+
+    def _batches(self, seed: int, work: Work) -> Batches:
+        """The same for all budgets of a seed where they are taken side by side."""
+        seeded = self._spec.privacy.noise == "seeded"
+        return Batches(self._params.sample_rate, seed if seeded else None, f"training for task {work.tasks[-1]}")
 
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
@@ -172,8 +164,8 @@ class Trainer:
                     work.examples.labels,
                     plan,
                     self._multipliers[epsilon],
-                    self._batches[seed],
-                    self._noises[Cell(epsilon, seed)],
+                    self._batches(seed, work),
+                    self._noise(Cell(epsilon, seed), work),
                 )
                 while True:
                     try:
@@ -195,11 +187,3 @@ class SideBySide:
     def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
         """[epsilons, n, classes] of pictures uint8 [n, side, side, channels]."""
         return np.stack([model.logits(inputs) for model in self.models])
-
-
-class _Stopped(Exception):
-    """Ends a training whose result nobody waits for."""
-
-
-def _unfinished(futures: Iterable[Future[heads.Heads]]) -> bool:
-    return bool(wait(list(futures), _LOOK_SECONDS, FIRST_EXCEPTION).not_done)

@@ -101,9 +101,9 @@ class Batches:
     operating system as its noise does; `seed` None says so. A seeded source is for teaching and voids the bound.
     """
 
-    def __init__(self, sample_rate: float, seed: int | None) -> None:
+    def __init__(self, sample_rate: float, seed: int | None, purpose: str = "training") -> None:
         self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than the accountant was told
-        label = b"" if seed is None else f"batches/{seed}".encode()
+        label = b"" if seed is None else f"batches/{purpose}/{seed}".encode()
         self._generator = None if seed is None else np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
 
     def draw(self, n_records: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.methods.dpsgd import noise_multiplier, schedule
+from dpcl_core.methods.dpsgd import event, noise_multiplier, schedule
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import PrivacySpec, RunSpec
 
@@ -33,9 +33,9 @@ def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
     """An accountant of another kind: its epsilon is larger, and not by more than a tenth (1.09 for 1 on the paper card)."""
     params = PeftParams()
     plan = schedule(params, 500)
-    event = plan.event(noise_multiplier(spec(params), params, 1.0))
+    spent = event(plan, noise_multiplier(spec(params), params, 1.0))
     accountant = dp.rdp.RdpAccountant()
-    accountant.compose(event)
+    accountant.compose(spent)
     assert 1.0 < accountant.get_epsilon(1e-5) < 1.1
 
 
@@ -49,7 +49,7 @@ def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clippi
 def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
     params = PeftParams()
     assert noise_multiplier(spec(params), params, math.inf) == 0.0
-    assert isinstance(schedule(params, 100).event(0.0), dp.NonPrivateDpEvent)
+    assert isinstance(event(schedule(params, 100), 0.0), dp.NonPrivateDpEvent)
 
 
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:

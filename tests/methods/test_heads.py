@@ -22,7 +22,7 @@ def prepared(start: heads.Heads, features: np.ndarray, labels: np.ndarray) -> he
 
 
 def some_weights(n_budgets: int = 1, n_columns: int = 4, seed: int = 8) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((N_FEATURES + 1, n_budgets, n_columns))
+    return np.random.default_rng(seed).standard_normal((n_budgets, n_columns, N_FEATURES + 1))
 
 
 def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
 
     features, labels = data()
     generator = np.random.default_rng(1)
-    draws = [generator.standard_normal((N_FEATURES + 1, 4)) for _ in BATCHES]
+    draws = [generator.standard_normal((4, N_FEATURES + 1)) for _ in BATCHES]
     schedule, sigma = plan(), 1.3
     ours = heads.trained(
         heads.fresh([SPACE], N_FEATURES, 4, np.float64),
@@ -56,13 +56,13 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
         loss_reduction="mean",
     )  # fmt: skip
     for batch, draw in zip(BATCHES, draws, strict=True):
-        waiting[:] = [draw[:-1].T.copy(), draw[-1].copy()]
+        waiting[:] = [draw[:, :-1].copy(), draw[:, -1].copy()]
         optimizer.zero_grad()
         inputs, targets = torch.from_numpy(features[batch]), torch.from_numpy(labels[batch])
         torch.nn.functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
         optimizer.step()
-    np.testing.assert_allclose(ours.weights[:-1, 0].T, module.weight.detach().numpy(), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(ours.weights[-1, 0], module.bias.detach().numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.weights[0, :, :-1], module.weight.detach().numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.weights[0, :, -1], module.bias.detach().numpy(), rtol=0, atol=1e-12)
 
 
 def test_clipped_sums_equal_a_loop_over_examples_with_a_norm_for_each_budget() -> None:
@@ -70,33 +70,34 @@ def test_clipped_sums_equal_a_loop_over_examples_with_a_norm_for_each_budget() -
     start = heads.fresh([SPACE, SPACE], N_FEATURES, 4, np.float64)
     weights = some_weights(n_budgets=2)
     batch = np.arange(0, 30, 2)
-    clips = np.array([0.4, 1.7])
-    residuals = heads.clipped_residuals(prepared(start, features, labels), batch, weights, clips)
-    found = np.einsum("bk,bec->kec", heads.with_bias(features[batch], np.float64), residuals)
+    longest = np.sqrt((features[batch] ** 2).sum(axis=1) + 1)
+    clips = np.quantile(longest, [0.3, 0.6])
+    residuals = heads.clipped_residuals(prepared(start, features[batch], labels[batch]), weights, clips)
+    found = residuals @ heads.with_bias(features[batch], np.float64)
     for budget, clip in enumerate(clips):
-        total = np.zeros((N_FEATURES + 1, 4))
+        total = np.zeros((4, N_FEATURES + 1))
         n_clipped = 0
         for place in batch:
             row = np.append(features[place], 1.0)
-            raised = np.exp(row @ weights[:, budget])
-            gradient = np.outer(row, raised / raised.sum() - np.eye(4)[labels[place]])
+            raised = np.exp(weights[budget] @ row)
+            gradient = np.outer(raised / raised.sum() - np.eye(4)[labels[place]], row)
             norm = math.sqrt(float((gradient**2).sum()))
             n_clipped += norm > clip
             total += gradient * min(1.0, clip / (norm + 1e-6))
         assert 0 < n_clipped < len(batch)
-        np.testing.assert_allclose(found[:, budget], total, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found[budget], total, rtol=0, atol=1e-12)
 
 
 def test_one_example_changes_a_sum_by_at_most_the_clipping_norm_whatever_it_holds() -> None:
     features, labels = data()
     features[4], features[5], features[6, 2] = 1e9, 0.0, np.nan
     start = heads.fresh([SPACE], N_FEATURES, 4, np.float64)
-    ready, clip = prepared(start, features, labels), np.array([0.7])
+    clip = np.array([0.7])
     everyone = np.arange(30)
 
     def total(batch: np.ndarray) -> np.ndarray:
-        residuals = heads.clipped_residuals(ready, batch, some_weights(), clip)
-        found: np.ndarray = ready.rows[batch].T @ residuals[:, 0]
+        ready = prepared(start, features[batch], labels[batch])
+        found: np.ndarray = heads.clipped_residuals(ready, some_weights(), clip)[0] @ ready.rows
         return found
 
     whole = total(everyone)
@@ -133,12 +134,12 @@ def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
     features, labels = data()
     spaces, sigmas = [(0, 1, 2, 3), (1, 3), (0, 2)], [0.0, 0.8, 2.0]
     generator = np.random.default_rng(2)
-    draws = [[generator.standard_normal((N_FEATURES + 1, 4)) for _ in BATCHES] for _ in spaces]
+    draws = [[generator.standard_normal((4, N_FEATURES + 1)) for _ in BATCHES] for _ in spaces]
 
     def learned(which: list[int]) -> heads.Heads:
         start = heads.fresh([spaces[k] for k in which], N_FEATURES, 4, np.float64)
         start = heads.Heads(
-            np.zeros((N_FEATURES + 1, len(which), 4)),
+            np.zeros((len(which), 4, N_FEATURES + 1)),
             np.arange(4),
             np.array([np.isin(np.arange(4), spaces[k]) for k in which]),
             4,
@@ -148,7 +149,7 @@ def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
 
     together = learned([0, 1, 2])
     for k in range(3):
-        np.testing.assert_allclose(together.weights[:, k], learned([k]).weights[:, 0], atol=1e-13)
+        np.testing.assert_allclose(together.weights[k], learned([k]).weights[0], atol=1e-13)
 
 
 def test_examples_of_labels_outside_the_space_are_as_if_absent() -> None:

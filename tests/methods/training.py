@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcl_core.methods.dpsgd import Schedule
+from dpcl_core.methods.schedule import Schedule
 
 N_FEATURES = 5
 
@@ -41,7 +41,7 @@ class Recorded:
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         drawn = self._draws.pop(0)
         assert drawn.shape == shape
-        return drawn
+        return drawn.copy()
 
     def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.normal(shape).astype(np.float32)

@@ -1,0 +1,153 @@
+"""Carries out trainings of heads: small ones in this process, large ones side by side in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpcl_core.methods import heads
+from dpcl_core.methods.schedule import Schedule
+from dpcl_core.privacy.noise import Batches, Noise
+
+_LOOK_SECONDS = 0.1  # how often progress is told
+# What a training costs on one core, by step and by multiplication (2026-11-21); starting processes costs about a second.
+_STEP_SECONDS, _MULTIPLY_SECONDS = 1.5e-4, 4e-11
+_WORTH_SECONDS = 4.0
+_WIDE = 1e8  # multiplications in a product that several cores share with profit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """The arguments of one `heads.trained`."""
+
+    start: heads.Heads
+    features: NDArray[np.generic]
+    labels: NDArray[np.int64]
+    plan: Schedule
+    noise_multipliers: Sequence[float]
+    batches: Batches
+    noises: Sequence[Noise]
+
+    def done(self, on_step: heads.OnStep = heads.nobody_listens) -> heads.Heads:
+        """The trained heads."""
+        return heads.trained(
+            self.start,
+            self.features,
+            self.labels,
+            self.plan,
+            self.noise_multipliers,
+            self.batches,
+            self.noises,
+            on_step,
+        )
+
+    @property
+    def multiplications(self) -> float:
+        """In one of the two products of a step."""
+        return self.plan.expected_batch * self.start.weights.size
+
+    @property
+    def seconds(self) -> float:
+        """About what it takes, from public numbers."""
+        return self.plan.n_steps * (_STEP_SECONDS + 2 * self.multiplications * _MULTIPLY_SECONDS)
+
+
+class Crew:
+    """Trains the seeds of a run, task after task. `n_rounds`: how many times it will be asked, to judge what is worth it."""
+
+    def __init__(self, n_rounds: int) -> None:
+        self._n_rounds = n_rounds
+        self._processes: _Processes | None = None
+
+    def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
+        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged.
+
+        A job that is large by itself is shared among cores by its matrix products no better than by its seeds, so several
+        seeds are what processes are for.
+        """
+        whole = self._n_rounds * sum(job.seconds for job in jobs.values())
+        if self._processes is None and len(jobs) > 1 and whole > _WORTH_SECONDS:
+            self._processes = _Processes(min(len(jobs), os.cpu_count() or 1))
+        return (yield from (_here(jobs) if self._processes is None else self._processes.train(jobs)))
+
+
+def _here(jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
+    """One after the other in a thread, so that this one can tell how far they are."""
+    done = dict.fromkeys(jobs, 0)
+    stopped: list[bool] = []
+
+    def one(seed: int) -> heads.Heads:
+        def count(step: int) -> None:
+            if stopped:
+                raise _Stopped
+            done[seed] = step + 1
+
+        return jobs[seed].done(count)
+
+    few = 1 if all(job.multiplications < _WIDE for job in jobs.values()) else None
+    with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
+        try:
+            futures = {seed: pool.submit(one, seed) for seed in jobs}
+            while wait(list(futures.values()), _LOOK_SECONDS, FIRST_EXCEPTION).not_done:
+                if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
+                    failed.result()
+                yield sum(done.values())
+            return {seed: future.result() for seed, future in futures.items()}
+        finally:
+            stopped.append(True)  # the generator was closed, or a seed diverged: the others stop at their next step
+
+
+class _Processes:
+    """Fresh processes that load NumPy and little more; they end with this one, however it ends."""
+
+    def __init__(self, count: int) -> None:
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload(["dpcl_core.methods.crew"])
+        self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
+        self._own: set[BaseProcess] = set()
+
+    def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
+        """The heads by seed; a job's steps are told when it is through."""
+        others = set(multiprocessing.active_children()) - self._own
+        futures = {seed: self._pool.submit(Job.done, job) for seed, job in jobs.items()}
+        self._own = set(multiprocessing.active_children()) - others
+        waiting = set(futures.values())
+        try:
+            while waiting:
+                over, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+                for future in over:
+                    future.result()
+                yield sum(jobs[seed].plan.n_steps for seed, future in futures.items() if future.done())
+            return {seed: future.result() for seed, future in futures.items()}
+        finally:
+            if waiting:  # the generator was closed, or a seed diverged: nobody wants the rest
+                for process in self._own:
+                    process.terminate()
+
+
+def _begin() -> None:
+    """A process of the pool: one core each, and no life after the process that wants the result."""
+    threadpool_limits(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+class _Stopped(Exception):
+    """Ends a training whose result nobody waits for."""

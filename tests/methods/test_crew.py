@@ -1,0 +1,87 @@
+"""Trainings in this process and in others: the same results, errors that come home, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcl_core.errors import Diverged
+from dpcl_core.methods import heads
+from dpcl_core.methods.crew import Crew, Job
+from dpcl_core.privacy.noise import Batches, SeededNoise
+from dpcl_core.spec import Cell
+from tests.methods.training import N_FEATURES, data, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+ALWAYS, NEVER = 10**9, 0  # rounds for which processes are worth while, and not
+
+
+def job(seed: int, **changes: float) -> Job:
+    features, labels = data(seed=seed)
+    noises = [SeededNoise(Cell(epsilon, seed), "a test") for epsilon in (1.0, 8.0)]
+    start = heads.fresh([(0, 1, 2, 3)] * 2, N_FEATURES, 4)
+    return Job(start, features, labels, plan(**changes), (1.5, 0.4), Batches(0.3, seed), noises)
+
+
+def trained(n_rounds: int, jobs: dict[int, Job]) -> tuple[list[int], dict[int, heads.Heads]]:
+    steps, told = Crew(n_rounds).train(jobs), []
+    while True:
+        try:
+            told.append(next(steps))
+        except StopIteration as ended:
+            return told, ended.value
+
+
+def test_processes_train_what_this_one_would() -> None:
+    found = [trained(rounds, {seed: job(seed) for seed in range(3)}) for rounds in (NEVER, ALWAYS)]
+    for seed in range(3):
+        np.testing.assert_array_equal(found[0][1][seed].weights, found[1][1][seed].weights)
+    assert found[1][0][-1] == 3 * 6
+    for told, _ in found:
+        assert told == sorted(told)
+
+
+@pytest.mark.parametrize("n_rounds", [NEVER, ALWAYS])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_training_that_diverges_ends_all_of_them(n_rounds: int) -> None:
+    jobs = {0: job(0, learning_rate=1e38, n_steps=50), 1: job(1, n_steps=2_000_000)}  # the second would take minutes
+    started = time.monotonic()
+    with pytest.raises(Diverged, match=r"step \d+ of 50"):
+        trained(n_rounds, jobs)
+    assert time.monotonic() - started < 30
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    """Killed without a word, as a run is that does not heed a stop."""
+    script = (
+        "import os\n"
+        "from tests.methods.test_crew import job\n"
+        "from dpcl_core.methods.crew import Crew\n"
+        "crew = Crew(10**9)\n"
+        "steps = crew.train({seed: job(seed, n_steps=1_000_000) for seed in range(2)})\n"
+        "next(steps)\n"
+        "print(*[process.pid for process in crew._processes._own], flush=True)\n"
+        "os._exit(1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) == min(2, os.cpu_count() or 1), done.stderr
+    deadline = time.monotonic() + 10
+    while any(_lives(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_lives(pid) for pid in pids)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
