@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable
@@ -50,8 +49,11 @@ def ours(n_classes: int) -> None:
         assert [progress.total for progress in learner.learn(dict.fromkeys(spec.seeds, task), ledgers)][-1] == 5 * N_STEPS
 
 
-def tutorial(n_classes: int) -> float:
-    """Seconds of one cell and task in the way of Opacus' tutorial: make_private, its loader, its optimizer, 40 epochs."""
+def tutorial(n_classes: int, epsilon: float) -> tuple[float, float]:
+    """Seconds of one cell and task in the way of Opacus' tutorial on image classifiers: its search for the noise, its steps.
+
+    `make_private_with_epsilon`, its loader of Poisson batches, its optimizer, 40 epochs.
+    """
     torch = pytest.importorskip("torch")
     from opacus import PrivacyEngine
 
@@ -62,14 +64,17 @@ def tutorial(n_classes: int) -> float:
     model = torch.nn.Linear(SIZE, n_classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model, optimizer, loader = PrivacyEngine().make_private(
+        started = time.perf_counter()
+        model, optimizer, loader = PrivacyEngine().make_private_with_epsilon(
             module=model,
             optimizer=torch.optim.Adam(model.parameters(), lr=0.003),
             data_loader=loader,
-            noise_multiplier=7.5722,
+            epochs=40,
+            target_epsilon=epsilon,
+            target_delta=1e-5,
             max_grad_norm=1.0,
         )
-        n_steps, started = 0, time.perf_counter()
+        searched, n_steps = time.perf_counter(), 0
         for _ in range(40):
             for inputs, targets in loader:
                 optimizer.zero_grad()
@@ -77,7 +82,7 @@ def tutorial(n_classes: int) -> float:
                 optimizer.step()
                 n_steps += 1
     assert n_steps == N_STEPS
-    return time.perf_counter() - started
+    return searched - started, time.perf_counter() - searched
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -88,20 +93,25 @@ def seconds(work: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("n_classes", [10, 100])
 def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> None:
-    """150 cells in less than 20 s, and many times as fast as the tutorial trains them.
+    """150 cells in less than 20 s, and many times as fast as the tutorial trains them: fifty times was the aim.
 
-    Fifty times was the aim; 27 (10 classes) and 30 times (100 classes) were measured on two idle cores, so 20 is held.
+    The tutorial searches for the noise of every cell. With that it took 76 times as long for 10 classes and 44 times for 100
+    on two idle cores (2026-11-21); its steps alone 33 and 32 times.
     """
     found: dict[str, float] = {}
 
     def race() -> None:
-        one = tutorial(n_classes)
+        before = [tutorial(n_classes, epsilon) for epsilon in EPSILONS]
         found["ours"] = seconds(lambda: ours(n_classes))
-        found["tutorial"] = math.sqrt(one * tutorial(n_classes)) * N_TASKS * len(EPSILONS) * N_SEEDS
+        cells = before + [tutorial(n_classes, epsilon) for epsilon in EPSILONS]
+        each = N_TASKS * N_SEEDS / 2  # cells that one of the six stands for
+        found["searches"], found["steps"] = (each * sum(cell[part] for cell in cells) for part in (0, 1))
 
     benchmark.pedantic(race, rounds=1)
-    benchmark.extra_info.update(found, ratio=found["tutorial"] / found["ours"])
-    words = f"{found['ours']:.1f} s, tutorial {found['tutorial']:.0f} s"
-    print(f"\n{n_classes} classes: {words}, {found['tutorial'] / found['ours']:.0f}x")
+    whole, steps = ((found[name] + extra) / found["ours"] for name, extra in (("searches", found["steps"]), ("steps", 0.0)))
+    benchmark.extra_info.update(found, whole=whole, steps_alone=steps)
+    took = f"{found['ours']:.1f} s, tutorial {found['searches']:.0f} s of searches and {found['steps']:.0f} s of steps"
+    print(f"\n{n_classes} classes: {took}: {whole:.0f}x, steps alone {steps:.0f}x")
     assert found["ours"] < 20 * NOISE
-    assert found["tutorial"] / found["ours"] > 20
+    assert whole > (50 if n_classes == 10 else 30)
+    assert steps > 20
