@@ -69,11 +69,7 @@ class Crew:
         self._processes: _Processes | None = None
 
     def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
-        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged.
-
-        A job that is large by itself is shared among cores by its matrix products no better than by its seeds, so several
-        seeds are what processes are for.
-        """
+        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
         whole = self._n_rounds * sum(job.seconds for job in jobs.values())
         if self._processes is None and len(jobs) > 1 and whole > _WORTH_SECONDS:
             self._processes = _Processes(min(len(jobs), os.cpu_count() or 1))

@@ -132,10 +132,11 @@ class Trainer:
         """A source of its own for every training."""
         return noise_of(self._spec.privacy.noise, cell, f"training for task {work.tasks[-1]}")
 
-    def _batches(self, seed: int, work: Work) -> Batches:
-        """The same for all budgets of a seed where they are taken side by side."""
+    def _batches(self, seed: int, work: Work, epsilon: float | None = None) -> Batches:
+        """One sequence for all budgets of a seed, as heads take them, or one of `epsilon`'s own."""
         seeded = self._spec.privacy.noise == "seeded"
-        return Batches(self._params.sample_rate, seed if seeded else None, f"training for task {work.tasks[-1]}")
+        purpose = f"training for task {work.tasks[-1]}" + ("" if epsilon is None else f" at epsilon {epsilon}")
+        return Batches(self._params.sample_rate, seed if seeded else None, purpose)
 
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
@@ -164,7 +165,7 @@ class Trainer:
                     work.examples.labels,
                     plan,
                     self._multipliers[epsilon],
-                    self._batches(seed, work),
+                    self._batches(seed, work, epsilon),
                     self._noise(Cell(epsilon, seed), work),
                 )
                 while True:

@@ -14,6 +14,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.trainer import Trainer, Work
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
@@ -203,3 +204,16 @@ def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
     assert given.parts["people of task 5"] == pytest.approx(1.0, abs=2e-3)
     assert given.parts["task 5"] == pytest.approx(1.0, abs=2e-3)
     assert "again" in given.composition
+
+
+def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> None:
+    """Seeded, so that batches can be compared: heads of a seed have one sequence, adapters one for every budget."""
+    run = spec("peft-ensemble")
+    trainer = Trainer(run, list(run.cells()), Known(SIZE, N_CLASSES, (0, 1, 2, 3), 60, 2))
+    first, second = (Work(task.train, task.prior, (task.index,), PER_TASK) for task in tasks())
+
+    def drawn(work: Work, epsilon: float | None = None) -> list[int]:
+        return trainer._batches(0, work, epsilon).draw(200).tolist()
+
+    assert drawn(first) == drawn(first)
+    assert len({tuple(d) for d in (drawn(first), drawn(second), drawn(first, 1.0), drawn(first, math.inf))}) == 4
