@@ -15,6 +15,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.card import Facts
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
@@ -69,7 +70,7 @@ def check(spec: RunSpec) -> None:
     facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
-    method.refuses(spec.params, spec.data.backbone, n_people, n_tasks)
+    method.refuses(spec, Facts(n_people, n_tasks, facts.n_classes, spec.scenario.recurrence))
     if spec.privacy.delta >= 1 / n_people:
         raise BadInput(
             "privacy.delta",

@@ -15,11 +15,36 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The epsilon that a publication claims for what a method did. A label of a configuration, not a bound.
+
+    `terms`: what it is the sum of; `numbers`: what the terms were computed from, by name; `source`: where it is claimed.
+    """
+
+    epsilon: float
+    source: str
+    terms: Mapping[str, float]
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditNote:
+    """What an attack on a method's mechanism proved: epsilon is at least `lower_bound`, with this confidence."""
+
+    lower_bound: float
+    confidence: float
+    trials: int
+    attack: str
+    adversary: str
+
+
+@dataclass(frozen=True, slots=True)
 class Guarantee:
     """What one cell's release protects, and what it does not. `epsilon` is what its ledger adds up to (inf: no bound).
 
-    `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form or the
-    paper says, where that is a different number. `noise` "seeded" voids the bound for whoever knows the seed.
+    `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form asked for.
+    `noise` "seeded" voids the bound for whoever knows the seed. `claim`: what a publication says, for methods whose epsilon
+    is nominal; `audit` then stands beside it.
     """
 
     epsilon: float
@@ -34,6 +59,8 @@ class Guarantee:
     not_covered: tuple[str, ...]
     caveats: tuple[str, ...]
     parts: Mapping[str, float]
+    claim: Claim | None = None
+    audit: AuditNote | None = None
 
     @property
     def is_private(self) -> bool:

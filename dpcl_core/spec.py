@@ -15,6 +15,7 @@ Adjacency = Literal["add-remove", "replace"]
 NoiseSource = Literal["release", "seeded"]
 Inputs = Literal["features", "images", "text"]
 Tuned = Literal["no", "public", "private"]
+Recurrence = Literal["once", "every"]
 
 
 class Spec(BaseModel):
@@ -36,6 +37,11 @@ class ScenarioSpec(Spec):
     """Base of every scenario's own settings; the scenario's card names the subclass."""
 
     kind: str
+
+    @property
+    def recurrence(self) -> Recurrence:
+        """Whether a privacy unit can be in one task only, or may be in every one: known before any data is seen."""
+        return "once"
 
 
 class DataSpec(Spec):

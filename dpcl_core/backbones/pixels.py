@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.data.dataset import Form
 from dpcl_core.data.images import Images
 
 _BATCH = 1000
@@ -23,11 +24,18 @@ class Pixels:
 
     def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K] in [0, 1]. Images without a common public shape become 32x32 in colour."""
-        n_channels: Literal[1, 3] = 1 if images.shape is not None and images.shape[2] == 1 else 3
-        height, width = (_SIZE, _SIZE) if images.shape is None else images.shape[:2]
-        yield np.zeros((0, height * width * n_channels), np.float32)
+        shape = form(images).shape
+        n_channels: Literal[1, 3] = 1 if shape[2] == 1 else 3
+        yield np.zeros((0, int(np.prod(shape))), np.float32)
         for batch in images.batches(_SIZE if images.shape is None else None, n_channels, _BATCH):
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
+
+
+def form(images: Images) -> Form:
+    """How the values that `Pixels` gives lie in a row."""
+    if images.shape is None:
+        return Form((_SIZE, _SIZE, 3), 0.0, 1.0)
+    return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)
 
 
 def make(card: BackboneCard, device: str) -> Pixels:

@@ -11,6 +11,19 @@ from dpcl_core.data.images import Images
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """How the values of an example lie in a row of a table: all of it public.
+
+    `shape`: (height, width, channels) of a picture, (samples, axes) of a sensor's window; its product is a row's length.
+    `low` and `high`: the range that every value lies in.
+    """
+
+    shape: tuple[int, ...]
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A part that examples come from: a member set of a combined dataset, or a style. `classes` it can hold are public."""
 

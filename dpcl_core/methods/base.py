@@ -9,10 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data.dataset import Form
 from dpcl_core.events import Progress
+from dpcl_core.methods.card import Facts
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell
+from dpcl_core.spec import Cell, Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,9 @@ class Known:
     """Public facts that a learner may build on: all of them known before any private example is read.
 
     `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public, ascending;
-    `n_people`: nominal number of training examples in all tasks; `device`: torch device name.
+    `n_people`: nominal number of training examples in all tasks; `device`: torch device name. `form`: how the examples' own
+    values lie in the inputs, None where these are features of a network or pictures. `recurrence`: whether one person can
+    be in several tasks, as `TaskStream` has it.
     """
 
     n_inputs: int
@@ -29,11 +33,13 @@ class Known:
     n_people: int
     n_tasks: int
     device: str = "cpu"
+    form: Form | None = None
+    recurrence: Recurrence = "once"
 
     @property
     def task_size(self) -> float:
-        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out."""
-        return self.n_people / self.n_tasks
+        """Nominal number of training examples of a task."""
+        return Facts(self.n_people, self.n_tasks, self.n_classes, self.recurrence).task_size
 
 
 class Learner(Protocol):

@@ -6,11 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
+from dpcl_core.spec import Cell, LabelSetting, Params, Recurrence, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.base import Known, Learner
     from dpcl_core.privacy.audit import Audited
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again."""
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence = "once"
+
+    @property
+    def task_size(self) -> float:
+        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out.
+
+        Where one person can be in every task, each is as large as the dataset.
+        """
+        return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +38,11 @@ class MethodCard:
     `module` holds `make_learner`; `audit_module`, where the method can be attacked, holds `audit`.
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
-    `refuses` raises BadInput where settings cannot work on a backbone, a number of training examples and of tasks.
-    `derived` says what follows from settings, that number of examples and of tasks, in a sentence for the form.
+    `refuses` raises BadInput where settings cannot work on data with these public numbers.
+    `derived` says what follows from settings and those numbers, in a sentence for the form.
+    `guarantee`: "proved" (the ledger bounds what a release tells), "nominal" (published with an epsilon that its mechanism
+    does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
+    `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
     """
 
     name: str
@@ -35,8 +56,10 @@ class MethodCard:
     scenarios: tuple[str, ...]
     audit_module: str | None = None
     trains_on: Literal["task", "all"] = "task"
-    refuses: Callable[[Params, str, int, int], None] = lambda params, backbone, n_people, n_tasks: None
-    derived: Callable[[Params, int, int], str] = lambda params, n_people, n_tasks: ""
+    refuses: Callable[[RunSpec, Facts], None] = lambda spec, facts: None
+    derived: Callable[[Params, Facts], str] = lambda params, facts: ""
+    guarantee: Literal["proved", "nominal", "none"] = "proved"
+    batch_size: Callable[[Params], int] = lambda params: 0
 
 
 class MakeLearner(Protocol):

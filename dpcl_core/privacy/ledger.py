@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import dp_accounting as dp
 
+from dpcl_core.events import Claim
 from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group
-from dpcl_core.spec import Adjacency
-
-Recurrence = Literal["once", "every"]
+from dpcl_core.spec import Adjacency, Recurrence
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,7 @@ class Ledger:
 
     Lives as long as the people it protects. `recurrence` is public: "once" where no privacy unit is in two tasks, so that
     tasks compose in parallel (the worst one counts); "every" where it may be in all of them, so that they add up.
+    `claimed`: what the publication of a method says that all this costs, where the method is known by such a number.
     """
 
     delta: float
@@ -42,6 +41,7 @@ class Ledger:
     recurrence: Recurrence
     accountant: Accountant = field(default_factory=Pld)
     entries: list[Entry] = field(default_factory=list)
+    claimed: Claim | None = None
 
     def spend(
         self,

@@ -27,6 +27,10 @@ class Noise(Protocol):
         """Random whole numbers, all 64-bit ones equally likely: for decisions whose chance must be exact."""
         ...
 
+    def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Laplace numbers of scale 1 (standard deviation 1.41)."""
+        ...
+
 
 class ReleaseNoise:
     """Standard normal numbers from the operating system's entropy, never recorded and never repeatable.
@@ -58,6 +62,13 @@ class ReleaseNoise:
     def words(self, count: int) -> NDArray[np.uint64]:
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
+    def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """By inverting the distribution: one bit for the sign, 53 for the size."""
+        bits = np.frombuffer(_many_bytes(8 * int(np.prod(shape, dtype=np.int64))), dtype=np.uint64)
+        uniform = ((bits >> np.uint64(11)) + np.uint64(1)) * 2.0**-53  # in (0, 1]: the logarithm stays finite
+        sizes: NDArray[np.float64] = np.where(bits & np.uint64(1), np.log(uniform), -np.log(uniform)).reshape(shape)
+        return sizes
+
 
 def _many_bytes(count: int) -> bytes:
     """Random bytes for training, which takes megabytes a second of them.
@@ -87,6 +98,9 @@ class SeededNoise:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, count, dtype=np.uint64)
+
+    def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return self._generator.laplace(size=shape)
 
 
 def noise_of(source: NoiseSource, cell: Cell, purpose: str) -> Noise:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dpcl_core.events import Guarantee
+from dpcl_core.events import AuditNote, Guarantee
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ def guarantee(
     n_tasks: int,
     assumed: Sequence[str] = (),
     together: tuple[float, float] | None = None,
+    audit: AuditNote | None = None,
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
     Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
     what the stream takes as given where no public rule says which task a record belongs to; together: (epsilon, delta) of
-    all models of the run, where it was computed.
+    all models of the run, where it was computed; audit: what an attack on the method's mechanism proved.
     """
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
@@ -124,6 +125,8 @@ def guarantee(
         not_covered=tuple(not_covered),
         caveats=_caveats(spec, cell, epsilon, n_people),
         parts=parts,
+        claim=ledger.claimed,
+        audit=audit,
     )
 
 

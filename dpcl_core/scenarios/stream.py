@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.dataset import Source
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.data.dataset import Form, Source
+from dpcl_core.spec import Recurrence, ScenarioSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,21 +19,24 @@ class Examples:
     """Rows of a table of inputs (features float32 [N, K], or images), with labels int64 [n].
 
     `users` int64 [n] where the privacy unit is a person. `rows` int64 [n] are this selection's places in `table` (None: all
-    of it): the streams of many seeds then share one table, and a task's inputs are gathered when they are read.
+    of it): the streams of many seeds then share one table, and a task's inputs are gathered when they are read. `columns`
+    int64 [K]: the order that this selection's values come in (None: the table's own), as permuted tasks have it.
     """
 
     table: NDArray[np.generic]
     labels: NDArray[np.int64]
     users: NDArray[np.int64] | None = None
     rows: NDArray[np.int64] | None = None
+    columns: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def inputs(self) -> NDArray[np.generic]:
-        """The inputs [n, ...]; a fresh copy unless these are all rows of the table."""
-        return self.table if self.rows is None else self.table[self.rows]
+        """The inputs [n, ...]; a fresh copy unless these are all rows of the table, in its own order of columns."""
+        chosen = self.table if self.rows is None else self.table[self.rows]
+        return chosen if self.columns is None else chosen[:, self.columns]
 
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""
@@ -42,16 +45,20 @@ class Examples:
             self.labels[places],
             None if self.users is None else self.users[places],
             places if self.rows is None else self.rows[places],
+            self.columns,
         )
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
     """The examples of several selections from one table, one after the other."""
     first = parts[0]
-    assert all(part.table is first.table for part in parts)
     users = None
     if first.users is not None:
         users = np.concatenate([part.users for part in parts if part.users is not None])
+    if any(part.columns is not None for part in parts):  # each in an order of its own: no table has them all
+        inputs = np.concatenate([part.inputs for part in parts])
+        return Examples(inputs, np.concatenate([part.labels for part in parts]), users)
+    assert all(part.table is first.table for part in parts)
     rows = [np.arange(len(part.labels)) if part.rows is None else part.rows for part in parts]
     return Examples(first.table, np.concatenate([part.labels for part in parts]), users, np.concatenate(rows))
 
@@ -61,6 +68,7 @@ class Table:
     """All examples of a dataset, before they become tasks. Everything but the examples is public.
 
     `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
+    `form`: how the examples' own values lie in a row, where the inputs are these values; None for features of a network.
     """
 
     train: Examples
@@ -69,6 +77,7 @@ class Table:
     train_sources: NDArray[np.int64] | None = None
     test_sources: NDArray[np.int64] | None = None
     sources: tuple[Source, ...] = ()
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +109,7 @@ class TaskStream:
 
     tasks: tuple[Task, ...]
     classes: tuple[str, ...]
-    recurrence: Literal["once", "every"]
+    recurrence: Recurrence
     unit: Literal["example", "user"] = "example"
     assumed: tuple[str, ...] = ()
 

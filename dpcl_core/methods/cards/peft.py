@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.spec import Inputs, Params
+from dpcl_core.methods.card import Facts
+from dpcl_core.spec import Inputs, Params, RunSpec
 
 Adapter = Literal["head", "film", "lora"]
 
@@ -40,20 +41,21 @@ class PeftParams(Params):
         return max(1, round(self.epochs / self.sample_rate))
 
 
-def check(params: Params, backbone: str, n_people: int, n_tasks: int) -> None:
-    """Raises BadInput where the settings cannot be trained on a dataset of `n_people` examples in `n_tasks` tasks."""
+def check(spec: RunSpec, facts: Facts) -> None:
+    """Raises BadInput where the settings cannot be trained on data with these public numbers."""
+    params = spec.params
     assert isinstance(params, PeftParams)
-    if params.adapter != "head" and backbone == "pixels":
+    if params.adapter != "head" and spec.data.backbone == "pixels":
         allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
         raise BadInput("params.adapter", params.adapter, allowed)
-    if params.sample_rate * n_people / n_tasks < 1:
-        least = n_tasks / n_people
-        allowed = f"must be at least {least:.3g}, one of the {n_people / n_tasks:.0f} examples that a task has on average"
+    if params.sample_rate * facts.task_size < 1:
+        least = 1 / facts.task_size
+        allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
         raise BadInput("params.sample_rate", params.sample_rate, allowed)
 
 
-def derived(params: Params, n_people: int, n_tasks: int) -> str:
+def derived(params: Params, facts: Facts) -> str:
     """What the settings come to, where a task has its share of the examples."""
     assert isinstance(params, PeftParams)
-    batch = params.sample_rate * n_people / n_tasks
+    batch = params.sample_rate * facts.task_size
     return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."
