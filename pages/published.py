@@ -147,7 +147,7 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
             row.name,
             row.epsilon,
             row.usable,
-            row.printed.std if row.printed is not None else None,
+            row.printed.percent_std if row.printed is not None else None,
             row.ours.mean if row.ours is not None else None,
             row.ours.std if row.ours is not None else None,
             row.is_comparable,

@@ -6,15 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
-from dpcl_core.errors import BadInput
-from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.papers import published
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
-from dpcl_core.papers.paper import Experiment, Paper, Protocol, Size
+from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.papers.published import Published
 from dpcl_core.spec import RunSpec
 
@@ -54,8 +50,8 @@ class Row:
 
     @property
     def usable(self) -> float | None:
-        """The printed value where it can be drawn and reckoned with."""
-        return None if self.printed is None or self.is_doubtful else self.printed.value
+        """The printed value in percent where it can be drawn and reckoned with."""
+        return None if self.printed is None or self.is_doubtful else self.printed.percent
 
     @property
     def difference(self) -> float | None:
@@ -102,38 +98,26 @@ def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:
     """Why ours cannot be the same as what was printed: what the runs' settings and data show, and what is known beside."""
-    told = [reason for run in runs for reason in _of_settings(paper.protocol, run)]
+    told = [reason for run in runs for reason in paper.departs(run)]
     known = experiment.departures if size == "full" else (*experiment.departures, *experiment.small_departures)
     return tuple(dict.fromkeys([*told, *known])) if told else ()
 
 
-def _of_settings(protocol: Protocol, run: Measured) -> list[str]:
-    spec, told = run.spec, list[str]()
-    if spec.data.backbone != protocol.backbone:
-        told.append(f"Network: {_backbone_title(spec.data.backbone)}, instead of {protocol.backbone_title}.")
-    if run.dataset_title != _full_title(spec.data.dataset):
-        told.append(f"Data: {run.dataset_title}, not the full set.")
-    if isinstance(spec.params, PeftParams):
-        if spec.params.epochs != protocol.epochs:
-            title = methods.CARDS[spec.method].title
-            told.append(f"Epochs: {spec.params.epochs} for {title}, instead of {protocol.epochs}.")
-        if spec.tuned != "private":
-            how = "none" if spec.tuned == "no" else "the learning rate alone, on public data"
-            told.append(f"Tuning: {how}, the same for all budgets. The paper {protocol.tuning}.")
-    told.append("Noise: calibrated exactly to ε, and sums divided by a public constant, so that ε holds as stated.")
-    return told
-
-
 def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
-    """The accuracies and the forgetting that the experiment's table prints, in its order."""
+    """The accuracies and the forgetting that the paper prints of the experiment, in its order; of repeats the first."""
+    seen = set()
     for row in published.read(paper.name):
-        metric = row.metric.removesuffix("_percent")
-        if row.table == experiment.table and metric in METRICS and row.epsilon is not None:
-            notes = published.remarks(row, paper.remarks)
-            yield Row(
-                row.method, row.variant, row.epsilon, metric, row,
-                remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
-            )  # fmt: skip
+        metric = row.shared_metric
+        if metric is None or row.epsilon is None or not experiment.prints(row):
+            continue
+        notes = published.remarks(row, paper.remarks)
+        made = Row(
+            *paper.named(row), row.epsilon, metric, row,
+            remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
+        )  # fmt: skip
+        if _key(made) not in seen:
+            seen.add(_key(made))
+            yield made
 
 
 def _key(row: Row) -> tuple[str, str, float, str]:
@@ -151,17 +135,6 @@ def _figures(run: Measured) -> Iterator[tuple[float, str, Ours]]:
 
 def _summary(values: Sequence[float]) -> Ours:
     return Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
-
-
-def _backbone_title(name: str) -> str:
-    try:
-        return backbones.card(name).title
-    except BadInput:
-        return name
-
-
-def _full_title(name: str) -> str:
-    return datasets.CARDS[name].title if name in datasets.CARDS else name
 
 
 def _n_classes(name: str) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpcl_core import presets
+from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
-from dpcl_core.papers.published import Remark
+from dpcl_core.papers.published import Published, Remark
 from dpcl_core.spec import RunSpec
 
 Size = Literal["small", "bundled", "full"]
@@ -19,16 +20,17 @@ SIZES: tuple[Size, ...] = get_args(Size)
 class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
 
-    NAME-bundled, where there is one, takes all data at hand and a bundled network. `table`: where its numbers are printed;
-    None where the paper prints plots alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no
-    difference is formed from it. `departures`: how ours differ from the paper beyond what settings show;
-    `small_departures`: what comes on top with a bundled network.
+    NAME-bundled, where there is one, takes all data at hand and a bundled network. `prints` picks its numbers among all that
+    the paper prints, `table` names the table they are in; None where the paper prints plots alone. `n_classes` of its data:
+    accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours differ from
+    the paper beyond what settings show; `small_departures`: what comes on top with a bundled network.
     """
 
     name: str
     title: str
     question: str
     table: str | None
+    prints: Callable[[Published], bool]
     n_classes: int
     orderings: tuple[Ordering, ...]
     departures: tuple[str, ...] = ()
@@ -46,23 +48,18 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
-    """What the paper trained with, as far as settings here can differ from it."""
-
-    backbone: str
-    backbone_title: str
-    epochs: int
-    tuning: str
-
-
-@dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results."""
+    """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results.
+
+    `named` gives the same names for a printed number. `departs` says how a run differs from what the paper did, as far as
+    its settings and data show: whole sentences.
+    """
 
     name: str
     title: str
     source: str
-    protocol: Protocol
     experiments: tuple[Experiment, ...]
     remarks: tuple[Remark, ...]
     printed_as: Callable[[RunSpec], tuple[str, str]]
+    departs: Callable[[Measured], Sequence[str]]
+    named: Callable[[Published], tuple[str, str]] = lambda row: (row.method, row.variant)

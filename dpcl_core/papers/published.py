@@ -11,6 +11,8 @@ from typing import TypeVar
 from dpcl_core import paths
 
 T = TypeVar("T")
+_PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0}  # by the end of a metric's name
+_SHARED = {"AA": "AA", "AF": "AF", "avg_accuracy": "AA", "avg_forgetting": "AF"}  # what papers print, by our names of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Published:
     """One printed number and what it is about; empty texts and None where the paper says nothing.
 
     `epsilon` is infinite for results without noise. `value` is None where what is printed is no number. `metric` names the
-    unit too: AA_percent, AF_percent (0 to 100), AF_fraction (0 to 1). `std` is over the paper's `n_seeds` repetitions.
+    unit too: AA_percent (0 to 100), avg_forgetting_frac (0 to 1). `std` is over the paper's `n_seeds` repetitions.
     """
 
     table: str
@@ -33,6 +35,25 @@ class Published:
     std: float | None
     n_seeds: int | None
     note: str
+
+    @property
+    def shared_metric(self) -> str | None:
+        """AA or AF where the number is one of these, None for any other."""
+        return _SHARED.get(self.metric.removesuffix(self._unit))
+
+    @property
+    def percent(self) -> float | None:
+        """The value in percent, where it is a share."""
+        return None if self.value is None or not self._unit else self.value * _PERCENT[self._unit]
+
+    @property
+    def percent_std(self) -> float | None:
+        """The standard deviation in percent, where one is printed."""
+        return None if self.std is None or not self._unit else self.std * _PERCENT[self._unit]
+
+    @property
+    def _unit(self) -> str:
+        return next((unit for unit in _PERCENT if self.metric.endswith(unit)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +71,11 @@ class Remark:
     epsilon: float | None = None
     metric: str | None = None
     is_doubtful: bool = False
+    dataset: str | None = None
 
     @property
     def is_about_the_table(self) -> bool:
-        return (self.method, self.variant, self.epsilon, self.metric) == (None, None, None, None)
+        return (self.method, self.variant, self.epsilon, self.metric, self.dataset) == (None,) * 5
 
     def touches(self, row: Published) -> bool:
         """Whether the remark is about this number."""
@@ -61,6 +83,7 @@ class Remark:
             return False
         pairs = (
             (self.table, row.table),
+            (self.dataset, row.dataset),
             (self.method, row.method),
             (self.variant, row.variant),
             (self.epsilon, row.epsilon),

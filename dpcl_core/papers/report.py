@@ -119,10 +119,12 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 def printed_text(row: Row) -> str:
-    """The published number as printed, with its standard deviation; a dash where there is none."""
+    """The published number as printed, in percent, with its standard deviation; a dash where there is none."""
     if row.printed is None:
         return "–"
-    return row.printed.printed if row.printed.std is None else f"{row.printed.printed} ± {row.printed.std:.2f}"
+    std = row.printed.percent_std
+    value = row.printed.printed if row.printed.percent == row.printed.value else f"{row.printed.percent:.4g}"
+    return value if std is None else f"{value} ± {std:.2f}"
 
 
 def ours_text(row: Row) -> str:
