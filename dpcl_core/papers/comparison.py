@@ -30,7 +30,7 @@ class Ours:
 class Row:
     """One number of a table: what was printed (None: nothing), what came out here (None: not run), both in percent.
 
-    `is_comparable`: ours was measured over as many classes as the paper's. `is_doubtful`: see Remark.
+    `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark.
     """
 
     method: str
@@ -67,7 +67,7 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     Where the paper prints plots alone, only ours, each under its run's label.
     """
     found = {_key(row): row for row in _printed_rows(paper, experiment)}
-    comparable = all(_n_classes(run.spec.data.dataset) == experiment.n_classes for run in runs.values())
+    comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run):
@@ -137,5 +137,7 @@ def _summary(values: Sequence[float]) -> Ours:
     return Ours(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
-def _n_classes(name: str) -> int | None:
-    return datasets.CARDS[name].n_classes if name in datasets.CARDS else None
+def _is_its_data(name: str, experiment: Experiment) -> bool:
+    """Whether accuracy on the dataset is the quantity that the paper measured: no stand-in, and as many classes."""
+    card = datasets.CARDS.get(name)
+    return card is not None and card.stands_in_for is None and card.n_classes == experiment.n_classes
