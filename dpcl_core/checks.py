@@ -61,6 +61,9 @@ def check(spec: RunSpec) -> None:
         raise BadInput("labels", spec.labels, f"{method.title} takes {', '.join(method.labels)}")
     if spec.labels in ("data", "dp-learned") and spec.public_labels is not None:
         raise BadInput("public_labels", ", ".join(spec.public_labels), "needs labels = prior or prior-const")
+    if scenario.needs_values and backbone.name != "pixels":
+        allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
+        raise BadInput("data.backbone", backbone.name, allowed)
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
     if missing := datasets.available(dataset):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.spec import ScenarioSpec
+from dpcl_core.spec import Recurrence, ScenarioSpec
 
 if TYPE_CHECKING:
     from dpcl_core.scenarios.stream import CountTasks
@@ -23,6 +23,46 @@ class ClassIncremental(ScenarioSpec):
     classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Classes in each task; empty: all classes, split evenly."
     )
+
+
+class Split(ScenarioSpec):
+    """The classes in the dataset's own order, cut into tasks: the same tasks for every seed."""
+
+    kind: Literal["split"] = "split"
+    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
+    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Classes in each task; empty: all classes, split evenly."
+    )
+    order: tuple[int, ...] | None = Field(
+        None, description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
+    )
+
+
+class Permuted(ScenarioSpec):
+    """The same classes in every task, with the values of all examples in another order."""
+
+    kind: Literal["permuted"] = "permuted"
+    tasks: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Number of tasks.")
+    of: Literal["pixels", "values"] = Field(
+        "pixels",
+        description="What changes places. pixels: whole pixels (or samples of a sensor). values: pixels and colour channels "
+        "(or a sensor's axes) jointly.",
+    )
+    images: Literal["same", "disjoint"] = Field(
+        "same",
+        description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
+        "dealt out at random, each to one task.",
+    )
+    order: tuple[int, ...] | None = Field(
+        None, description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
+    )
+    permutations: tuple[tuple[int, ...], ...] | None = Field(
+        None, description="The place, from 0, that each place's value is taken from, a list for each task; empty: drawn."
+    )
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return "every" if self.images == "same" else "once"
 
 
 class SourceIncremental(ScenarioSpec):
@@ -67,7 +107,8 @@ class SiBlurry(Blurry):
 class ScenarioCard:
     """What a visitor reads of a scenario, and what it can be combined with.
 
-    `module` holds `open_stream` and `n_tasks` (protocols of `scenarios.stream`).
+    `module` holds `open_stream` and `n_tasks` (protocols of `scenarios.stream`). `needs_values`: it rearranges the examples'
+    own values, so that features of a network will not do.
     """
 
     name: str
@@ -77,6 +118,7 @@ class ScenarioCard:
     settings: type[ScenarioSpec]
     module: str
     needs_sources: bool
+    needs_values: bool = False
 
 
 CARDS: dict[str, ScenarioCard] = {
@@ -91,6 +133,27 @@ CARDS: dict[str, ScenarioCard] = {
             settings=ClassIncremental,
             module="dpcl_core.scenarios.class_incremental",
             needs_sources=False,
+        ),
+        ScenarioCard(
+            name="split",
+            title="The classes in their own order",
+            summary="The classes are cut into tasks in the order in which the dataset lists them, the same way for every "
+            "seed. Split MNIST: 0 and 1, then 2 and 3, and so on.",
+            source="Lai et al. 2022, experiments (split MNIST, split CIFAR-10/100)",
+            settings=Split,
+            module="dpcl_core.scenarios.split",
+            needs_sources=False,
+        ),
+        ScenarioCard(
+            name="permuted",
+            title="The same classes, pixels in another order",
+            summary="Every task has all classes; what changes is the order of the examples' values, drawn for each. "
+            "As published every task has the same images, so that one image is used in all of them.",
+            source="Lai et al. 2022, experiments (permuted MNIST, permuted CIFAR-10)",
+            settings=Permuted,
+            module="dpcl_core.scenarios.permuted",
+            needs_sources=False,
+            needs_values=True,
         ),
         ScenarioCard(
             name="source-incremental",

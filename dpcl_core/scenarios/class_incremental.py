@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.scenarios.catalog import ClassIncremental, Split
 from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
 from dpcl_core.spec import ScenarioSpec
 
 
 def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput where there are too few classes, or they do not divide evenly."""
-    _per_task(cast(ClassIncremental, settings), n_classes)
+    per_task(cast(ClassIncremental, settings), n_classes)
     return cast(ClassIncremental, settings).tasks
 
 
@@ -27,26 +28,27 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """
     chosen = cast(ClassIncremental, settings)
     n_classes = len(table.classes)
-    per_task = _per_task(chosen, n_classes)
+    size = per_task(chosen, n_classes)
     order = generator(seed, "class order").permutation(n_classes)
     return TaskStream(
         tasks=tuple(
-            _task(index, order[index * per_task : (index + 1) * per_task].tolist(), table) for index in range(chosen.tasks)
+            task(index, f"task {index + 1}", order[index * size : (index + 1) * size].tolist(), table)
+            for index in range(chosen.tasks)
         ),
         classes=table.classes,
         recurrence="once",
     )
 
 
-def _task(index: int, classes: list[int], table: Table) -> Task:
-    train, test = (
-        examples.take(np.flatnonzero(np.isin(examples.labels, classes))) for examples in (table.train, table.test)
-    )
-    return Task(index=index, name=f"task {index + 1}", train=train, test=test, prior=tuple(sorted(classes)))
+def task(index: int, name: str, classes: Sequence[int], table: Table) -> Task:
+    """The task of these classes: all examples that have one of them."""
+    chosen = np.asarray(classes)
+    train, test = (examples.take(np.flatnonzero(np.isin(examples.labels, chosen))) for examples in (table.train, table.test))
+    return Task(index=index, name=name, train=train, test=test, prior=tuple(sorted(classes)))
 
 
-def _per_task(settings: ClassIncremental, n_classes: int) -> int:
-    """Classes in each task."""
+def per_task(settings: ClassIncremental | Split, n_classes: int) -> int:
+    """Classes in each task. Raises BadInput where there are too few classes, or they do not divide evenly."""
     if settings.tasks > n_classes:
         raise BadInput("scenario.tasks", settings.tasks, f"must be at most {n_classes}, the number of classes")
     if settings.classes_per_task is not None:

@@ -20,6 +20,6 @@ CARD = MethodCard(
     module="dpcl_core.methods.cosine",
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
-    scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     audit_module="dpcl_core.methods.cosine_audit",
 )

@@ -15,7 +15,7 @@ CARD = MethodCard(
     module="dpcl_core.methods.naive",
     shares="all",
     labels=("prior-const",),
-    scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
     derived=peft.derived,
 )

@@ -28,7 +28,7 @@ CARD = MethodCard(
     module="dpcl_core.methods.peft_ensemble",
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
-    scenarios=("class-incremental", "source-incremental", "i-blurry", "si-blurry"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
     derived=peft.derived,
 )

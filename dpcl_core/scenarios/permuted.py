@@ -1,0 +1,94 @@
+"""Permuted: the same classes in every task, the examples' values in another order each time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.dataset import Form
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import order
+from dpcl_core.scenarios.blurry import ASSIGNMENT
+from dpcl_core.scenarios.catalog import Permuted
+from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
+from dpcl_core.spec import ScenarioSpec
+
+FIELD = "scenario.permutations"
+PUBLIC = "the order in which a task has the values of its examples was drawn without looking at them, and is public"
+
+
+def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+    """The number of tasks. Raises BadInput for an order or a permutation that is none."""
+    chosen = cast(Permuted, settings)
+    order.of_tasks(chosen.order, chosen.tasks)
+    if chosen.permutations is not None:
+        if len(chosen.permutations) != chosen.tasks:
+            raise BadInput(FIELD, f"{len(chosen.permutations)} lists", f"must be {chosen.tasks}, one for each task")
+        for number, places in enumerate(chosen.permutations, start=1):
+            _refuse_none(places, len(places), number)
+    return chosen.tasks
+
+
+def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    """The tasks of one seed: permutation 1, 2, ... of the values, each drawn by itself; learned in the order given.
+
+    So a stream of fewer tasks is the beginning of a longer one. With an order of one's own a task keeps the number of its
+    permutation, as its name. Under `images` = "same" a record is in every task, as published: its budgets add up. Under
+    "disjoint" the records are dealt out at random in equal parts, by an assignment that is assumed given. Test examples are
+    the same in all tasks, in each task's own order of values. Raises BadInput as `n_tasks` does, and for a permutation
+    of another length than the examples have.
+    """
+    chosen = cast(Permuted, settings)
+    n_tasks(chosen, len(table.classes))
+    everything = tuple(range(len(table.classes)))
+    dealt = _dealt(chosen, len(table.train), seed)
+    tasks = []
+    for index, number in enumerate(order.of_tasks(chosen.order, chosen.tasks)):
+        columns = None if table.form is None else _columns(chosen, table.form, number, seed)
+        train = table.train if dealt is None else table.train.take(dealt[number])
+        tasks.append(
+            Task(index, f"task {number + 1}", _permuted(train, columns), _permuted(table.test, columns), everything)
+        )
+    return TaskStream(
+        tasks=tuple(tasks),
+        classes=table.classes,
+        recurrence=chosen.recurrence,
+        assumed=(PUBLIC,) if dealt is None else (ASSIGNMENT, PUBLIC),
+    )
+
+
+def _dealt(settings: Permuted, n: int, seed: int) -> list[NDArray[np.int64]] | None:
+    """The training rows of every task, ascending; None where each task has all of them."""
+    if settings.images == "same":
+        return None
+    return [np.sort(part) for part in np.array_split(generator(seed, "images of tasks").permutation(n), settings.tasks)]
+
+
+def _columns(settings: Permuted, form: Form, number: int, seed: int) -> NDArray[np.int64]:
+    """The order of an example's values in the task of this number (from 0), int64 [K]."""
+    n_together = form.shape[-1] if settings.of == "pixels" else 1  # values of one place, which stay side by side
+    n_places = math.prod(form.shape) // n_together
+    if settings.permutations is None:
+        places = generator(seed, f"permutation {number}").permutation(n_places)
+    else:
+        _refuse_none(settings.permutations[number], n_places, number + 1)
+        places = np.asarray(settings.permutations[number], dtype=np.int64)
+    return (places[:, None] * n_together + np.arange(n_together)).ravel()
+
+
+def _refuse_none(places: Sequence[int], n_places: int, number: int) -> None:
+    """Raises BadInput, naming the task, where this is no permutation of so many places."""
+    allowed = f"must have each place from 0 to {n_places - 1} once"
+    if len(places) != n_places:
+        raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, {n_places} in all")
+    if wrong := order.fault(places, first=0, n=n_places):
+        raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, but {wrong}")
+
+
+def _permuted(examples: Examples, columns: NDArray[np.int64] | None) -> Examples:
+    """The same examples, their values in this order; the table is not copied."""
+    return Examples(examples.table, examples.labels, examples.users, examples.rows, columns)

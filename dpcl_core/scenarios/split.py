@@ -1,0 +1,38 @@
+"""Split: the classes in the dataset's own order, cut into tasks; the same tasks for every seed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from dpcl_core.scenarios import class_incremental, order
+from dpcl_core.scenarios.catalog import Split
+from dpcl_core.scenarios.stream import Table, TaskStream
+from dpcl_core.spec import ScenarioSpec
+
+
+def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+    """The number of tasks. Raises BadInput where classes do not divide so, or the order is none."""
+    chosen = cast(Split, settings)
+    class_incremental.per_task(chosen, n_classes)
+    order.of_tasks(chosen.order, chosen.tasks)
+    return chosen.tasks
+
+
+def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+    """The tasks of any seed: the first so many classes, the next so many, ...; learned in the order given.
+
+    With an order of one's own a task keeps the number it has among the dataset's classes, as its name. A record goes to the
+    task of its class, by a public map: one record more or less changes one task by that record, so each is in one task at
+    most. Classes left over when `tasks` times `classes_per_task` is less than all of them occur in no task.
+    """
+    chosen = cast(Split, settings)
+    per_task = class_incremental.per_task(chosen, len(table.classes))
+    parts = order.of_tasks(chosen.order, chosen.tasks)
+    return TaskStream(
+        tasks=tuple(
+            class_incremental.task(index, f"task {part + 1}", range(part * per_task, (part + 1) * per_task), table)
+            for index, part in enumerate(parts)
+        ),
+        classes=table.classes,
+        recurrence="once",
+    )
