@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from pages.parts import link
 
-Sort = Literal["whole", "number", "choice", "flag", "text", "texts"]
+Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
 Schema = dict[str, object]
 _MOST = 10**6
 _HUGE = 1e300
@@ -38,6 +38,7 @@ class Setting:
             "flag": link.Flag(),
             "text": link.Text(),
             "texts": link.Many(link.Text(60)),
+            "wholes": link.Many(link.Whole(-_MOST, _MOST), 1000),
         }
         kind = cast("link.Kind[object]", kinds[self.sort])
         return link.Maybe(kind) if self.is_optional else kind
@@ -74,6 +75,8 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
 def _sort(name: str, schema: Schema) -> Sort:
     if "enum" in schema:
         return "choice"
+    if cast("Schema", schema.get("items", {})).get("type") == "integer":
+        return "wholes"
     sorts: dict[object, Sort] = {
         "integer": "whole", "number": "number", "boolean": "flag", "string": "text", "array": "texts",
     }  # fmt: skip

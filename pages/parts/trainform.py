@@ -33,6 +33,7 @@ TUNED = {
     "public": "on public data",
     "private": "on the private data (not accounted)",
 }
+NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
 _ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
@@ -348,7 +349,7 @@ def _delta(view: View, dataset: str, train_per_class: int | None) -> float | Non
 
 def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
     name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
-    return fields.settings(scenarios.CARDS[name].settings, leave_out=("kind",))
+    return fields.settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
 
 
 def _method_settings(method: str) -> tuple[fields.Setting, ...]:
@@ -385,9 +386,25 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
         options = list(setting.options)
         return st.selectbox(title, options, index=options.index(str(start)), key=key, help=text)
     if setting.sort == "texts":
-        names = st.text_input(title, " ".join(cast("tuple[str, ...]", start or ())), key=key, help=text, max_chars=300)
-        return tuple(names.replace(",", " ").split()) or (None if setting.is_optional else ())
+        names = ", ".join(cast("tuple[str, ...]", start or ()))
+        typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
+        return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
+    if setting.sort == "wholes":
+        numbers = " ".join(map(str, cast("tuple[int, ...]", start or ())))
+        typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
+        return _wholes(typed, title) or (None if setting.is_optional else ())
     return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
+
+
+def _wholes(typed: str, title: str) -> tuple[int, ...]:
+    """The whole numbers typed; what is none is left out, and said to be."""
+    found = []
+    for part in typed.replace(",", " ").split():
+        try:
+            found.append(int(part))
+        except ValueError:
+            st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
+    return tuple(found)
 
 
 def _plain(value: object) -> object:

@@ -19,6 +19,7 @@ class Odd(BaseModel):
     fast: bool = False
     order: tuple[str, ...] | None = None
     size: Annotated[int, Field(ge=2)] | None = None
+    epochs: tuple[int, ...] | None = None
 
 
 def test_bounds_help_and_sorts_are_read_from_the_model() -> None:
@@ -29,6 +30,8 @@ def test_bounds_help_and_sorts_are_read_from_the_model() -> None:
     assert found["mode"].options == ("a", "b")
     assert found["fast"].sort == "flag"
     assert (found["order"].sort, found["order"].is_optional) == ("texts", True)
+    assert (found["epochs"].sort, found["epochs"].is_optional) == ("wholes", True)
+    assert found["epochs"].kind().read("3,1,2") == (3, 1, 2)
     assert (found["size"].low, found["size"].is_optional) == (2, True)
 
 
@@ -46,4 +49,5 @@ def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
     codec = trainform.codec(method, scenario)
     names = {field.name for field in codec.fields}
     assert {f"p.{name}" for name in methods.CARDS[method].params.model_fields} <= names
-    assert {f"s.{name}" for name in scenarios.CARDS[scenario].settings.model_fields if name != "kind"} <= names
+    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *trainform.NO_WIDGET}
+    assert {f"s.{name}" for name in own} <= names
