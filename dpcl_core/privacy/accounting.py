@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -239,16 +239,24 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 
     Without sampling, n steps of noise sigma are one of sigma / sqrt(n), and the closed form answers.
     """
-    if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise BadInput("epsilon", epsilon, "must be a finite number above 0")
-    if not 0 < delta < 1:
-        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
+    _refuse_impossible(epsilon, delta)
     subsampled_gaussian(1.0, sample_rate, n_steps)  # refuses impossible rates and steps before the search
     if sample_rate == 1:
         return math.ceil(gaussian.sigma(epsilon, delta, gaussian.SENSITIVITY[adjacency] * math.sqrt(n_steps)) * 1e4) / 1e4
+    return calibrated(lambda value: [subsampled_gaussian(value, sample_rate, n_steps)], epsilon, delta, adjacency)
+
+
+def calibrated(
+    events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency
+) -> float:
+    """Smallest noise multiplier for which all of `events(noise multiplier)` together stay within (epsilon, delta).
+
+    More noise must cost less. Rounded up to four digits. Raises Unaccountable where no amount of noise is enough.
+    """
+    _refuse_impossible(epsilon, delta)
 
     def excess(value: float) -> float:
-        return Pld().epsilon([subsampled_gaussian(value, sample_rate, n_steps)], delta, adjacency) - epsilon
+        return Pld().epsilon(events(value), delta, adjacency) - epsilon
 
     low = high = 1.0
     while excess(high) > 0:
@@ -258,3 +266,10 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
     return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4
+
+
+def _refuse_impossible(epsilon: float, delta: float) -> None:
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise BadInput("epsilon", epsilon, "must be a finite number above 0")
+    if not 0 < delta < 1:
+        raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")

@@ -14,9 +14,10 @@ from dpcl_core.spec import Adjacency, Recurrence
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One touch of private data: the mechanism as a DpEvent, for which task, for what, and on whose data.
+    """One touch of private data: the mechanism as a DpEvent, while learning which task, for what, and on whose data.
 
-    `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each.
+    `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each. A replay reads
+    the data of an earlier task alone.
     `shares_batches`: the models of other budgets with the same seed were trained on the very same random batches.
     """
 
@@ -77,10 +78,11 @@ class Ledger:
         return groups
 
     def by_task(self) -> dict[int, float]:
-        """Epsilon of each task's own entries."""
+        """Epsilon of what each task's own people spent on its being learned; replays of others are not in it."""
         groups: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
-            groups.setdefault(entry.task, []).append(entry.event)
+            if entry.task in entry.people_of:
+                groups.setdefault(entry.task, []).append(entry.event)
         return {task: self._composed(events) for task, events in groups.items()}
 
     def if_in_every_task(self) -> float:

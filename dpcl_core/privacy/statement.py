@@ -85,7 +85,7 @@ def guarantee(
     by_task = ledger.by_task()
     parts = {f"task {task + 1}": value for task, value in by_task.items()}
     composition = _COMPOSITION[ledger.recurrence]
-    if ledger.recurrence == "once" and any(len(entry.people_of) > 1 for entry in ledger.entries):
+    if ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries):
         parts |= ledger.by_people()
         composition = _REUSED
     if spec.labels == "dp-learned":

@@ -89,3 +89,14 @@ def test_a_step_without_noise_has_no_bound() -> None:
 def test_impossible_steps_are_refused(sigma: float, rate: float, steps: int) -> None:
     with pytest.raises(BadInput):
         subsampled_gaussian(sigma, rate, steps)
+
+
+def test_calibrated_noise_is_the_smallest_for_a_mixture_of_mechanisms() -> None:
+    """Two trainings of different rates, and one Gaussian whose closed form is known."""
+    def life(value: float) -> list[dp.DpEvent]:
+        return [subsampled_gaussian(value, 0.05, 60), subsampled_gaussian(value, 0.2, 30)]
+
+    found = accounting.calibrated(life, 2.0, DELTA, "add-remove")
+    assert Pld().epsilon(life(found), DELTA, "add-remove") <= 2.0 < Pld().epsilon(life(found - 2e-4), DELTA, "add-remove")
+    alone = accounting.calibrated(lambda value: [dp.GaussianDpEvent(value)], 2.0, DELTA, "replace")
+    assert alone == pytest.approx(gaussian.sigma(2.0, DELTA, 2.0), abs=2e-4)

@@ -72,6 +72,15 @@ def test_a_mechanism_on_several_tasks_is_paid_for_by_the_people_of_each() -> Non
     assert ledger.epsilon() == pytest.approx(uses["1"], rel=1e-4)
 
 
+def test_a_replay_is_paid_for_by_the_people_it_reads_and_not_by_the_task_it_serves() -> None:
+    ledger = filled("once", 2)
+    ledger.spend(dp.GaussianDpEvent(SIGMA), task=1, what="replay", people_of=(0,))
+    twice = gaussian.epsilon(SIGMA / math.sqrt(2), DELTA)
+    assert ledger.by_people()["people of task 1"] == pytest.approx(twice, rel=1e-4)
+    assert ledger.by_people()["people of task 2"] == pytest.approx(1.0, rel=2e-5)
+    assert ledger.by_task() == pytest.approx({0: 1.0, 1: 1.0}, rel=2e-5)
+
+
 def test_a_person_with_an_example_in_every_task_shifts_a_common_sum_by_all_of_them() -> None:
     """Releases with 1, 2 and 3 of one's examples: sensitivities 1, 2, 3, so mu² = (1 + 4 + 9) / sigma²."""
     ledger = Ledger(DELTA, "add-remove", "once")
