@@ -1,0 +1,221 @@
+"""Lesson 3: one noise vector for all pictures beside a fresh one for each; what an attacker and a learner make of it.
+
+L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
+public pictures, with noise from the operating system; nothing of it may be shown of private data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones import cache
+from dpcl_core.data import load
+from dpcl_core.lessons.duel import Duel
+from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.spec import DataSpec
+
+Sharing = Literal["shared", "independent"]
+SHARINGS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
+LARGEST = 8000.0  # the largest scale that the lesson and the Privacy page offer; pixels have a range of 2
+_N_FILTERS = 8
+_RIDGE = 1.0
+_BLOCK = 250  # releases of a duel made at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pictures:
+    """Square grey pictures: train and test [n, side * side] float64 in [-1, 1], labels int64 [n].
+
+    `levels`: the grey values that occur in the test pictures, ascending; they are public.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    train: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    test: NDArray[np.float64]
+    test_labels: NDArray[np.int64]
+    levels: NDArray[np.float64]
+
+    @property
+    def side(self) -> int:
+        return math.isqrt(self.n_pixels)
+
+    @property
+    def n_pixels(self) -> int:
+        return int(self.train.shape[1])
+
+    def one_of_each(self) -> NDArray[np.int64]:
+        """The row of the first training picture of every class."""
+        return np.array([np.flatnonzero(self.labels == label)[0] for label in range(len(self.classes))])
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How near an attack came to pictures that it had not seen.
+
+    `pixels` and `pictures`: shares (in [0, 1]) of pixels, and of whole pictures, that have exactly their own grey level once
+    the result is rounded to the nearest level. `rms_error`: before rounding, where the range of a pixel is 2.
+    """
+
+    pixels: float
+    pictures: float
+    rms_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """Test accuracy (in [0, 1]) of one learner under one noise scale.
+
+    `shared`: one noise on all pictures and one on all hidden units, before a ReLU; `shared_clipped`: the same before a
+    clip to [-1, 1] with nothing added behind it; `independent`: fresh noise for every picture, before a ReLU.
+    """
+
+    shared: float
+    shared_clipped: float
+    independent: float
+
+
+def pictures(dataset: str = "digits", n_train: int | None = None, n_test: int | None = None) -> Pictures:
+    """The first rows of a dataset of square grey pictures; the bundled digits whole unless something else is asked for.
+
+    Raises DataMissing where its files are not here.
+    """
+    found = load.load(DataSpec(dataset=dataset))
+    train, test = (
+        split.take(np.arange(len(split))[:most]) for split, most in ((found.train, n_train), (found.test, n_test))
+    )
+    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (train, test))
+    return Pictures(found.title, found.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
+
+
+def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise: Noise) -> NDArray[np.float64]:
+    """The pictures [n, K] with Laplace noise of this scale: one vector on all of them, or each with its own."""
+    rows = 1 if sharing == "shared" else len(clean)
+    return clean + scale * noise.laplace((rows, clean.shape[1]))
+
+
+def difference(noisy: NDArray[np.float64], known: int, picture: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The attack of one who knows one picture: row `known` of `noisy` [n, K] is `picture` [K], and what lies on it is noise.
+
+    That noise, subtracted from every row. Where all rows share it they come out as they were.
+    """
+    found: NDArray[np.float64] = noisy - (noisy[known] - picture)
+    return found
+
+
+def from_mean(noisy: NDArray[np.float64], public: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The attack of one who knows none of the pictures, only others of the same kind, `public` [m, K].
+
+    Means of many pictures are alike: what the mean of `noisy` [n, K] has more than theirs is taken for the noise.
+    """
+    found: NDArray[np.float64] = noisy - (noisy.mean(axis=0) - public.mean(axis=0))
+    return found
+
+
+def recovered(found: NDArray[np.float64], clean: NDArray[np.float64], levels: NDArray[np.float64]) -> Recovery:
+    """An attack's result [n, K] held against the truth [n, K], whose values are all among `levels`."""
+    between = (levels[1:] + levels[:-1]) / 2
+    is_exact = np.searchsorted(between, found) == np.searchsorted(between, clean)
+    error = float(np.sqrt(((found - clean) ** 2).mean()))
+    return Recovery(float(is_exact.mean()), float(is_exact.all(axis=1).mean()), error)
+
+
+def recognised(found: NDArray[np.float64], clean: NDArray[np.float64], rows: Sequence[int]) -> float:
+    """Share of the rows of `found` whose nearest picture among all of `clean` [n, K] is the right one."""
+    lengths = (clean**2).sum(axis=1)
+    chosen = found[list(rows)]
+    nearest = (lengths[None, :] - 2 * chosen @ clean.T).argmin(axis=1)
+    return float((nearest == np.asarray(rows)).mean())
+
+
+def accuracies(told: Pictures, scale: float, *, noise: Noise | None = None, filters_seed: int = 0) -> Accuracies:
+    """What a learner reaches on pictures with noise of this scale on pixels and twice that on hidden units.
+
+    Eight random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
+    noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
+    """
+    noise = noise if noise is not None else ReleaseNoise()
+    filters = _filters(told.side, filters_seed)
+    one, two = (_hidden(part, filters) for part in (told.train, told.test))
+    # The filters are linear: noise on the pixels moves hidden units by the noise's own response.
+    pixels, units = scale * noise.laplace((1, told.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
+    offset = _hidden(pixels, filters)
+    shared = _read_out(told, *(np.maximum(part + offset + units, 0) for part in (one, two)))
+    clipped = _read_out(told, *(np.clip(part + offset, -1, 1) for part in (one, two)))
+    fresh = (
+        np.maximum(part + _hidden(scale * noise.laplace(raw.shape), filters) + 2 * scale * noise.laplace(part.shape), 0)
+        for raw, part in ((told.train, one), (told.test, two))
+    )
+    return Accuracies(shared, clipped, _read_out(told, *fresh))
+
+
+def play(told: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
+    """n releases of noisy pictures in which she brought one picture, and n in which she brought another.
+
+    The attacker knows both pictures, and one more person's, and sees the noisy pictures. Shared: he subtracts, and one of
+    the two pictures fits exactly. Independent: the likelihood ratio of her own row, which is the best test there is.
+    """
+    noise = noise if noise is not None else ReleaseNoise()
+    known, first, second = told.train[told.one_of_each()[:3]]
+    sides = []
+    for hers in (first, second):
+        evidence = []
+        for start in range(0, n, _BLOCK):
+            size = min(_BLOCK, n - start)
+            rows = 1 if sharing == "shared" else 2
+            drawn = scale * noise.laplace((size, rows, len(hers)))
+            seen_known, seen_hers = known + drawn[:, 0], hers + drawn[:, -1]
+            if sharing == "shared":
+                found = seen_hers - (seen_known - known)
+                fits_first = np.abs(found - first).max(axis=1) < np.abs(found - second).max(axis=1)
+                evidence.append(np.where(fits_first, np.inf, -np.inf))
+            else:
+                evidence.append((np.abs(seen_hers - second) - np.abs(seen_hers - first)).sum(axis=1) / scale)
+        sides.append(np.concatenate(evidence))
+    return Duel(*sides)
+
+
+def pair_epsilon(told: Pictures, scale: float) -> float:
+    """What independent noise of this scale costs the person of `play`: L1 distance of her two pictures over the scale."""
+    _, first, second = told.train[told.one_of_each()[:3]]
+    return float(np.abs(first - second).sum()) / scale
+
+
+def worst_epsilon(told: Pictures, scale: float) -> float:
+    """The same for the two pictures furthest apart that there can be: K pixels of range 2."""
+    return 2.0 * told.n_pixels / scale
+
+
+def _filters(side: int, seed: int) -> NDArray[np.float64]:
+    """Random filters [width * width, 8]: 3x3 for small pictures, 5x5 from 16 pixels a side."""
+    width = 3 if side < 16 else 5
+    drawn: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((width * width, _N_FILTERS)) / width
+    return drawn
+
+
+def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the filters see [n, places * 8], without a bias; every second place of large pictures."""
+    side, width = math.isqrt(inputs.shape[1]), math.isqrt(len(filters))
+    step, edge = 1 if width == 3 else 2, width // 2
+    padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (edge, edge), (edge, edge)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))[:, ::step, ::step]
+    seen: NDArray[np.float64] = windows.reshape(len(inputs), -1, width * width) @ filters
+    return seen.reshape(len(inputs), -1)
+
+
+def _read_out(told: Pictures, train: NDArray[np.float64], test: NDArray[np.float64]) -> float:
+    """Test accuracy of ridge regression on standardised hidden units; units that never change carry nothing."""
+    middle, spread = train.mean(axis=0), train.std(axis=0)
+    lives = spread > 1e-9 * (1 + np.abs(middle))
+    train, test = ((part[:, lives] - middle[lives]) / spread[lives] for part in (train, test))
+    wanted = np.eye(len(told.classes))[told.labels]
+    weights = np.linalg.solve(train.T @ train + _RIDGE * np.eye(train.shape[1]), train.T @ (wanted - wanted.mean(axis=0)))
+    scores = test @ weights + wanted.mean(axis=0)
+    return float((scores.argmax(axis=1) == told.test_labels).mean())
