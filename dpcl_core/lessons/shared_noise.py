@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
+from dpcl_core.data.dataset import Form
 from dpcl_core.lessons.duel import Duel
+from dpcl_core.methods.lifelong import claim
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec
 
 Sharing = Literal["shared", "independent"]
 SHARINGS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
 LARGEST = 8000.0  # the largest scale that the lesson and the Privacy page offer; pixels have a range of 2
-_N_FILTERS = 8
 _RIDGE = 1.0
+_BATCH = 500  # λ; the claim does not depend on it
 _BLOCK = 250  # releases of a duel made at once
 
 
@@ -138,7 +140,7 @@ def recognised(found: NDArray[np.float64], clean: NDArray[np.float64], rows: Seq
 def accuracies(told: Pictures, scale: float, *, noise: Noise | None = None, filters_seed: int = 0) -> Accuracies:
     """What a learner reaches on pictures with noise of this scale on pixels and twice that on hidden units.
 
-    Eight random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
+    Random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
     """
     noise = noise if noise is not None else ReleaseNoise()
@@ -193,19 +195,29 @@ def worst_epsilon(told: Pictures, scale: float) -> float:
     return 2.0 * told.n_pixels / scale
 
 
+def claimed_epsilon(told: Pictures, scale: float) -> float:
+    """What Theorem 2 of Lai et al. says that pictures with noise of this scale cost: its term ε1/γ_x.
+
+    The scale is Δ_R/(ε1 λ) and γ_x = Δ_R/λ, so the term is 1/scale, whatever Δ_R, the batch λ and the rest of the budget.
+    """
+    sizes = claim.sizes(Form((told.side, told.side, 1), -1.0, 1.0), len(told.classes))
+    delta_r = sizes.delta_r("literal")
+    return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
+
+
 def _filters(side: int, seed: int) -> NDArray[np.float64]:
-    """Random filters [width * width, 8]: 3x3 for small pictures, 5x5 from 16 pixels a side."""
-    width = 3 if side < 16 else 5
-    drawn: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((width * width, _N_FILTERS)) / width
+    """Random filters [width * width, filters]: sixteen of 3x3 for small pictures, eight of 5x5 from 16 pixels a side."""
+    width, n_filters = (3, 16) if side < 16 else (5, 8)
+    drawn: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((width * width, n_filters)) / width
     return drawn
 
 
 def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the filters see [n, places * 8], without a bias; every second place of large pictures."""
+    """What the filters see at every second place [n, places * filters], without a bias."""
     side, width = math.isqrt(inputs.shape[1]), math.isqrt(len(filters))
-    step, edge = 1 if width == 3 else 2, width // 2
+    edge = width // 2
     padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (edge, edge), (edge, edge)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))[:, ::step, ::step]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))[:, ::2, ::2]
     seen: NDArray[np.float64] = windows.reshape(len(inputs), -1, width * width) @ filters
     return seen.reshape(len(inputs), -1)
 

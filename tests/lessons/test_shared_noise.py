@@ -99,12 +99,12 @@ def test_recovery_counts_grey_levels() -> None:
 def test_hidden_units_are_what_the_filters_see(side: int) -> None:
     inputs = np.random.default_rng(0).standard_normal((3, side * side))
     filters = lesson._filters(side, 0)
-    width, step = (3, 1) if side == 8 else (5, 2)
-    found = lesson._hidden(inputs, filters).reshape(3, -1, 8)
+    width, n_filters = (3, 16) if side == 8 else (5, 8)
+    found = lesson._hidden(inputs, filters).reshape(3, -1, n_filters)
     for row in range(3):
-        for place in range(8):
+        for place in range(n_filters):
             kernel = filters[:, place].reshape(width, width)
-            plain = correlate2d(inputs[row].reshape(side, side), kernel, mode="same")[::step, ::step]
+            plain = correlate2d(inputs[row].reshape(side, side), kernel, mode="same")[::2, ::2]
             assert found[row, :, place] == pytest.approx(plain.ravel())
 
 
@@ -124,7 +124,7 @@ def test_the_noise_goes_through_the_filters(told: Pictures) -> None:
     cell = Cell(1.0, 0)
     found = lesson.accuracies(told, 13.0, noise=SeededNoise(cell, "test"))
     noise, filters = SeededNoise(cell, "test"), lesson._filters(8, 0)
-    pixels, units = 13 * noise.laplace((1, 64)), 26 * noise.laplace((1, 512))
+    pixels, units = 13 * noise.laplace((1, 64)), 26 * noise.laplace((1, 256))
     one, two = (np.maximum(lesson._hidden(part + pixels, filters) + units, 0) for part in (told.train, told.test))
     one, two, lives = one - one.mean(axis=0), two - one.mean(axis=0), one.std(axis=0) > 0
     one, two = (part[:, lives] / one[:, lives].std(axis=0) for part in (one, two))
@@ -160,6 +160,13 @@ def test_the_evidence_is_as_strong_as_theory_says(told: Pictures) -> None:
     found = lesson.play(told, 2.0, "independent", 4000).took_part
     expected = float((distance + np.exp(-distance) - 1).sum())
     assert found.mean() == pytest.approx(expected, abs=5 * float(found.std()) / math.sqrt(4000))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_claim_for_the_pictures_is_one_over_the_scale(told: Pictures, scale: float) -> None:
+    """And the truth for independent noise is 2 K times that: the formula counts one unit of distance, pictures have 2 K."""
+    assert lesson.claimed_epsilon(told, scale) == pytest.approx(1 / scale)
+    assert lesson.worst_epsilon(told, scale) == pytest.approx(128 * lesson.claimed_epsilon(told, scale))
 
 
 def test_mnist_gives_the_published_pattern(told: Pictures) -> None:
