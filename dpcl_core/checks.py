@@ -66,6 +66,12 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, allowed)
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
+    if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
+        allowed = (
+            "is scaled by mean and variance of its training examples, which the bound of this method would not cover; take "
+            f"{dataset.files_of}, or privacy.epsilons = [inf]"
+        )
+        raise BadInput("data.dataset", dataset.name, allowed)
     if missing := datasets.available(dataset):
         raise DataMissing("data.dataset", spec.data.dataset, missing)
     if missing := backbones.available(backbone):

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks, metrics
 from dpcl_core.backbones import cache, pixels
+from dpcl_core.backbones.extractor import pictures as as_pictures
+from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
-from dpcl_core.data.dataset import Dataset
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
@@ -108,6 +109,7 @@ def _learn(
                 n_people=n_people,
                 n_tasks=len(stream.tasks),
                 assumed=streams[cell.seed].assumed,
+                limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
                 audit=audits.get(cell.epsilon),
             ),
@@ -205,11 +207,11 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
 
 
 def inputs(
-    spec: RunSpec, images: Images, device: str, *, before: int = 0, total: int | None = None
+    spec: RunSpec, images: Content, device: str, *, before: int = 0, total: int | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the method reads of these images: features [n, K], or the images themselves [n, ...].
+    """What the method reads of these examples: features [n, K], or the pictures themselves [n, ...].
 
-    `before`: images done before these, of `total` in all (None: only these).
+    `before`: examples done before these, of `total` in all (None: only these).
     """
     n_all = len(images) if total is None else total
     text = f"computing features with {spec.data.backbone}"
@@ -219,12 +221,13 @@ def inputs(
     if spec.params.inputs == "images":
         from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
 
-        return (yield from _counted(pictures.table(images, adaptable.load(spec.data.backbone).asked), before, n_all, text))
+        read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).asked)
+        return (yield from _counted(read, before, n_all, text))
     return (yield from _counted(cache.computed(spec.data.backbone, images, device), before, n_all, text))
 
 
 def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the steps give, with a word on progress for every batch; `before`: images done before these."""
+    """What the steps give, with a word on progress for every batch; `before`: examples done before these."""
     while True:
         try:
             done = next(steps)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.extractor import precision
-from dpcl_core.data.images import Images
+from dpcl_core.backbones.extractor import pictures, precision
+from dpcl_core.data.dataset import Content
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.adaptable import Network
@@ -36,7 +36,7 @@ class Bundled:
     def identity(self) -> str:
         return f"{self.name}|{self.bundle.sha256}|{self.bundle.preprocessing}|{precision(self.device)}"
 
-    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+    def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: the network's features, whitened."""
         from dpcl_core.backbones.batches import Input, in_batches
         from dpcl_core.backbones.networks import SIZE, normalised
@@ -45,7 +45,7 @@ class Bundled:
         return in_batches(
             lambda pixels: ready.frozen(normalised(pixels)),
             Input(SIZE, 3, "bilinear"),
-            images,
+            pictures(images, self.name),
             self.feature_dim,
             self.device,
         )

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.backbones.extractor import Extractor, load
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content
 
 
-def features(backbone: str, images: Images, device: str = "cpu") -> NDArray[np.float32]:
+def features(backbone: str, images: Content, device: str = "cpu") -> NDArray[np.float32]:
     """Features of the images [n, K] float32 by the backbone of that name, from the cache where they are in it.
 
     Raises what `computed` raises.
@@ -35,7 +35,7 @@ def features(backbone: str, images: Images, device: str = "cpu") -> NDArray[np.f
             return cast(NDArray[np.float32], done.value)
 
 
-def computed(backbone: str, images: Images, device: str = "cpu") -> Generator[int, None, NDArray[np.float32]]:
+def computed(backbone: str, images: Content, device: str = "cpu") -> Generator[int, None, NDArray[np.float32]]:
     """The same in steps: yields the number of images done, returns the features.
 
     A damaged file is computed anew. A cache that cannot be written costs a warning, never the features.
@@ -60,7 +60,7 @@ def computed(backbone: str, images: Images, device: str = "cpu") -> Generator[in
     return fresh
 
 
-def key(extractor: Extractor, images: Images) -> str:
+def key(extractor: Extractor, images: Content) -> str:
     """Address of the features: 64 hexadecimal digits over extractor, content of the images, and their public shape."""
     return sha256(f"{extractor.identity}\n{images.digest()}\n{images.shape}".encode()).hexdigest()
 

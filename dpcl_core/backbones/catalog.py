@@ -6,15 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal
 
 from dpcl_core.backbones import weights
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import hub
+from dpcl_core.data.cards import Kind
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = weights.FIELD
 TIMM = "timm:"
+NO_PICTURES = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
 _TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
 _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
 
@@ -24,15 +25,15 @@ class BackboneCard:
     """What a visitor reads of a backbone. All of it is public.
 
     `feature_dim`: None where the images or the model's own settings decide. `saw`: names of the datasets it was trained on;
-    for a timm model as far as the name tells. `module` holds `make(card, device)`. `size_mb`: size of the weights in MB,
-    None where only the hub knows.
+    for a timm model as far as the name tells. `reads`: kinds of data it can turn into features. `module` holds
+    `make(card, device)`. `size_mb`: size of the weights in MB, None where only the hub knows.
     """
 
     name: str
     title: str
     summary: str
     source: str
-    kind: Literal["image"]
+    reads: tuple[Kind, ...]
     feature_dim: int | None
     saw: tuple[str, ...]
     module: str
@@ -44,13 +45,14 @@ CARDS: Mapping[str, BackboneCard] = {
     for card in (
         BackboneCard(
             name="pixels",
-            title="Pixels",
+            title="Pixels, or a sensor's values",
             summary=(
-                "No network at all: the grey or colour values themselves, divided by 255. Right for small, centred pictures "
-                "such as handwritten digits, weak for photographs."
+                "No network at all: the examples' own values, grey or colour ones divided by 255, accelerations as shares "
+                "of a public range. Right for small, centred pictures such as handwritten digits, weak for photographs. "
+                "Methods that train a whole network read these."
             ),
             source="no training, no weights",
-            kind="image",
+            reads=("image", "sensor"),
             feature_dim=None,
             saw=(),
             module="dpcl_core.backbones.pixels",
@@ -64,7 +66,7 @@ CARDS: Mapping[str, BackboneCard] = {
                 "pictures of CIFAR-100. Serves every dataset but CIFAR-100 itself, whose pictures it has seen."
             ),
             source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
-            kind="image",
+            reads=("image",),
             feature_dim=192,
             saw=("cifar100",),
             module="dpcl_core.backbones.bundled",
@@ -78,7 +80,7 @@ CARDS: Mapping[str, BackboneCard] = {
                 "CIFAR-100, which shares no picture with it; knowing ten classes only, its features tell fewer things apart."
             ),
             source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
-            kind="image",
+            reads=("image",),
             feature_dim=192,
             saw=("cifar10",),
             module="dpcl_core.backbones.bundled",
@@ -92,7 +94,7 @@ CARDS: Mapping[str, BackboneCard] = {
                 "public pictures of CIFAR-100. A small relative of the papers' backbone, for adapters on a CPU."
             ),
             source="scripts/pretrain_backbone.py; blocks after Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
-            kind="image",
+            reads=("image",),
             feature_dim=128,
             saw=("cifar100",),
             module="dpcl_core.backbones.bundled",
@@ -106,7 +108,7 @@ CARDS: Mapping[str, BackboneCard] = {
                 "timm and 0.4 GB of weights, and a graphics card for more than a few thousand pictures."
             ),
             source="Steiner et al. 2022, How to train your ViT?; weights from the timm collection",
-            kind="image",
+            reads=("image",),
             feature_dim=768,
             saw=("imagenet-21k",),
             module="dpcl_core.backbones.timm_models",
@@ -131,7 +133,7 @@ def card(name: str) -> BackboneCard:
             "its training pictures include the ones you call private is for you to know: its name tells only part of it."
         ),
         source="timm",
-        kind="image",
+        reads=("image",),
         feature_dim=None,
         saw=_saw(model),
         module="dpcl_core.backbones.timm_models",
@@ -140,11 +142,14 @@ def card(name: str) -> BackboneCard:
 
 
 def refuses(card: BackboneCard, dataset_name: str) -> str | None:
-    """One sentence if the backbone was trained on the dataset or a member of it: those images cannot be called private."""
+    """One sentence if the backbone cannot read such data, or was trained on them: they cannot be called private then."""
     try:
-        members = [member.name for member in datasets.members(datasets.card(dataset_name))]
+        dataset = datasets.card(dataset_name)
+        members = [member.name for member in datasets.members(dataset)]
     except BadInput:
-        members = [dataset_name]
+        dataset, members = None, [dataset_name]
+    if dataset is not None and dataset.kind not in card.reads:
+        return NO_PICTURES
     seen = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
     if not seen:
         return None

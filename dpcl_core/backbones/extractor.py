@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import catalog
 from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.data.dataset import Content
 from dpcl_core.data.images import Images
+from dpcl_core.errors import BadInput
 
 
 class Extractor(Protocol):
-    """A frozen public function from an image to a feature vector."""
+    """A frozen public function from an example, mostly an image, to a feature vector."""
 
     @property
     def feature_dim(self) -> int | None:
@@ -25,10 +27,10 @@ class Extractor(Protocol):
     def identity(self) -> str:
         """Name, hash of the weights, preprocessing and precision: two extractors of one identity give the same features."""
 
-    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+    def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """Features [b, K] of some images after the other, in order; rows not finite come out all zero, never dropped.
 
-        At least one batch, empty where there are no images, so that K is known.
+        At least one batch, empty where there are no images, so that K is known. Raises BadInput for what it cannot read.
         """
 
 
@@ -43,6 +45,13 @@ def load(name: str, device: str = "cpu") -> Extractor:
     weights or packages that are not here."""
     card = catalog.card(name)
     return cast(Make, import_module(card.module).make)(card, device)
+
+
+def pictures(content: Content, name: str) -> Images:
+    """The examples as a network reads them. Raises BadInput, naming the network, where they are no pictures."""
+    if not isinstance(content, Images):
+        raise BadInput(catalog.FIELD, name, catalog.NO_PICTURES)
+    return content
 
 
 def precision(device: str) -> str:

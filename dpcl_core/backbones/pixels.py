@@ -1,7 +1,8 @@
-"""The simplest backbone: pixel values in [0, 1]. No torch, no weights."""
+"""The simplest backbone: the examples' own values, pixels in [0, 1] or a sensor's in [-1, 1]. No torch, no weights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -9,30 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.data.dataset import Form
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content, Form
+from dpcl_core.data.windows import Windows
 
 _BATCH = 1000
 _SIZE = 32  # side to which images of differing sizes are brought; a constant, since the images' own sizes may be private
 
 
 class Pixels:
-    """Flattened values divided by 255: K = height x width x channels of the dataset's public shape."""
+    """Flattened values: K = height x width x channels of the dataset's public shape, or samples x axes."""
 
     feature_dim: int | None = None
     identity = f"pixels|255|{_SIZE}"
 
-    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K] in [0, 1]. Images without a common public shape become 32x32 in colour."""
+    def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
+        """float32 [b, K]: pixels over 255, windows as they are. Images without a public shape become 32x32 in colour."""
         shape = form(images).shape
+        if isinstance(images, Windows):
+            yield images.values.reshape(-1, math.prod(shape))
+            return
         n_channels: Literal[1, 3] = 1 if shape[2] == 1 else 3
         yield np.zeros((0, int(np.prod(shape))), np.float32)
         for batch in images.batches(_SIZE if images.shape is None else None, n_channels, _BATCH):
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
-def form(images: Images) -> Form:
+def form(images: Content) -> Form:
     """How the values that `Pixels` gives lie in a row."""
+    if isinstance(images, Windows):
+        return Form(images.shape, -1.0, 1.0)
     if images.shape is None:
         return Form((_SIZE, _SIZE, 3), 0.0, 1.0)
     return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)

@@ -17,9 +17,9 @@ from dpcl_core.backbones import weights
 from dpcl_core.backbones.adaptable import Network, Pictures
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.backbones.catalog import TIMM, BackboneCard
-from dpcl_core.backbones.extractor import precision
+from dpcl_core.backbones.extractor import pictures, precision
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
-from dpcl_core.data.images import Images
+from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput, DataMissing
 
 
@@ -35,7 +35,7 @@ class TimmExtractor:
     std: tuple[float, ...]
     device: str
 
-    def batches(self, images: Images) -> Iterator[NDArray[np.float32]]:
+    def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K], pooled as the model's own classifier would read them."""
         mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
 
@@ -43,7 +43,7 @@ class TimmExtractor:
             pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
             return pooled
 
-        return in_batches(forward, self.asked, images, self.feature_dim, self.device)
+        return in_batches(forward, self.asked, pictures(images, self.identity), self.feature_dim, self.device)
 
 
 def make(card: BackboneCard, device: str) -> TimmExtractor:

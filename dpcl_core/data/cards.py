@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from dpcl_core.data.windows import AXES, SAMPLES
+
 Shape = tuple[int, int, int]
+Kind = Literal["image", "sensor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class DatasetCard:
     `classes`: names in label order, empty where only the file tells. `shape`: height, width, channels, None where images
     differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
     class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
+    `kind`: pictures, or windows of a sensor. `scaled_by`: how windows come to [-1, 1], by a public range or by mean and
+    variance of the training part. `files_of`: the set whose files it reads. `limits`: what is not protected with these data.
     """
 
     name: str
@@ -47,7 +53,10 @@ class DatasetCard:
     name_column: str = "label_name"
     stands_in_for: str | None = None
     members: tuple[str, ...] = ()
-    kind: Literal["image"] = "image"
+    kind: Kind = "image"
+    scaled_by: Literal["range", "training"] = "range"
+    files_of: str | None = None
+    limits: tuple[str, ...] = ()
 
     @property
     def is_own(self) -> bool:
@@ -56,7 +65,12 @@ class DatasetCard:
     @property
     def folder(self) -> str:
         """The folder it is looked for in, under `DPCL_DATA` or the download cache."""
-        return self.name.removeprefix("own:") if self.is_own else self.name.replace("-", "_")
+        return self.name.removeprefix("own:") if self.is_own else (self.files_of or self.name).replace("-", "_")
+
+    @property
+    def n_values(self) -> int | None:
+        """Values of an example; None where examples differ in size."""
+        return SAMPLES * AXES if self.kind == "sensor" else math.prod(self.shape) if self.shape else None
 
 
 _DIGITS = tuple("0123456789")
@@ -229,16 +243,69 @@ _SINGLE = (
     ),
 )
 
+# What every set of sensor windows leaves unprotected, a person's own ones as well.
+SENSOR_LIMITS = (
+    "a person behind several windows: one contributes many, windows of one recording may overlap, and one signal may occur "
+    "at several rates. What is protected is one window",
+)
+_STATISTICS = (
+    "mean and variance of the training windows, by which all values are scaled (as published): no ledger pays for them",
+)
+_WISDM = DatasetCard(
+    name="har-wisdm",
+    title="WISDM phone accelerometer",
+    summary="Walking, jogging, stairs, sitting or standing, from the accelerometer of a phone in the pocket: 24 of the 51 "
+    "people of WISDM, cut into windows of 100 samples at 5, 10, 20 and 50 Hz (mostly recorded at 20 Hz: those at 50 Hz are "
+    "interpolated). Other people are in the test part.",
+    source="Weiss et al. 2019, WISDM smartphone and smartwatch activity and biometrics dataset",
+    licence="none stated where it was read; its origin is believed to state CC BY 4.0",
+    n_classes=5,
+    n_train=14_649,
+    n_test=4_923,
+    classes=("walking", "jogging", "stairs", "sitting", "standing"),
+    stands_in_for="HARW",
+    kind="sensor",
+    limits=SENSOR_LIMITS,
+)
+_SENSORS = (
+    _WISDM,
+    replace(
+        _WISDM,
+        name="har-wisdm-zscored",
+        title="WISDM phone accelerometer, scaled as published",
+        summary="The same windows, scaled by mean and variance of the training part as Lai et al. do, not by a constant. "
+        "For methods without a proved guarantee, or without noise: no ledger pays for these statistics.",
+        scaled_by="training",
+        files_of="har-wisdm",
+        limits=(*SENSOR_LIMITS, *_STATISTICS),
+    ),
+    DatasetCard(
+        name="har-phone50",
+        title="Phone accelerometer at 50 Hz",
+        summary="Walking, walking upstairs and downstairs, sitting or standing, recorded at 50 Hz by eight students and cut "
+        "into windows of 100 samples at 5, 10, 20 and 50 Hz. Small; other people are in the test part.",
+        source="DiFronzo, LSTM for human activity recognition classification (recordings of that repository)",
+        licence="MIT",
+        n_classes=5,
+        n_train=2_420,
+        n_test=780,
+        classes=("walking", "walking_upstairs", "walking_downstairs", "sitting", "standing"),
+        stands_in_for="HARW",
+        kind="sensor",
+        limits=SENSOR_LIMITS,
+    ),
+)
+
 
 def _combined(
-    name: str, title: str, summary: str, members: tuple[str, ...], stands_in_for: str | None = None
+    name: str, title: str, summary: str, source: str, members: tuple[str, ...], stands_in_for: str | None = None
 ) -> DatasetCard:
     parts = [card for member in members for card in _SINGLE if card.name == member]
     return DatasetCard(
         name=name,
         title=title,
         summary=summary,
-        source="Ebrahimi et al. 2020, Adversarial Continual Learning; " + "; ".join(card.title for card in parts),
+        source=f"{source}; " + "; ".join(card.title for card in parts),
         licence="each member's own",
         n_classes=sum(card.n_classes for card in parts),
         n_train=sum(card.n_train for card in parts),
@@ -249,22 +316,33 @@ def _combined(
     )
 
 
+_FIVE = "Ebrahimi et al. 2020, Adversarial Continual Learning"
 CARDS: Mapping[str, DatasetCard] = {
     card.name: card
     for card in (
         *_SINGLE,
+        *_SENSORS,
         _combined(
             "5-datasets",
             "5-Datasets",
             "Five datasets of ten classes each, 50 labels in all: digits, house numbers, letters, clothes and photographs.",
+            _FIVE,
             ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10"),
         ),
         _combined(
             "5-datasets-mnist-m",
             "5-Datasets with MNIST-M",
             "Five datasets of ten classes each, 50 labels in all, with MNIST-M in place of SVHN.",
+            _FIVE,
             ("mnist", "mnist-m", "notmnist", "fashion-mnist", "cifar10"),
             stands_in_for="5-Datasets with SVHN",
+        ),
+        _combined(
+            "cifar10-100",
+            "CIFAR-10/100",
+            "All classes of CIFAR-10, then all of CIFAR-100: 110 in all, eleven tasks of ten in a split stream.",
+            "Lai et al. 2022, Lifelong DP (split CIFAR-10/100)",
+            ("cifar10", "cifar100"),
         ),
     )
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcl_core import paths
 from dpcl_core.data import files, hub
-from dpcl_core.data.cards import CARDS, DatasetCard
+from dpcl_core.data.cards import CARDS, SENSOR_LIMITS, DatasetCard
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
 
@@ -38,14 +38,17 @@ class DatasetFacts:
 
 
 def card(name: str) -> DatasetCard:
-    """The card of a dataset, or of a folder of yours as own:NAME. Raises BadInput naming the known ones."""
+    """The card of a dataset, or of a folder of yours as own:NAME, whose file header tells what kind of data lies there.
+
+    Raises BadInput naming the known ones.
+    """
     if name in CARDS:
         return CARDS[name]
     if not name.startswith("own:"):
         raise BadInput(files.FIELD, name, f"must be one of {', '.join(CARDS)}, or own:NAME for a folder of yours")
     own = name.removeprefix("own:")
     paths.inside(paths.home() / "data", own, files.FIELD)
-    return DatasetCard(
+    images = DatasetCard(
         name=name,
         title=own,
         summary="Your own images, read from a folder on this computer.",
@@ -55,6 +58,12 @@ def card(name: str) -> DatasetCard:
         n_train=0,
         n_test=0,
     )
+    from dpcl_core.data import header
+
+    if header.kind(images) != "sensor":
+        return images
+    summary = "Your own sensor windows, read from a folder on this computer."
+    return replace(images, summary=summary, kind="sensor", limits=SENSOR_LIMITS)
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:

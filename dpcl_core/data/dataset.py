@@ -1,4 +1,4 @@
-"""A dataset in memory: images, integer labels, and a title that never claims more than what was read."""
+"""A dataset in memory: images or sensor windows, integer labels, and a title that never claims more than what was read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
+from dpcl_core.data.windows import Windows
+
+Content = Images | Windows  # what examples are before a backbone reads them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Examples of one split, row by row: images, labels int64 [n], and where each came from.
+    """Examples of one split, row by row: pictures or a sensor's windows, labels int64 [n], and where each came from.
 
     `sources` (int64 [n], or None) indexes `Dataset.sources`.
     """
 
-    images: Images
+    images: Content
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None = None
 

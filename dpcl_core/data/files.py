@@ -56,10 +56,10 @@ def find(card: DatasetCard) -> Found:
 
 def wish(card: DatasetCard) -> str:
     """What to put where, so that `find` finds it."""
-    return (
-        f"put train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images, "
-        f"into {roots(card)[0] / card.folder}"
-    )
+    what = "train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images,"
+    if card.kind == "sensor":
+        what = "train.parquet and test.parquet (columns window, rate_hz and label)"
+    return f"put {what} into {roots(card)[0] / card.folder}"
 
 
 def _in_folder(card: DatasetCard, folder: Path) -> Found:
@@ -68,6 +68,8 @@ def _in_folder(card: DatasetCard, folder: Path) -> Found:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no training part")
     if not test and card.held_out is None:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no test part")
+    if card.kind == "sensor" and not train[0].name.endswith(".parquet"):
+        raise BadInput(FIELD, card.name, "holds sensor windows, which must be parquet files")
     if test and train[0].name.endswith(".parquet") != test[0].name.endswith(".parquet"):
         raise BadInput(FIELD, card.name, "its training and test part must both be parquet files, or both folders of images")
     return Found(train, test)

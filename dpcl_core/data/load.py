@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet
+from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, windows
 from dpcl_core.data.cards import DatasetCard
-from dpcl_core.data.dataset import Dataset, Split
+from dpcl_core.data.dataset import Content, Dataset, Split
 from dpcl_core.data.files import Found
 from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
@@ -16,7 +17,7 @@ from dpcl_core.spec import DataSpec
 
 
 def load(data: DataSpec) -> Dataset:
-    """The dataset that the settings name, images still encoded, in the same rows for every seed and budget.
+    """The dataset that the settings name, pictures still encoded, in the same rows for every seed and budget.
 
     Looked for in the folder `DPCL_DATA`, the download cache, the Hugging Face hub. Raises DataMissing saying what to put
     where, BadInput naming file, row and what is allowed.
@@ -29,8 +30,8 @@ def load(data: DataSpec) -> Dataset:
     pairs = [_read(*member) for member in zip(members, found, kept, strict=True)]
     named = labels.joined(card, kept)
     train, test = (
-        Split(images[0] if not card.members else parquet.concatenated(images, None), split.labels, split.sources)
-        for images, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
+        Split(_together(read) if card.members else read[0], split.labels, split.sources)
+        for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
     )
     return Dataset(
         name=card.name,
@@ -55,9 +56,21 @@ def _find(card: DatasetCard) -> Found | None:
         return files.find(card)
 
 
-def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Images, Images]:
-    """The images of both splits."""
+def _together(read: Sequence[Content]) -> Images:
+    """The pictures of all members."""
+    return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
+
+
+def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Content, Content]:
+    """What the examples of both splits are."""
     files_ = (found.train, found.test or found.train) if found else ((), ())
+    if card.kind == "sensor":
+        trained, tested = (
+            parquet.read_windows(paths, card, part.rows) for paths, part in zip(files_, (kept.train, kept.test), strict=True)
+        )
+        if card.scaled_by == "training":
+            return windows.z_scored(trained, tested)
+        return windows.in_range(trained), windows.in_range(tested)
     train, test = (_images(card, *split) for split in zip(files_, (kept.train, kept.test), strict=True))
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"

@@ -141,11 +141,20 @@ def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:
     found = [set(split.sources.tolist()) for split in splits if split.sources is not None]
     for name in sorted(set.symmetric_difference(found[0], found[-1])) if found else ():
         raise BadInput(f"{card.name} {parquet.SOURCE_COLUMN}", name, "must occur in both train and test")
-    return tuple(sorted(found[0])) if found else ()
+    return tuple(sorted(found[0], key=_natural)) if found else ()
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Names that begin with a number come in its order: 5 Hz before 10 Hz."""
+    digits = len(name) - len(name.lstrip("0123456789"))
+    return int(name[:digits] or -1), name
 
 
 def _part(rows: Rows, names: tuple[str, ...]) -> Part:
-    sources = None if rows.sources is None else np.searchsorted(np.asarray(names), rows.sources).astype(np.int64)
+    sources = None
+    if rows.sources is not None:
+        found, of_row = np.unique(rows.sources, return_inverse=True)
+        sources = np.asarray([names.index(name) for name in found], dtype=np.int64)[of_row]
     return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64))
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpcl_core.data import catalog, files
+from dpcl_core.data import catalog, files, header
 from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput
 
 
 def names() -> list[str]:
-    """own:NAME of every folder that looks like a dataset of images and is none of the catalog's; reads file headers only."""
+    """own:NAME of every folder that holds pictures or sensor windows and is none of the catalog's; reads headers only."""
     found: list[str] = []
     known = {card.folder for card in CARDS.values()}
     for root in files.roots(catalog.card("own:any")):
         for folder in _folders(root):
-            if folder.name not in known and f"own:{folder.name}" not in found and _holds_images(f"own:{folder.name}"):
+            if folder.name not in known and f"own:{folder.name}" not in found and _is_usable(f"own:{folder.name}"):
                 found.append(f"own:{folder.name}")
     return found
 
@@ -27,14 +27,8 @@ def _folders(root: Path) -> list[Path]:
         return []
 
 
-def _holds_images(name: str) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from dpcl_core.data.parquet import IMAGE_COLUMNS  # with pyarrow late, like it: a list of names needs neither
-
+def _is_usable(name: str) -> bool:
     try:
-        ready = files.find(catalog.card(name))
-        return ready.is_folder or any(column in IMAGE_COLUMNS for column in pq.read_schema(ready.train[0]).names)
-    except (BadInput, OSError, pa.ArrowException):
+        return header.kind(catalog.card(name)) is not None
+    except BadInput:
         return False

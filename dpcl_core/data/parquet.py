@@ -1,4 +1,4 @@
-"""One split read from parquet files: encoded images or pixel lists, labels, class names, and where each row came from."""
+"""One split read from parquet files: images or sensor windows, labels, class names, and where each row came from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
+from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.errors import BadInput
 
 IMAGE_COLUMNS = ("image", "img")
@@ -57,13 +58,25 @@ def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64
 
     Raises BadInput naming file, row and what is allowed.
     """
-    ends = np.cumsum([_n_rows(path, card) for path in parts])
-    starts = np.concatenate([[0], ends[:-1]])
-    pieces = [
-        _images(path, card, rows[(rows >= start) & (rows < end)] - start)
-        for path, start, end in zip(parts, starts, ends, strict=True)
-    ]
+    pieces = [_images(path, card, chosen) for path, chosen in _by_part(parts, card, rows)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
+
+
+def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The sensor windows of these rows (ascending) of a split as they were measured: float32 [n, 100, 3] in m/s^2.
+
+    Raises BadInput naming file, row and what is allowed; every row of the files is checked.
+    """
+    return np.concatenate([_windows(path, card)[chosen] for path, chosen in _by_part(parts, card, rows)])
+
+
+def _by_part(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
+    """Each file of a split with those of these rows that it holds, counted from its own start."""
+    start = 0
+    for path in parts:
+        end = start + _n_rows(path, card)
+        yield path, rows[(rows >= start) & (rows < end)] - start
+        start = end
 
 
 def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -> Images:
@@ -85,7 +98,10 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
     with _readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         column = _label_column(schema, card, shown)
-        wanted = [name for name in (column, card.name_column, SOURCE_COLUMN) if name in schema.names]
+        source = RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
+        if card.kind == "sensor" and source not in schema.names:
+            raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
+        wanted = [name for name in (column, card.name_column, source) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
     if not table.num_rows:
         raise BadInput(shown, "no rows", "must have at least one row")
@@ -96,7 +112,9 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
         labels = _ranks(table[column], column, card, shown)
     names = _names(table, labels, card, shown) if card.name_column in wanted else _declared_names(schema, column)
     sources = None
-    if SOURCE_COLUMN in wanted:
+    if card.kind == "sensor":
+        sources = sources_of(table[source], shown)
+    elif source in wanted:
         texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown)
         sources = np.asarray(texts, dtype=np.str_)[of_row]
     return Rows(labels, names, sources)
@@ -122,6 +140,14 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
                 column = file.read_row_group(group, columns=[name])[name]
                 encoded += _encoded(column, wanted - start, name, shown, start)
     return Images(encoded, card.shape, origins)
+
+
+def _windows(path: Path, card: DatasetCard) -> NDArray[np.float32]:
+    shown = _shown(card, path)
+    with _readable(path, shown), pq.ParquetFile(path) as file:
+        if WINDOW_COLUMN not in file.schema_arrow.names:
+            raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
+        return windows_of(file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].combine_chunks(), shown)
 
 
 def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int) -> list[bytes]:

@@ -69,15 +69,16 @@ def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int
 
 
 def _difference(card: DatasetCard, kept: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
+    what = "windows" if card.kind == "sensor" else "images"
     if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
         instead = f"{published[0]:,} and {published[1]:,}"
-        return f"not as published: {read[0]:,} training and {read[1]:,} test images instead of {instead}"
+        return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"
     if card.held_out is not None:
-        return f"subset: {read[0]:,} training and {read[1]:,} test images of {sum(published):,}"
+        return f"subset: {read[0]:,} training and {read[1]:,} test {what} of {sum(published):,}"
     unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (kept[0].train, kept[0].test)) else ""
     per = card.n_classes if unit else 1
     train, test = (_share(n // per, of // per) for n, of in zip(read, published, strict=True))
-    return f"subset: {train} training and {test} test images{unit}"
+    return f"subset: {train} training and {test} test {what}{unit}"
 
 
 def _share(n: int, of: int) -> str:

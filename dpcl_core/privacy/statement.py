@@ -72,14 +72,16 @@ def guarantee(
     n_people: int,
     n_tasks: int,
     assumed: Sequence[str] = (),
+    limits: Sequence[str] = (),
     together: tuple[float, float] | None = None,
     audit: AuditNote | None = None,
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
     Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
-    what the stream takes as given where no public rule says which task a record belongs to; together: (epsilon, delta) of
-    all models of the run, where it was computed; audit: what an attack on the method's mechanism proved.
+    what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
+    unprotected; together: (epsilon, delta) of all models of the run, where it was computed; audit: what an attack on the
+    method's mechanism proved.
     """
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
@@ -101,7 +103,7 @@ def guarantee(
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
-    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public"]
+    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", *limits]
     if ledger.recurrence == "once" and n_tasks > 1:
         not_covered.append(f"a person with {unit}s in several tasks: see the sum for one in every task")
     if n_models > 1:

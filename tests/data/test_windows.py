@@ -1,0 +1,264 @@
+"""Sensor windows: the same rows as in the file, scaled by public constants, tasks by rate; anything else is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcl_core import checks, engine
+from dpcl_core.backbones import cache, extractor, pixels
+from dpcl_core.data import catalog, own, windows
+from dpcl_core.data.dataset import Dataset, Form
+from dpcl_core.data.load import load
+from dpcl_core.data.windows import RANGE, Windows
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.events import CellFinished, Started
+from dpcl_core.spec import DataSpec
+from tests.data.making import write, write_pair
+
+RATES = [20, 5, 50, 10]
+
+
+def signal(n: int, seed: int = 0) -> np.ndarray:
+    """Accelerations [n, 300] in m/s^2, a few of them beyond the range."""
+    return np.random.default_rng(seed).normal(0, 9, (n, 300)).astype(np.float32)
+
+
+def write_sensors(folder: Path, n: int = 24, **columns: object) -> np.ndarray:
+    """Train and test of n windows each, rates and three classes in turn; gives the training values."""
+    values = signal(n)
+    for split in ("train", "test"):
+        given: dict[str, object] = {
+            "window": list(values),
+            "rate_hz": [RATES[row // 3 % 4] for row in range(n)],
+            "label": [row % 3 for row in range(n)],
+            "label_name": [("walk", "sit", "run")[row % 3] for row in range(n)],
+            **columns,
+        }
+        write(folder, split, **{name: column for name, column in given.items() if column is not None})
+    return values
+
+
+def opened() -> Dataset:
+    return load(DataSpec(dataset="own:mine"))
+
+
+def test_rows_rates_and_values_are_the_files(data_dir: Path) -> None:
+    values = write_sensors(data_dir / "mine")
+    found = opened()
+    assert isinstance(found.train.images, Windows)
+    np.testing.assert_allclose(
+        found.train.images.values.reshape(-1, 300), np.clip(values / (2 * 9.80665), -1, 1), rtol=1e-6, atol=0
+    )
+    assert found.train.images.values.dtype == np.float32
+    assert abs(found.train.images.values).max() == 1, "some lie beyond the range"
+    assert [source.name for source in found.sources] == ["5 Hz", "10 Hz", "20 Hz", "50 Hz"]
+    assert all(source.classes == (0, 1, 2) for source in found.sources)
+    assert found.train.sources is not None
+    assert [found.sources[source].name for source in found.train.sources[::3]] == ["20 Hz", "5 Hz", "50 Hz", "10 Hz"] * 2
+    assert (found.classes, found.title) == (("walk", "sit", "run"), "mine (own data)")
+    assert catalog.facts("own:mine").sources == ("5 Hz", "10 Hz", "20 Hz", "50 Hz")
+    assert own.names() == ["own:mine"]
+
+
+def test_a_window_is_a_row_of_numbers_sample_after_sample(data_dir: Path) -> None:
+    write_sensors(data_dir / "mine")
+    content = opened().train.images
+    rows = cache.features("pixels", content)
+    assert isinstance(content, Windows)
+    assert (rows.shape, rows.dtype) == ((24, 300), np.float32)
+    assert rows[7].tolist() == content.values[7].ravel().tolist()
+    assert pixels.form(content) == Form((100, 3), -1.0, 1.0)
+
+
+def test_the_digest_sees_every_value_and_the_order_of_rows() -> None:
+    content = windows.in_range(signal(6).reshape(6, 100, 3))
+    other = content.values.copy()
+    other[5, 99, 2] += 1e-3
+    swapped = content.take(np.array([1, 0, 2, 3, 4, 5]))
+    assert len({one.digest() for one in (content, Windows(other), swapped)}) == 3
+    assert content.digest() == Windows(content.values.copy()).digest()
+
+
+def test_a_subset_takes_the_same_windows_from_pieces_as_from_one_file(data_dir: Path) -> None:
+    values = write_sensors(data_dir / "mine", n=60)
+    whole = load(DataSpec(dataset="own:mine", train_per_class=4))
+    assert np.bincount(whole.train.labels).tolist() == [4, 4, 4]
+    assert whole.title == "mine (own data; subset: 12 of 60 training and all 60 test windows)"
+    (data_dir / "mine" / "train.parquet").unlink()
+    for part, rows in enumerate((slice(0, 20), slice(20, 60))):
+        write(
+            data_dir / "mine",
+            f"train-0000{part}-of-00002",
+            window=list(values[rows]),
+            rate_hz=[RATES[row // 3 % 4] for row in range(60)][rows],
+            label=[row % 3 for row in range(60)][rows],
+            label_name=[("walk", "sit", "run")[row % 3] for row in range(60)][rows],
+        )
+    pieces = load(DataSpec(dataset="own:mine", train_per_class=4))
+    assert pieces.train.images.digest() == whole.train.images.digest()
+    assert pieces.train.labels.tolist() == whole.train.labels.tolist()
+
+
+def test_the_published_scaling_uses_the_training_part_alone() -> None:
+    train, test = signal(50, 1).reshape(50, 100, 3) * [1, 2, 3] + [0, 5, -9], signal(20, 2).reshape(20, 100, 3) * 40
+    train, test = train.astype(np.float32), test.astype(np.float32)
+    scaled, other = windows.z_scored(train, test)
+    for axis in range(3):  # as printed: 2 [(x - min) / (max - min) - 1/2] of the clipped z-score, min = -2, max = 2
+        values = train[:, :, axis].astype(np.float64)
+        z = np.clip((values - values.mean()) / values.std(), -2, 2)
+        np.testing.assert_allclose(scaled.values[:, :, axis], 2 * ((z + 2) / 4 - 0.5), atol=1e-6)
+        z = np.clip((test[:, :, axis] - values.mean()) / values.std(), -2, 2)
+        np.testing.assert_allclose(other.values[:, :, axis], 2 * ((z + 2) / 4 - 0.5), atol=1e-6)
+    assert abs(scaled.values).max() == abs(other.values).max() == 1
+    changed = windows.z_scored(train, test * 3)[0]
+    np.testing.assert_array_equal(changed.values, scaled.values)
+    flat, _ = windows.z_scored(np.full((4, 100, 3), 9.8, np.float32), test)
+    assert not flat.values.any()
+
+
+def test_the_public_scaling_of_a_window_depends_on_that_window_alone() -> None:
+    values = signal(10).reshape(10, 100, 3)
+    alone = windows.in_range(values[:1]).values
+    np.testing.assert_array_equal(windows.in_range(values).values[:1], alone)
+    assert pytest.approx(2 * 9.80665) == RANGE
+
+
+MINE = "own:mine/train.parquet"
+_LIST = "must be a list of 300 numbers, 100 samples of 3 axes in m/s^2"
+
+
+def spoiled(row: int, place: int, value: float) -> list[np.ndarray]:
+    values = signal(24)
+    values[row, place] = value
+    return list(values)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        (
+            {"window": [[0.0] * (250 if row == 3 else 300) for row in range(24)]},
+            f"{MINE} row 3, window = a list of 250: {_LIST}",
+        ),
+        (
+            {"window": [None if row == 2 else [0.0] * 300 for row in range(24)]},
+            f"{MINE} row 2, window = a list of 0: {_LIST}",
+        ),
+        ({"window": spoiled(5, 7, float("nan"))}, f"{MINE} row 5, window = nan: {_LIST}, all of them finite"),
+        ({"window": spoiled(4, 299, float("inf"))}, f"{MINE} row 4, window = inf: {_LIST}, all of them finite"),
+        ({"window": [["a"] * 300] * 24}, f"{MINE} column window = list<element: string>: {_LIST}"),
+        ({"window": [0.5] * 24}, f"{MINE} column window = double: {_LIST}"),
+        ({"rate_hz": [20] * 6 + [25] + [20] * 17}, f"{MINE} row 6, rate_hz = 25: must be 5, 10, 20 or 50 samples a second"),
+        (
+            {"rate_hz": pa.array([20] * 6 + [None] + [20] * 17)},
+            f"{MINE} row 6, rate_hz = nothing: must be 5, 10, 20 or 50 samples a second",
+        ),
+        ({"rate_hz": ["20"] * 24}, f"{MINE} column rate_hz = string: must be 5, 10, 20 or 50 samples a second"),
+        (
+            {"rate_hz": None},
+            f"{MINE} = window, label, label_name: must have a column rate_hz of samples a second",
+        ),
+    ],
+)
+def test_windows_that_cannot_be_used(columns: dict[str, object], sentence: str, data_dir: Path) -> None:
+    write_sensors(data_dir / "mine", **columns)
+    with pytest.raises(BadInput) as caught:
+        opened()
+    assert str(caught.value) == sentence
+
+
+def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
+    write_pair(data_dir / "har_wisdm", list(range(5)), list(range(5)))
+    with pytest.raises(BadInput) as caught:
+        load(DataSpec(dataset="har-wisdm"))
+    assert str(caught.value) == "har-wisdm/train.parquet = image, label: must have a column rate_hz of samples a second"
+    with pytest.raises(DataMissing, match=r"columns window, rate_hz and label"):
+        load(DataSpec(dataset="har-phone50"))
+
+
+def refusal(raw: dict[str, object]) -> str:
+    with pytest.raises(BadInput) as caught:
+        checks.check(checks.parse(raw))
+    return str(caught.value)
+
+
+def test_no_network_reads_windows(data_dir: Path) -> None:
+    write_sensors(data_dir / "mine")
+    said = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
+    raw = {"data": {"dataset": "own:mine", "backbone": "vit-cifar100"}}
+    assert refusal(raw) == f"data.backbone = vit-cifar100: {said}"
+    assert refusal({**raw, "method": "naive", "params": {"adapter": "film"}}) == f"data.backbone = vit-cifar100: {said}"
+    with pytest.raises(BadInput, match="not windows of a sensor"):
+        next(iter(extractor.load("convnext-cifar100").batches(opened().train.images)))
+
+
+def test_a_run_by_rate_says_what_it_does_not_protect(data_dir: Path) -> None:
+    write_sensors(data_dir / "mine", n=96)
+    raw = {
+        "data": {"dataset": "own:mine"},
+        "scenario": {"kind": "source-incremental", "order": ["50 Hz", "5 Hz", "20 Hz"]},
+        "privacy": {"epsilons": [2.0], "delta": 1e-3},
+        "seeds": [0],
+    }
+    events = list(engine.run(checks.parse(raw)))
+    (started,) = [event for event in events if isinstance(event, Started)]
+    (finished,) = [event for event in events if isinstance(event, CellFinished)]
+    assert started.task_names == ("50 Hz", "5 Hz", "20 Hz")
+    assert any("windows of one recording may overlap" in line for line in finished.guarantee.not_covered)
+    assert finished.guarantee.composition.startswith("parallel")
+
+
+def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_dir: Path) -> None:
+    rows = 40
+    values = {
+        "window": list(signal(rows)),
+        "rate_hz": [RATES[row % 4] for row in range(rows)],
+        "label": [row % 5 for row in range(rows)],
+    }
+    for split in ("train", "test"):
+        write(data_dir / "har_wisdm", split, **values)
+    raw = {"data": {"dataset": "har-wisdm-zscored"}, "scenario": {"kind": "source-incremental"}, "seeds": [0]}
+    assert refusal({**raw, "privacy": {"epsilons": [1.0, float("inf")], "delta": 1e-3}}) == (
+        "data.dataset = har-wisdm-zscored: is scaled by mean and variance of its training examples, which the bound of this "
+        "method would not cover; take har-wisdm, or privacy.epsilons = [inf]"
+    )
+    events = list(engine.run(checks.parse({**raw, "privacy": {"epsilons": [float("inf")], "delta": 1e-3}})))
+    (finished,) = [event for event in events if isinstance(event, CellFinished)]
+    assert any("no ledger pays for them" in line for line in finished.guarantee.not_covered)
+    content = load(DataSpec(dataset="har-wisdm-zscored")).train.images
+    assert isinstance(content, Windows)
+    np.testing.assert_allclose(content.values.std(axis=(0, 1)), 0.48, atol=0.02)  # half, less what is clipped
+
+
+@pytest.mark.parametrize(("name", "n_train", "n_test"), [("har-wisdm", 14_649, 4_923), ("har-phone50", 2_420, 780)])
+def test_the_real_windows(name: str, n_train: int, n_test: int, real_data: Path) -> None:
+    found = load(DataSpec(dataset=name))
+    assert (len(found.train), len(found.test), len(found.classes)) == (n_train, n_test, 5)
+    assert isinstance(found.train.images, Windows)
+    assert "(stands in for HARW)" in found.title
+    values = found.train.images.values
+    assert (abs(values) == 1).mean() < 0.003
+    # Both are in m/s^2: a phone at rest feels the standard gravity, half of the range.
+    assert np.median(np.linalg.norm(values, axis=2)) == pytest.approx(0.5, abs=0.01)
+    assert [source.name for source in found.sources] == ["5 Hz", "10 Hz", "20 Hz", "50 Hz"]
+    assert found.train.sources is not None
+    assert (np.bincount(found.train.labels * 4 + found.train.sources) > 0).all()
+
+
+def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
+    raw = {
+        "data": {"dataset": "cifar10-100", "train_per_class": 3, "test_per_class": 1},
+        "scenario": {"kind": "split", "tasks": 11},
+        "privacy": {"epsilons": [8.0], "delta": 1e-4},
+        "seeds": [0],
+    }
+    spec = checks.parse(raw)
+    dataset = load(spec.data)
+    (started,) = [event for event in engine.run(spec) if isinstance(event, Started)]
+    assert (len(dataset.classes), started.n_tasks, len(dataset.train)) == (110, 11, 330)
+    assert dataset.classes[9:11] == ("CIFAR-10: truck", "CIFAR-100: apple")
+    assert dataset.title.startswith("CIFAR-10/100 (subset: ")
