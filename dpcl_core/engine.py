@@ -112,6 +112,7 @@ def _learn(
                 limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
                 audit=audits.get(cell.epsilon),
+                notes=methods.card(spec.method).notes(spec.params),
             ),
             seconds,
         )

@@ -43,6 +43,7 @@ class MethodCard:
     `guarantee`: "proved" (the ledger bounds what a release tells), "nominal" (published with an epsilon that its mechanism
     does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
+    `notes`: what a reader of its guarantee should know with these settings, sentences that stand before all others.
     """
 
     name: str
@@ -60,6 +61,7 @@ class MethodCard:
     derived: Callable[[Params, Facts], str] = lambda params, facts: ""
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
+    notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
 
 
 class MakeLearner(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee
 from dpcl_core.spec import Cell, RunSpec
@@ -51,7 +51,10 @@ GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A guarantee in plain words. `banner` is set where there is no bound, or where a recorded seed voids it."""
+    """A guarantee in plain words. `banner` is set where there is no bound, or where a recorded seed voids it.
+
+    `claimed` and `audited`: the epsilon of a publication that no ledger bears out, and what an attack proved beside it.
+    """
 
     headline: str
     covered: tuple[str, ...]
@@ -61,6 +64,23 @@ class Words:
     odds: str
     banner: str | None
     is_private: bool
+    claimed: str | None = None
+    audited: str | None = None
+
+
+Kind = Literal["proved", "nominal", "none"]
+
+
+def kind(given: Guarantee) -> Kind:
+    """What stands behind the epsilon of a release: a ledger ("proved"), a publication's claim alone ("nominal"), nothing."""
+    if given.is_private:
+        return "proved"
+    return "nominal" if given.claim is not None and math.isfinite(given.claim.epsilon) else "none"
+
+
+def is_nominal(given: Guarantee) -> bool:
+    """Whether its epsilon is only claimed: never to be shown as a bound, nor on one line with epsilons that are bounds."""
+    return kind(given) == "nominal"
 
 
 def guarantee(
@@ -75,13 +95,14 @@ def guarantee(
     limits: Sequence[str] = (),
     together: tuple[float, float] | None = None,
     audit: AuditNote | None = None,
+    notes: Sequence[str] = (),
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
     Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
     what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
     unprotected; together: (epsilon, delta) of all models of the run, where it was computed; audit: what an attack on the
-    method's mechanism proved.
+    method's mechanism proved; notes: what a reader should know of the method with these settings.
     """
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
@@ -125,20 +146,22 @@ def guarantee(
         noise=spec.privacy.noise,
         assumptions=tuple(assumptions),
         not_covered=tuple(not_covered),
-        caveats=_caveats(spec, cell, epsilon, n_people),
+        caveats=_caveats(spec, cell, epsilon, n_people, notes),
         parts=parts,
         claim=ledger.claimed,
         audit=audit,
     )
 
 
-def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int) -> tuple[str, ...]:
+def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int, notes: Sequence[str]) -> tuple[str, ...]:
     said: list[str] = []
     if spec.labels == "data":
         said.append("The list of labels is read from the data: it can show with certainty that someone took part.")
     if math.isinf(cell.epsilon):
         said.append("No noise was added: this is the accuracy without differential privacy.")
-    elif spec.privacy.noise == "seeded":
+    else:
+        said += notes
+    if math.isfinite(cell.epsilon) and spec.privacy.noise == "seeded":
         said.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
     if spec.tuned == "private":
         said.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
@@ -160,6 +183,8 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int) -> tuple[
 def words(given: Guarantee) -> Words:
     """The guarantee in the words that every surface prints."""
     covered = (given.scope, f"any {given.unit} ({given.adjacency})")
+    if is_nominal(given):
+        return _claimed_alone(given)
     if not given.is_private:
         reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
         return Words(
@@ -183,6 +208,32 @@ def words(given: Guarantee) -> Words:
         odds=odds(given.epsilon, given.delta),
         banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
         is_private=True,
+    )
+
+
+def _claimed_alone(given: Guarantee) -> Words:
+    """The words where a publication claims an epsilon that the method's mechanism does not deliver."""
+    assert given.claim is not None
+    claimed = f"Claimed ε = {shown(given.claim.epsilon)} ({given.claim.source}, not verified)."
+    audited, proof = None, "no ledger bears it out."
+    if given.audit is not None:
+        least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
+        audited = (
+            f"Audit: ε ≥ {least} at {given.audit.confidence:.0%} confidence, {given.audit.trials:,} releases a side "
+            f"({given.audit.attack}). The attacker {given.audit.adversary}."
+        )
+        proof = f"an audit proved at least {least}."
+    return Words(
+        headline=f"{claimed} Not differentially private: there is no bound on what a release tells about one person.",
+        covered=(),
+        not_covered=("everything: no bound holds", *given.not_covered),
+        assumptions=given.assumptions,
+        caveats=given.caveats,
+        odds=NO_ODDS,
+        banner=f"{claimed} No bound: {proof}",
+        is_private=False,
+        claimed=claimed,
+        audited=audited,
     )
 
 

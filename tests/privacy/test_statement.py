@@ -9,10 +9,10 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.events import Guarantee
+from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.statement import guarantee, odds_bound, shown, words
+from dpcl_core.privacy.statement import guarantee, is_nominal, kind, odds_bound, shown, words
 from dpcl_core.spec import Cell
 
 
@@ -124,6 +124,49 @@ def test_a_recorded_seed_is_said_to_void_the_bound() -> None:
     assert said.banner is not None
     assert "seed" in said.banner
     assert words(made()).banner is None
+
+
+SHARED = "One noise vector is shared by all records. Subtracting two noisy records removes it."
+
+
+def nominal(epsilon: float = 0.5, audit: AuditNote | None = None) -> Guarantee:
+    """What a run of a method is told whose epsilon is a publication's claim: its ledger has a step without a bound."""
+    spec = checks.parse({"privacy": {"epsilons": [epsilon]}, "seeds": [0]})
+    ledger = Ledger(1e-5, "add-remove", "once")
+    ledger.spend(dp.NonPrivateDpEvent(), task=0, what="steps")
+    ledger.claimed = Claim(epsilon, "Theorem 2 of Lai et al.", {"ε1": 0.25, "ε2": epsilon - 0.25}, {"λ": 500.0})
+    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=999, n_tasks=1, audit=audit, notes=(SHARED,))
+
+
+AUDIT = AuditNote(6.98, 0.95, 3000, "differencing the memory", "knows one record")
+
+
+def test_a_claim_is_never_said_without_not_verified_and_what_the_audit_proved() -> None:
+    said = words(nominal(audit=AUDIT))
+    assert not said.is_private
+    assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: an audit proved at least 6.9."
+    assert said.headline.startswith("Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). Not differentially private")
+    assert said.audited is not None
+    assert "ε ≥ 6.9 at 95% confidence, 3,000 releases a side (differencing the memory)" in said.audited
+    assert "The attacker knows one record." in said.audited
+    assert said.odds == "No bound: an attacker may be right every time."
+    assert said.caveats[0] == SHARED
+    assert said.covered == ()
+
+
+def test_a_claim_without_an_audit_is_no_bound_either() -> None:
+    said = words(nominal())
+    assert said.banner == "Claimed ε = 0.5 (Theorem 2 of Lai et al., not verified). No bound: no ledger bears it out."
+    assert said.audited is None
+
+
+def test_what_stands_behind_an_epsilon_is_told_apart() -> None:
+    assert kind(made()) == "proved"
+    assert kind(nominal(audit=AUDIT)) == "nominal"
+    assert kind(made(math.inf)) == kind(made(labels="data")) == kind(nominal(math.inf)) == "none"
+    assert is_nominal(nominal())
+    assert not is_nominal(made())
+    assert str(words(nominal(math.inf)).banner).startswith("Not DP. No noise was added")
 
 
 def test_small_data_and_large_epsilon_get_their_notes() -> None:
