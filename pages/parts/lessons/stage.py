@@ -75,13 +75,36 @@ class Stage:
     def choose(self, control: Control[T], options: tuple[T, ...]) -> T:
         """A row of values for a control of the lesson; just the value where a link hides it or names another."""
         now, shown = cast(T, self.values[control.name]), control.kind.write
-        if control.name in self.hidden or now not in options:
-            st.markdown(f"{control.title}: **{shown(now)}**")
+        if self._is_fixed(control, options):
             return now
         key = self.epoch(f"{self.lesson}-{control.name}")
         picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
         self.values[control.name] = now if picked is None else picked
         return cast(T, self.values[control.name])
+
+    def slide(self, control: Control[T], options: tuple[T, ...]) -> T:
+        """The same as a slider, for values that are more than a row can hold."""
+        now, shown = cast(T, self.values[control.name]), control.kind.write
+        if self._is_fixed(control, options):
+            return now
+        key = self.epoch(f"{self.lesson}-{control.name}")
+        self.values[control.name] = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
+        return cast(T, self.values[control.name])
+
+    def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
+        """What `make` gave for these settings, made anew where they changed; only the latest is kept."""
+        kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
+        if kept is not None and kept[0] == of:
+            return kept[1]
+        return self.remember((of, make()), name)[1]
+
+    def _is_fixed(self, control: Control[T], options: tuple[T, ...]) -> bool:
+        """Whether a control is not offered here; its value is then written."""
+        now = cast(T, self.values[control.name])
+        if control.name not in self.hidden and now in options:
+            return False
+        st.markdown(f"{control.title}: **{control.kind.write(now)}**")
+        return True
 
     def _memory(self) -> dict[tuple[object, ...], object]:
         kept: dict[tuple[object, ...], object] = st.session_state.setdefault(f"lesson:{self.lesson}:{self.step.key}", {})
