@@ -15,8 +15,9 @@ from dpcl_core.backbones.adaptable import Network
 from dpcl_core.backbones.batches import Input, in_batches
 from dpcl_core.data.images import Images
 from dpcl_core.methods.adapted import Adapted, Kind
+from dpcl_core.methods.noisy_means import noisy_means
 from dpcl_core.methods.per_example import Gradients
-from dpcl_core.methods.schedule import Schedule, diverged
+from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 # Gradients of more pictures at once were hardly faster: the bundled ViT took 274 pictures a CPU second by 8, 620 by 32 and
@@ -83,7 +84,7 @@ def trained(
     multiplier of 0 trains without noise and without clipping. The caller has written the training into the ledger.
 
     Args: pictures uint8 [n, side, side, channels]; labels int64 [n].
-    Raises: Diverged where a weight stops being finite; MemoryError where not even one picture fits.
+    Raises: Diverged as soon as a weight leaves the bound of `schedule`; MemoryError where not even one picture fits.
     """
     network = start.module()
     named = dict(network.trainable())
@@ -100,7 +101,7 @@ def trained(
             for parameter, mean in zip(parameters, noisy_means(sums, plan.expected_batch, std, noise), strict=True):
                 parameter.grad = mean
             adam.step()
-            if not torch.stack([parameter.isfinite().all() for parameter in parameters]).all():
+            if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():
                 raise diverged(step, plan)
             yield step + 1
     finally:
@@ -111,13 +112,3 @@ def trained(
 def at_once(network: Network) -> int:
     """How many pictures a gradient is computed of at once, to begin with."""
     return max(1, min(_MOST, _PIXELS_AT_ONCE // network.asked.size**2)) * (8 if network.device.startswith("cuda") else 1)
-
-
-def noisy_means(sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise) -> list[Tensor]:
-    """Sums divided by the expected batch, with noise of that standard deviation on every coordinate, all from one draw."""
-    flat = torch.cat([part.flatten() for part in sums]) / expected_batch
-    if std > 0:
-        drawn = noise.normal(flat.shape) if flat.dtype == torch.float64 else noise.normal32(flat.shape)
-        flat += std * torch.from_numpy(drawn).to(flat.device)
-    pieces = torch.split(flat, [part.numel() for part in sums])
-    return [piece.reshape(part.shape) for piece, part in zip(pieces, sums, strict=True)]
