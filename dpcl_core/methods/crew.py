@@ -6,8 +6,8 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 
 import numpy as np
@@ -48,6 +48,26 @@ class Job:
             self.batches,
             self.noises,
             on_step,
+        )
+
+    def pieces(self, count: int) -> list[Job]:
+        """Jobs for some of the budgets each, at most `count`, that share batches as the budgets of one job do.
+
+        A seeded job stays whole: products of another width round differently, and cores must not change what it gives.
+        """
+        if self.batches.is_seeded or count < 2 or len(self.noises) < 2:
+            return [self]
+        parts = np.array_split(np.arange(len(self.noises)), min(count, len(self.noises)))
+        return [self._of(part, batches) for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True)]
+
+    def _of(self, budgets: NDArray[np.int64], batches: Batches) -> Job:
+        start = replace(self.start, weights=self.start.weights[budgets], allowed=self.start.allowed[budgets])
+        return replace(
+            self,
+            start=start,
+            noise_multipliers=[self.noise_multipliers[k] for k in budgets],
+            batches=batches,
+            noises=[self.noises[k] for k in budgets],
         )
 
     @property
@@ -110,22 +130,30 @@ class _Processes:
         context = multiprocessing.get_context(method)
         if method == "forkserver":
             context.set_forkserver_preload(["dpcl_core.methods.crew"])
+        self._count = count
         self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
         self._own: set[BaseProcess] = set()
 
     def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
-        """The heads by seed; a job's steps are told when it is through."""
+        """The heads by seed; a job's steps are told when it is through.
+
+        Where the last round of seeds leaves processes idle, its seeds are taken in pieces.
+        """
         others = set(multiprocessing.active_children()) - self._own
-        futures = {seed: self._pool.submit(Job.done, job) for seed, job in jobs.items()}
+        last = len(jobs) % self._count
+        futures: dict[int, list[Future[heads.Heads]]] = {}
+        for place, (seed, job) in enumerate(jobs.items()):
+            pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
+            futures[seed] = [self._pool.submit(Job.done, piece) for piece in pieces]
         self._own = set(multiprocessing.active_children()) - others
-        waiting = set(futures.values())
+        waiting = {future for parts in futures.values() for future in parts}
         try:
             while waiting:
                 over, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
                 for future in over:
                     future.result()
-                yield sum(jobs[seed].plan.n_steps for seed, future in futures.items() if future.done())
-            return {seed: future.result() for seed, future in futures.items()}
+                yield sum(jobs[seed].plan.n_steps for seed, parts in futures.items() if waiting.isdisjoint(parts))
+            return {seed: heads.joined([future.result() for future in parts]) for seed, parts in futures.items()}
         finally:
             if waiting:  # the generator was closed, or a seed diverged: nobody wants the rest
                 for process in self._own:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.schedule import Schedule, diverged
+from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
 _BETAS, _STABILISER = (0.9, 0.999), 1e-8  # Adam's usual ones (Kingma and Ba 2015)
+_AT_ONCE = 2**14  # numbers of noise in one draw: many enough to hide the call, few enough for the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,12 @@ def fresh(spaces: Spaces, n_features: int, n_classes: int, dtype: type[np.floati
     columns = np.asarray(sorted(set().union(*map(set, spaces))), dtype=np.int64)
     allowed = np.array([np.isin(columns, list(space)) for space in spaces]).reshape(len(spaces), len(columns))
     return Heads(np.zeros((len(spaces), len(columns), n_features + 1), dtype), columns, allowed, n_classes)
+
+
+def joined(parts: Sequence[Heads]) -> Heads:
+    """The budgets of several, which have the same columns, in one."""
+    weights, allowed = (np.concatenate(both) for both in zip(*((part.weights, part.allowed) for part in parts), strict=True))
+    return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
 def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type[np.floating]) -> NDArray[np.floating]:
@@ -76,16 +83,24 @@ def trained(
     `plan.clip_norm`; replacing one, by at most twice that.
 
     Args: features [n, K]; labels [n] int64, of `start.columns` or not.
-    Raises: Diverged where a weight stops being finite, which is seen on noisy weights alone.
+    Raises: Diverged as soon as a weight of any budget leaves the bound of `schedule`, for all budgets of the seed.
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
     data = Prepared.of(start, features[places], labels[places])
     weights = start.weights.copy()
     adam = _Adam(weights, plan.learning_rate)
+    draws = [
+        _scaled(noise, weights[0], plan.noise_std(sigma), plan.n_steps) if sigma > 0 else None
+        for sigma, noise in zip(noise_multipliers, noises, strict=True)
+    ]
+    clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
     for step in range(plan.n_steps):
-        batch = batches.draw(len(data.rows))
-        adam.step(weights, noisy_mean_gradient(data, batch, weights, plan, noise_multipliers, noises))
-        if not np.isfinite(weights.sum()):
+        gradient = mean_gradient(data, batches.draw(len(data.rows)), weights, clips, plan.expected_batch)
+        for part, draw in zip(gradient, draws, strict=True):
+            if draw is not None:
+                part += next(draw)
+        adam.step(weights, gradient)
+        if not max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT:  # nor where a weight is no number
             raise diverged(step, plan)
         on_step(step)
     return Heads(weights, start.columns, start.allowed, start.n_classes)
@@ -119,31 +134,36 @@ class Prepared:
         )
 
 
-def noisy_mean_gradient(
+def _scaled(noise: Noise, like: NDArray[np.floating], std: float, n_steps: int) -> Iterator[NDArray[np.floating]]:
+    """Noise of that standard deviation for one step after the other; of small models for many steps in one draw."""
+    draw = noise.normal32 if like.dtype == np.float32 else noise.normal
+    while n_steps:
+        ahead = min(n_steps, max(1, _AT_ONCE // like.size))
+        drawn = draw((ahead, *like.shape))
+        drawn *= std
+        yield from drawn
+        n_steps -= ahead
+
+
+def mean_gradient(
     data: Prepared,
     batch: NDArray[np.int64],
     weights: NDArray[np.floating],
-    plan: Schedule,
-    noise_multipliers: Sequence[float],
-    noises: Sequence[Noise],
+    clips: NDArray[np.floating],
+    expected_batch: float,
 ) -> NDArray[np.floating]:
-    """Sum of the batch's clipped gradients plus noise, over the expected batch size: [epsilons, columns, K+1]."""
-    clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
-    taken = Prepared(np.take(data.rows, batch, axis=0), data.lengths[batch], data.targets[batch], data.allowed, data.outside)
-    residuals = clipped_residuals(taken, weights, clips)
-    residuals *= weights.dtype.type(1 / plan.expected_batch)
-    gradient: NDArray[np.floating] = residuals.reshape(weights[..., 0].size, len(batch)) @ taken.rows
-    gradient = gradient.reshape(weights.shape)
-    for part, sigma, noise in zip(gradient, noise_multipliers, noises, strict=True):
-        if sigma > 0:
-            drawn = noise.normal32(part.shape) if gradient.dtype == np.float32 else noise.normal(part.shape)
-            drawn *= plan.noise_std(sigma)
-            part += drawn
-    return gradient
+    """Sum of the batch's clipped gradients over the expected batch size, without noise yet: [epsilons, columns, K+1]."""
+    rows = data.rows.take(batch, axis=0)
+    taken = Prepared(rows, data.lengths[batch], data.targets[batch], data.allowed, data.outside)
+    residuals = clipped_residuals(taken, weights, clips, 1 / expected_batch)
+    gradient: NDArray[np.floating] = residuals.reshape(weights[..., 0].size, len(batch)) @ rows
+    return gradient.reshape(weights.shape)
 
 
-def clipped_residuals(data: Prepared, weights: NDArray[np.floating], clips: NDArray[np.floating]) -> NDArray[np.floating]:
-    """What to multiply with the rows for the sum of their clipped per-example gradients, none of them formed.
+def clipped_residuals(
+    data: Prepared, weights: NDArray[np.floating], clips: NDArray[np.floating], scale: float = 1.0
+) -> NDArray[np.floating]:
+    """What to multiply with the rows for `scale` times the sum of their clipped per-example gradients, none of them formed.
 
     The gradient of example i is (p_i - onehot(y_i)) ⊗ row_i, so its length is the product of the two lengths and clipping
     is one factor for each example and budget, min(1, C / (length + 1e-6)) as Opacus has it. Examples lie innermost, so that
@@ -159,17 +179,21 @@ def clipped_residuals(data: Prepared, weights: NDArray[np.floating], clips: NDAr
         residuals += data.outside[:, :, None]
     residuals -= residuals.max(axis=1, keepdims=True, initial=-np.inf)
     np.exp(residuals, out=residuals)
-    residuals /= residuals.sum(axis=1, keepdims=True)
-    residuals[:, data.targets, np.arange(len(data.rows))] -= 1
-    norms = np.sqrt(np.einsum("ecb,ecb->eb", residuals, residuals)) * data.lengths
-    factors = np.minimum(1, clips[:, None] / (norms + 1e-6))
+    sums = residuals.sum(axis=1)
+    # (exp - sum * onehot) / sum is the residual: the division waits for the clipping factor, which is one more.
+    residuals[:, data.targets, np.arange(len(data.rows))] -= sums
+    norms = np.sqrt(np.einsum("ecb,ecb->eb", residuals, residuals)) * data.lengths / sums
+    factors = np.minimum(1, clips[:, None] / (norms + 1e-6)) * (scale / sums)
     # An example outside a budget's label space is not in that budget's data.
     residuals *= np.where(data.allowed[:, data.targets], factors, 0).astype(weights.dtype)[:, None, :]
     return residuals
 
 
 class _Adam:
-    """Adam (Kingma and Ba 2015, Algorithm 1), in place, its state starting from nothing."""
+    """Adam (Kingma and Ba 2015, Algorithm 1), in place, its state starting from nothing.
+
+    Both means are kept without their factors 1 - beta, which wait for the step: that saves passes over the weights.
+    """
 
     def __init__(self, weights: NDArray[np.floating], learning_rate: float) -> None:
         self._rate, self._count = learning_rate, 0
@@ -179,14 +203,14 @@ class _Adam:
         """Moves the weights by one step; `gradient` is used up."""
         self._count += 1
         first, second = _BETAS
-        self._mean += (1 - first) * (gradient - self._mean)
+        self._mean *= first
+        self._mean += gradient
         np.multiply(gradient, gradient, out=gradient)
-        gradient -= self._square
-        gradient *= 1 - second
+        self._square *= second
         self._square += gradient
+        root = float(np.sqrt((1 - second) / (1 - second**self._count)))  # of the second mean's factor and correction
         scale = np.sqrt(self._square, out=gradient)
-        scale *= (1 - second**self._count) ** -0.5
-        scale += _STABILISER
+        scale += _STABILISER / root
         np.divide(self._mean, scale, out=scale)
-        scale *= self._rate / (1 - first**self._count)
+        scale *= self._rate * (1 - first) / (1 - first**self._count) / root
         weights -= scale

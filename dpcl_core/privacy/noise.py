@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import ssl
 import struct
-from hashlib import sha256
+from hashlib import sha256, shake_256
 from typing import Protocol
 
 import numpy as np
@@ -119,11 +120,30 @@ class Batches:
         self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than the accountant was told
         label = b"" if seed is None else f"batches/{purpose}/{seed}".encode()
         self._generator = None if seed is None else np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
+        self._key, self._n_drawn = b"", 0
+
+    @property
+    def is_seeded(self) -> bool:
+        return self._generator is not None
+
+    def copies(self, count: int) -> list[Batches]:
+        """Sources that all draw the same batches, for models of one seed that are trained in several processes.
+
+        Those of a release take a key from the operating system, told to these processes alone and forgotten with them.
+        """
+        first = copy.deepcopy(self)
+        if not self.is_seeded:
+            first._key, first._n_drawn = os.urandom(32), 0
+        return [copy.deepcopy(first) for _ in range(count)]
 
     def draw(self, n_records: int) -> NDArray[np.int64]:
         """The places of one batch's records, ascending; often none where there are few."""
-        if self._generator is None:
-            bits = np.frombuffer(_many_bytes(4 * n_records), dtype=np.uint32)
-        else:
+        if self._generator is not None:
             bits = self._generator.integers(0, 2**32, n_records, dtype=np.uint32)
+        elif self._key:  # Keccak's stream from key and count: without the key as hard to foresee as the system's own numbers
+            label = self._key + self._n_drawn.to_bytes(8, "little")
+            bits = np.frombuffer(shake_256(label).digest(4 * n_records), dtype=np.uint32)
+            self._n_drawn += 1
+        else:
+            bits = np.frombuffer(_many_bytes(4 * n_records), dtype=np.uint32)
         return np.flatnonzero(bits < self._below)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,26 @@ def test_processes_train_what_this_one_would() -> None:
     assert found[1][0][-1] == 3 * 6
     for told, _ in found:
         assert told == sorted(told)
+
+
+def test_pieces_of_a_job_take_the_same_batches() -> None:
+    """Without noise, both budgets of a release must come out the same, for their batches are."""
+    whole = replace(job(0), noise_multipliers=(0.0, 0.0), batches=Batches(0.3, None))
+    pieces = whole.pieces(4)
+    assert [len(piece.noises) for piece in pieces] == [1, 1]
+    first, second = (piece.done().weights for piece in pieces)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, whole.pieces(2)[0].done().weights)  # another training, other batches
+    assert whole.pieces(1) == [whole]
+    assert len(job(0).pieces(2)) == 1  # seeded: the same numbers on any machine
+
+
+def test_an_odd_seed_in_pieces_comes_home_whole() -> None:
+    jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
+    found = trained(ALWAYS, jobs)[1]
+    for seed, one in jobs.items():
+        np.testing.assert_allclose(found[seed].weights, one.done().weights, rtol=0, atol=1e-5)
+        assert found[seed].allowed.shape == (2, 4)
 
 
 @pytest.mark.parametrize("n_rounds", [NEVER, ALWAYS])

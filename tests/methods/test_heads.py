@@ -10,7 +10,9 @@ from scipy.stats import chi2
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods import heads
-from dpcl_core.privacy.noise import Batches, ReleaseNoise
+from dpcl_core.methods.schedule import LARGEST_WEIGHT
+from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
+from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan
 
 SPACE = (0, 1, 2, 3)
@@ -109,18 +111,21 @@ def test_one_example_changes_a_sum_by_at_most_the_clipping_norm_whatever_it_hold
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_noise_of_a_step_has_the_announced_spread(dtype: type) -> None:
+def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square of 48,000 draws on an empty batch: false alarm 1e-6; a spread 10 % wrong would be seen always."""
     start = heads.fresh([range(20)], 99, 20, dtype)
-    ready = prepared(start, np.zeros((0, 99)), np.zeros(0, dtype=np.int64))
-    schedule, sigma = plan(), 1.6
-    nobody = np.zeros(0, dtype=np.int64)
-    drawn = np.concatenate(
-        [
-            heads.noisy_mean_gradient(ready, nobody, start.weights, schedule, [sigma], [ReleaseNoise()]).ravel()
-            for _ in range(24)
-        ]
-    )
+    nobody = np.zeros((0, 99)), np.zeros(0, dtype=np.int64)
+    found: list[np.ndarray] = []
+
+    def kept(_: object, weights: np.ndarray, gradient: np.ndarray) -> None:
+        found.append(gradient.ravel().copy())
+
+    monkeypatch.setattr(heads._Adam, "step", kept)
+    sigma = 1.6
+    heads.trained(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
+    drawn = np.concatenate(found)
+    assert len(drawn) == 24 * 2000
+    assert len(np.unique(drawn)) > 0.99 * len(drawn)  # no step takes another's noise again
     std = sigma * 0.7 / 9.0
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(drawn))
     statistic = float((drawn.astype(np.float64) ** 2).sum())
@@ -214,9 +219,32 @@ def test_training_starts_from_the_model_it_is_given() -> None:
     assert np.abs(second.weights - before).max() > 1e-3
 
 
-def test_a_diverging_run_stops_at_once_and_says_where() -> None:
+@pytest.mark.parametrize(("learning_rate", "within"), [(1e38, 2), (1000.0, 5), (100.0, 100)])
+def test_a_diverging_run_stops_at_once_and_says_where(learning_rate: float, within: int) -> None:
+    """Noise of no data at all pushes the weights: a step of Adam is about a learning rate long."""
     features, labels = data()
     start = heads.fresh([SPACE], N_FEATURES, 4)
-    reckless = plan(learning_rate=1e38, n_steps=50)
-    with pytest.raises(Diverged, match=r"step [1-9] of 50 with params.learning_rate = 1e\+38"), np.errstate(all="ignore"):
-        heads.trained(start, features, labels, reckless, [1.0], Batches(0.3, 0), [ReleaseNoise()])
+    reckless = plan(learning_rate=learning_rate, n_steps=400)
+    with pytest.raises(Diverged) as stopped, np.errstate(all="ignore"):
+        heads.trained(start, features, labels, reckless, [1.0], Batches(0.3, 0), [SeededNoise(Cell(1.0, 0), "a test")])
+    assert f"of 400 with params.learning_rate = {learning_rate:g}" in str(stopped.value)
+    assert int(str(stopped.value).split()[4]) <= within
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1.0, 30.0])
+def test_the_fastest_training_that_is_tuned_for_stays_far_from_the_bound(sigma: float) -> None:
+    """At the upper end of Table A2's learning rates, however much noise there is."""
+    features, labels = data()
+    start = heads.fresh([SPACE], N_FEATURES, 4)
+    fastest = plan(learning_rate=0.01, n_steps=2000)
+    found = heads.trained(start, features, labels, fastest, [sigma], Batches(0.3, 0), [ReleaseNoise()])
+    assert np.abs(found.weights).max() < LARGEST_WEIGHT / 20
+
+
+def test_one_budget_that_diverges_ends_the_training_of_its_seed() -> None:
+    """No weights of the others are handed out: a run has all of its models or none."""
+    features, labels = data()
+    start = heads.fresh([SPACE, SPACE], N_FEATURES, 4)
+    far = heads.Heads(np.stack([start.weights[0], start.weights[1] + 999.9]), start.columns, start.allowed, 4)
+    with pytest.raises(Diverged, match="diverged at step"):
+        heads.trained(far, features, labels, plan(learning_rate=0.5), [1.0, 1.0], Batches(0.3, 0), [ReleaseNoise()] * 2)
