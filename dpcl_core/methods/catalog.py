@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
-from dpcl_core.methods.cards import cosine, dp_coeff_memory, naive, non_cl, peft_ensemble
+from dpcl_core.methods.cards import agem, cosine, dp_coeff_memory, naive, non_cl, peft_ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CARDS: Mapping[str, MethodCard] = {
     card.name: card
-    for card in (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD, dp_coeff_memory.CARD)
+    for card in (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD, agem.CARD, dp_coeff_memory.CARD)
 }
 
 

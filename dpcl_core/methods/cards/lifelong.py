@@ -63,6 +63,8 @@ def check(spec: RunSpec, facts: Facts) -> None:
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
         raise BadInput("data.backbone", spec.data.backbone, allowed)
+    if isinstance(params, ReplayParams) and params.head == "per-task" and spec.labels != "prior":
+        raise BadInput("params.head", "per-task", "needs labels = prior: it takes each task's own list of labels as public")
     if not isinstance(params, BatchParams):
         return
     if params.variant == "balanced" and params.steps is None:

@@ -21,7 +21,7 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.scenarios.stream import generator
 
 _GROUPS = 16
-_AT_ONCE = 1000
+_AT_ONCE = 200
 
 
 class Conv(nn.Conv2d):
@@ -105,7 +105,7 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
     A window of a sensor is [n, 1, samples, axes].
     """
     rows = torch.from_numpy(np.ascontiguousarray(inputs, dtype=np.float32)).to(device)
-    rows = (rows - form.low) * (2 / (form.high - form.low)) - 1
+    rows = (rows - form.low).mul_(2 / (form.high - form.low)).sub_(1)
     return rows.reshape(-1, *(*form.shape, 1)[:3]).permute(0, 3, 1, 2)
 
 

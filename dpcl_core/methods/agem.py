@@ -1,0 +1,106 @@
+"""A-GEM (Chaudhry et al. 2019) without noise, as Lai et al. 2022 compare with it: one batch of each task is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import dp_accounting as dp
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.agem import AgemParams
+from dpcl_core.methods.lifelong import nets
+from dpcl_core.methods.lifelong.batches import fixed, schedule
+from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
+from dpcl_core.methods.lifelong.memory import Memory, picked
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.spec import Cell, RunSpec
+
+_AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a processor, and take memory
+
+
+class Agem:
+    """One network, one seed. Softmax cross-entropy and plain descent; what a task leaves is one batch, as it is.
+
+    Under a shared last layer the classes of all lists released so far compete, in training and at test; under one for each
+    task the classes of the example's own task. Examples of other classes are dropped.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        assert isinstance(spec.params, AgemParams)
+        assert known.form is not None
+        (self._cell,) = cells
+        self._params, self._labels, self._known, self._form = spec.params, spec.labels, known, known.form
+        self._net = nets.build(self._form, known.n_classes, self._cell.seed).to(known.device)
+        self._memory: Memory[Batch] = Memory()
+        self._space: tuple[int, ...] = ()  # labels released so far
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        seed, params = self._cell.seed, self._params
+        task, ledger = tasks[seed], ledgers[self._cell]
+        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
+        self._space = tuple(sorted({*self._space, *own}))
+        batches = self._batches(task, self._competing(own))
+        n_steps = schedule(params, task.index, len(batches))
+        self._account(task.index, n_steps, ledger)
+        parameters = list(self._net.parameters())
+        draws = generator(seed, f"replayed batches of task {task.index}")
+        for done in descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws):
+            yield Progress("training", done, n_steps, task.index, "steps of A-GEM")
+        self._memory.keep(batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))])
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the network's logits, -inf for classes that do not compete."""
+        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        columns = list(self._competing(own))
+        found = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
+        found[0][:, columns] = nets.logits(self._net, task.test.inputs, self._form)[:, columns]
+        return {"argmax": found}
+
+    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
+        return own if self._params.head == "per-task" else self._space
+
+    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
+        """The task's fixed batches. Raises BadInput where its examples of the competing classes do not fill one."""
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
+        size, device = self._params.batch_size, self._known.device
+        draws = generator(self._cell.seed, f"batches of task {task.index}")
+        chosen = fixed(len(train), size, draws)
+        if not chosen:
+            allowed = f"must be at most {len(train)}, the number of training examples of {task.name} with public labels"
+            raise BadInput("params.batch_size", size, allowed)
+        used: Examples = train.take(np.concatenate(chosen))
+        inputs = torch.split(nets.tensor(used.inputs, self._form, device), size)
+        targets = torch.split(torch.from_numpy(np.searchsorted(competing, used.labels)).to(device), size)
+        columns = torch.tensor(competing, device=device)
+        return [Batch(x, y, columns) for x, y in zip(inputs, targets, strict=True)]
+
+    def _account(self, task: int, n_steps: int, ledger: Ledger) -> None:
+        """Writes down that this task's examples are read without noise, and every stored batch with them."""
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"A-GEM without noise, {n_steps} steps")
+        if len(self._memory) > 0 and self._params.projection != "never":
+            what = "stored batches of the tasks before, read again without noise"
+            ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
+
+    def _gradients(self, batch: Batch) -> Gradients:
+        """Of the mean cross-entropy over the batch, for every parameter; in parts, so that memory stays small."""
+        parameters, size = list(self._net.parameters()), _AT_ONCE[torch.device(self._known.device).type]
+        total: Gradients = []
+        for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
+            logits = self._net(inputs)[:, batch.columns]
+            loss = functional.cross_entropy(logits, targets, reduction="sum") / len(batch.targets)
+            part = torch.autograd.grad(loss, parameters)
+            total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else list(part)
+        return total
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> Agem:
+    """The learner of one cell."""
+    return Agem(spec, cells, known)
