@@ -1,0 +1,188 @@
+"""A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and the repair R1 of Lifelong DP, by budget.
+
+Each step takes two noisy gradients: g on a Poisson batch of the task being learned, g_ref on a Poisson batch of one earlier
+task's kept sample. Of each, every example's gradient is clipped to one norm over all weights, noise is added to the sum, and
+the sum is divided by the batch's expected size. What follows, the projection of g and the step, reads no example.
+`methods.lifelong.odometer` proves what all this costs whom.
+
+Published code of the baseline clips the average gradient of a batch layer by layer, which bounds nobody's influence; here
+it is done as Lai et al. describe it, with the sums that DP-SGD needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.dp_agem import DpAgemParams
+from dpcl_core.methods.lifelong import nets, odometer
+from dpcl_core.methods.lifelong.per_example import Gradients
+from dpcl_core.methods.lifelong.projection import projected
+from dpcl_core.methods.noisy_means import noisy_means
+from dpcl_core.methods.schedule import Schedule, diverged
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Examples that noisy gradients are taken on, all with labels among `classes`, which compete in the loss."""
+
+    examples: Examples
+    classes: NDArray[np.int64]
+    plan: Schedule
+    batches: Batches
+    noise: Noise
+    noise_multiplier: float
+
+
+class Model:
+    """What one cell has: its network, the samples it keeps, and the public turns in which they are used."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+        assert isinstance(spec.params, DpAgemParams)
+        assert known.form is not None
+        self._spec, self._params, self._cell, self._known = spec, spec.params, cell, known
+        self._form = known.form
+        self._public = odometer.plan(self._params, spec.privacy, known.n_tasks, known.recurrence)
+        self._noises = odometer.noises(self._params, self._public, cell.epsilon)
+        self._turns = odometer.within(self._public, self._noises, self._params.memory_epsilon_cap)
+        self._net = nets.build(self._form, known.n_classes, cell.seed).to(known.device)
+        is_clipped = self._noises.first > 0
+        self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
+        self._samples: list[tuple[Examples, NDArray[np.int64]]] = []  # of each task that has ended, with its own classes
+        self._seen: tuple[int, ...] = ()  # labels that have been released
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
+        """Yields the steps taken so far; everything is in the ledger before the first."""
+        space = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
+        self._seen = tuple(sorted({*self._seen, *space}))
+        own = np.asarray(sorted(set(space) & set(task.prior)), dtype=np.int64)
+        competing = self._competing(own)
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing.tolist())))
+        turns = self._turns[task.index]
+        self._account(task.index, turns, ledger)
+        current = self._source(train, competing, task.index, None)
+        earlier = {sample: self._replayed(sample, task.index) for sample in set(turns) if sample is not None}
+        for step, sample in enumerate(turns):
+            means = self._noisy_gradient(current)
+            if sample is not None:
+                references = self._noisy_gradient(earlier[sample])
+                n_first = len(list(self._net.first.parameters()))
+                means = projected(means, references, self._params.projection, self._params.scope, n_first)
+            self._step(means, step, current.plan)
+            yield step + 1
+        self._keep(train, own, task.index)
+
+    def logits(self, task: Task) -> NDArray[np.float32]:
+        """[n, n_classes] of the task's test examples; -inf for labels that do not compete or have not been released."""
+        found = nets.logits(self._net, task.test.inputs, self._form)
+        own = np.asarray(sorted(set(self._seen) & set(task.prior)), dtype=np.int64)
+        scores = np.full_like(found, -np.inf)
+        competing = self._competing(own)
+        scores[:, competing] = found[:, competing]
+        return scores
+
+    def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
+        """The steps, and the uses of every sample, each charged to the people whose examples it reads."""
+        plan, size = self._public, self._params.clip_norm
+        ledger.spend(plan.own(task, self._noises), task=task, what=self._schedule(task, None).words)
+        for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
+            what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
+            ledger.spend(plan.uses(task, self._noises, uses), task=task, what=what, people_of=(sample,))
+
+    def _competing(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The classes of the loss for examples of a task with these classes of its own."""
+        return own if self._params.head == "per-task" else np.asarray(self._seen, dtype=np.int64)
+
+    def _replayed(self, sample: int, task: int) -> Source:
+        examples, own = self._samples[sample]
+        return self._source(examples, self._competing(own), task, sample)
+
+    def _source(self, examples: Examples, classes: NDArray[np.int64], task: int, sample: int | None) -> Source:
+        """The task's own examples (`sample` None) or a kept sample, with coins and noise of their own."""
+        plan = self._schedule(task, sample)
+        purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
+        batches = self._coins(plan.sample_rate, purpose)
+        noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
+        return Source(examples, classes, plan, batches, noise, self._noises.of(task))
+
+    def _schedule(self, task: int, sample: int | None) -> Schedule:
+        """Public numbers of the steps: sums are divided by expected batches of the nominal task, or of its kept part."""
+        params, size = self._params, self._known.task_size
+        rate = params.sample_rate if sample is None else params.replay_rate
+        expected = rate * (size if sample is None else min(size, params.memory_size))
+        return Schedule(rate, params.n_steps, params.clip_norm, params.learning_rate, expected)
+
+    def _coins(self, rate: float, purpose: str) -> Batches:
+        seeded = self._spec.privacy.noise == "seeded"
+        return Batches(rate, self._cell.seed if seeded else None, f"{purpose} at epsilon {self._cell.epsilon}")
+
+    def _noisy_gradient(self, source: Source) -> list[Tensor]:
+        """Sum of clipped gradients on a batch, noise added, over the expected batch. An empty batch is noise alone.
+
+        An example more or less changes the sum by the clipping norm at most, and the multiplier times that norm is the
+        noise's standard deviation on every coordinate of the sum.
+        """
+        batch = source.examples.take(source.batches.draw(len(source.examples)))
+        device = self._known.device
+        x = nets.tensor(batch.inputs, self._form, device)
+        targets = torch.from_numpy(np.searchsorted(source.classes, batch.labels)).to(device)
+        sums = self._gradients.of(x, targets, torch.from_numpy(source.classes).to(device))
+        return noisy_means(sums, source.plan.expected_batch, source.plan.noise_std(source.noise_multiplier), source.noise)
+
+    def _step(self, means: Sequence[Tensor], step: int, plan: Schedule) -> None:
+        with torch.no_grad():
+            parameters = list(self._net.parameters())
+            for parameter, mean in zip(parameters, means, strict=True):
+                parameter.sub_(mean, alpha=plan.learning_rate)
+            if not torch.stack([parameter.isfinite().all() for parameter in parameters]).all():
+                raise diverged(step, plan)
+
+    def _keep(self, train: Examples, own: NDArray[np.int64], task: int) -> None:
+        """Every example is kept by a coin of its own, so that how many are kept is expected, not given."""
+        rate = min(1.0, self._params.memory_size / self._known.task_size)
+        chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
+        self._samples.append((train.take(chosen), own))
+
+
+class DpAgem:
+    """One model a cell; cells share nothing. Keeps a sample of every task that has ended."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        self._n_steps = odometer.plan(_params(spec), spec.privacy, known.n_tasks, known.recurrence).n_steps
+        self._models = {cell: Model(spec, cell, known) for cell in cells}
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        total = self._n_steps * len(self._models)
+        for before, (cell, model) in enumerate(self._models.items()):
+            task = tasks[cell.seed]
+            for step in model.learn(task, ledgers[cell]):
+                done = before * self._n_steps + step
+                yield Progress("training", done, total, task.index, f"noisy steps on {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the network's logits."""
+        return {"argmax": np.stack([model.logits(task) for cell, model in self._models.items() if cell.seed == seed])}
+
+
+def _params(spec: RunSpec) -> DpAgemParams:
+    assert isinstance(spec.params, DpAgemParams)
+    return spec.params
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> DpAgem:
+    """The learner of a run's whole grid."""
+    return DpAgem(spec, cells, known)
