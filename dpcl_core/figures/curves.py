@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,12 +20,17 @@ _LABEL_GAP = 5.2  # percentage points between two names at line ends, at HEIGHT
 
 
 def accuracy_over_tasks(
-    accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", dark: bool = False
+    accuracy: pd.DataFrame,
+    *,
+    n_tasks: int,
+    labels: LabelSetting = "prior-const",
+    is_nominal: bool = False,
+    dark: bool = False,
 ) -> Picture:
     """Mean accuracy on the tasks seen so far, after each task.
 
     Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); what was not evaluated has no row and leaves
-    a gap. An empty frame gives an empty picture.
+    a gap. An empty frame gives an empty picture. `is_nominal`: budgets are claimed by a publication, and named so.
     """
     if accuracy.empty:
         return _nothing("The first point appears when a model has been tested.", dark)
@@ -33,16 +38,12 @@ def accuracy_over_tasks(
     figure = _frame(n_tasks, dark, "accuracy on the tasks seen so far")
     ends = {}
     for epsilon in sorted(per_seed["epsilon"].unique()):
-        rows = per_seed[per_seed["epsilon"] == epsilon]
-        ends[epsilon] = _line(figure, rows, epsilon_label(epsilon), theme.colour_of_epsilon(epsilon, dark), labels)
-    _name_ends(
-        figure,
-        [(epsilon_label(e), theme.colour_of_epsilon(e, dark), end) for e, end in ends.items()],
-        n_tasks,
-        low=0,
-        high=100,
-    )
-    finding = _accuracy_finding(per_seed, n_tasks)
+        rows, name = per_seed[per_seed["epsilon"] == epsilon], epsilon_label(epsilon, is_nominal=is_nominal)
+        dash = _dash(labels, is_nominal and np.isfinite(epsilon))
+        ends[name, epsilon] = _line(figure, rows, name, theme.colour_of_epsilon(epsilon, dark), labels, dash)
+    named = [(name, theme.colour_of_epsilon(e, dark), end) for (name, e), end in ends.items()]
+    _name_ends(figure, named, n_tasks, low=0, high=100)
+    finding = _accuracy_finding(per_seed, n_tasks, is_nominal=is_nominal)
     return Picture(figure, finding, finding)
 
 
@@ -52,18 +53,22 @@ def compared_over_tasks(
     n_tasks: int,
     colours: Sequence[str],
     labels: Sequence[LabelSetting],
+    nominal: Collection[str] = (),
     dark: bool = False,
 ) -> Picture:
-    """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each."""
+    """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each.
+
+    `nominal`: the names of those whose budget is only claimed; they are named and dashed differently.
+    """
     figure = _frame(n_tasks, dark, "accuracy on the tasks seen so far")
     ends, said = [], []
     for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True):
         if frame.empty:
             continue
-        per_seed = mean_so_far(frame)
-        ends.append((name, colour, _line(figure, per_seed, name, colour, setting)))
+        per_seed, called = mean_so_far(frame), f"{name} (claimed)" if name in nominal else name
+        ends.append((called, colour, _line(figure, per_seed, called, colour, setting, _dash(setting, name in nominal))))
         last = int(per_seed["after_task"].max())
-        said.append((name, interval(_values(per_seed, last)), last + 1))
+        said.append((called, interval(_values(per_seed, last)), last + 1))
     if not ends:
         return _nothing("None of the chosen runs has a point here yet.", dark)
     _name_ends(figure, ends, n_tasks, low=0, high=100)
@@ -73,11 +78,16 @@ def compared_over_tasks(
 
 
 def forgetting_over_tasks(
-    accuracy: pd.DataFrame, *, n_tasks: int, labels: LabelSetting = "prior-const", dark: bool = False
+    accuracy: pd.DataFrame,
+    *,
+    n_tasks: int,
+    labels: LabelSetting = "prior-const",
+    is_nominal: bool = False,
+    dark: bool = False,
 ) -> Picture:
     """Average forgetting (points) after each task from the second on; before it is undefined and nothing is drawn.
 
-    Columns as `accuracy_over_tasks`.
+    Columns and `is_nominal` as `accuracy_over_tasks`.
     """
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
@@ -89,14 +99,16 @@ def forgetting_over_tasks(
     ends = []
     for epsilon in sorted(per_seed["epsilon"].unique()):
         rows, colour = per_seed[per_seed["epsilon"] == epsilon], theme.colour_of_epsilon(epsilon, dark)
-        ends.append((epsilon_label(epsilon), colour, _line(figure, rows, epsilon_label(epsilon), colour, labels)))
+        name, dash = epsilon_label(epsilon, is_nominal=is_nominal), _dash(labels, is_nominal and np.isfinite(epsilon))
+        ends.append((name, colour, _line(figure, rows, name, colour, labels, dash)))
     _name_ends(figure, ends, n_tasks, low=bottom, high=top)
     last = int(per_seed["after_task"].max())
     ended = per_seed[per_seed["after_task"] == last]
     final = {float(e): float(rows["value"].mean()) for e, rows in ended.groupby("epsilon")}
     most, least = max(final, key=lambda e: final[e]), min(final, key=lambda e: final[e])
-    finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average {given(most)}"
-    finding += f", {100 * final[least]:.1f} {given(least)}." if most != least else "."
+    where = [given(epsilon, is_nominal=is_nominal) for epsilon in (most, least)]
+    finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average {where[0]}"
+    finding += f", {100 * final[least]:.1f} {where[1]}." if most != least else "."
     return Picture(figure, finding, finding)
 
 
@@ -106,23 +118,32 @@ def forgetting_compared(
     n_tasks: int,
     colours: Sequence[str],
     labels: Sequence[LabelSetting],
+    nominal: Collection[str] = (),
     dark: bool = False,
 ) -> Picture:
-    """Average forgetting of several runs after each task from the second on, one line each; frames of one budget each."""
+    """Average forgetting of several runs after each task from the second on, one line each; frames of one budget each.
+
+    `nominal` as `compared_over_tasks`.
+    """
     drawn = {
-        name: (forgetting_so_far(frame), colour, setting)
+        f"{name} (claimed)" if name in nominal else name: (
+            forgetting_so_far(frame),
+            colour,
+            setting,
+            _dash(setting, name in nominal),
+        )
         for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True)
     }
     drawn = {name: entry for name, entry in drawn.items() if not entry[0].empty}
     if not drawn:
         return _nothing("Forgetting is defined from the second task on.", dark)
-    values = [100 * float(value) for rows, _, _ in drawn.values() for value in rows["value"]]
+    values = [100 * float(value) for rows, *_ in drawn.values() for value in rows["value"]]
     low, high = min(-1.0, 1.15 * min(values)), max(10.0, 1.15 * max(values))
     figure = _frame(n_tasks, dark, "points lost since the best, mean of old tasks")
     figure.update_yaxes(range=[low, high], tickvals=None, ticktext=None, zeroline=True)
     ends, said = [], []
-    for name, (rows, colour, setting) in drawn.items():
-        end = _line(figure, rows, name, colour, setting)
+    for name, (rows, colour, setting, dash) in drawn.items():
+        end = _line(figure, rows, name, colour, setting, dash)
         ends.append((name, colour, end))
         said.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
     _name_ends(figure, ends, n_tasks, low=low, high=high)
@@ -181,7 +202,13 @@ def _frame(n_tasks: int, dark: bool, y_title: str) -> go.Figure:
     )
 
 
-def _line(figure: go.Figure, per_seed: pd.DataFrame, name: str, colour: str, labels: LabelSetting) -> tuple[float, float]:
+def _dash(labels: LabelSetting, is_nominal: bool) -> str:
+    return theme.CLAIMED_DASH if is_nominal else theme.DASHES[labels]
+
+
+def _line(
+    figure: go.Figure, per_seed: pd.DataFrame, name: str, colour: str, labels: LabelSetting, dash: str
+) -> tuple[float, float]:
     """Adds one line with its band, or its dots; gives the end of the line (task from 1, per cent)."""
     tasks = sorted(int(k) for k in per_seed["after_task"].unique())
     stats = [interval(_values(per_seed, k)) for k in tasks]
@@ -208,7 +235,7 @@ def _line(figure: go.Figure, per_seed: pd.DataFrame, name: str, colour: str, lab
             x=shown_x,
             y=shown_y,
             mode="lines+markers" if len(x) <= 30 else "lines",
-            line={"color": colour, "width": 2.2, "dash": theme.DASHES[labels]},
+            line={"color": colour, "width": 2.2, "dash": dash},
             marker={"symbol": theme.MARKERS[labels], "size": 6},
             name=name,
             text=hover,
@@ -264,7 +291,7 @@ def _tasks(k: int) -> str:
     return "the first task" if k == 1 else f"{k} tasks"
 
 
-def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int) -> str:
+def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, *, is_nominal: bool) -> str:
     """The state after the last task that all budgets have reached: the ends of the grid and the line without noise."""
     reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
     at = {float(e): interval(_values(rows, reached)) for e, rows in per_seed.groupby("epsilon")}
@@ -273,7 +300,7 @@ def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int) -> str:
     chosen = [float("inf")] if float("inf") in at else []
     chosen += sorted({finite[-1], finite[0]}, reverse=True) if finite else []
     if len(at) == 1:
-        return f"{when}, accuracy {given(chosen[0])} is {_amount(at[chosen[0]])}."
-    parts = [f"{100 * at[e].mean:.1f} % {given(e)}" for e in chosen]
+        return f"{when}, accuracy {given(chosen[0], is_nominal=is_nominal)} is {_amount(at[chosen[0]])}."
+    parts = [f"{100 * at[e].mean:.1f} % {given(e, is_nominal=is_nominal)}" for e in chosen]
     n = min(found.n for found in at.values())
     return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")

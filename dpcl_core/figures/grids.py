@@ -23,10 +23,12 @@ _LOSS = ((0.0, "#8cbfe4"), (0.5, "#fbf6f1"), (0.75, "#f6cda6"), (1.0, "#ee9a55")
 _LOSS_DARK = ((0.0, "#236690"), (0.5, "#232a2e"), (0.75, "#6d4322"), (1.0, "#955016"))
 
 
-def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
+def accuracy_matrix(
+    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, is_nominal: bool = False, dark: bool = False
+) -> Picture:
     """Accuracy on every task (column) after every task learned (row), mean over seeds; empty where nothing was evaluated.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]).
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `is_nominal`: the budget is only claimed.
     """
     values = _mean_matrix(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -43,7 +45,7 @@ def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dar
         dark=dark,
     )
     last = int(known[-1])
-    where = f"{_capital(given(epsilon))}, after {last + 1} task{'s' if last else ''}"
+    where = f"{_capital(given(epsilon, is_nominal=is_nominal))}, after {last + 1} task{'s' if last else ''}"
     row = 100 * values[last, : last + 1]
     tested = np.flatnonzero(~np.isnan(row))
     oldest, newest, weakest = int(tested[0]), int(tested[-1]), int(np.nanargmin(row))
@@ -59,10 +61,12 @@ def accuracy_matrix(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dar
     return Picture(figure, finding, finding)
 
 
-def forgetting_grid(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dark: bool = False) -> Picture:
+def forgetting_grid(
+    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, is_nominal: bool = False, dark: bool = False
+) -> Picture:
     """Points each old task (row) has lost since its best, after each later task (column), mean over seeds.
 
-    Undefined until the second task, and there nothing is drawn. Columns as `accuracy_matrix`.
+    Undefined until the second task, and there nothing is drawn. Columns and `is_nominal` as `accuracy_matrix`.
     """
     values = _mean_forgetting(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -83,7 +87,7 @@ def forgetting_grid(accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, dar
     last = int(known[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
-    where = f"{_capital(given(epsilon))}, after {last + 1} tasks"
+    where = f"{_capital(given(epsilon, is_nominal=is_nominal))}, after {last + 1} tasks"
     if row[worst] < 0.5:
         finding = f"{where}, no old task is more than 0.5 points below its best."
     elif last == 1:

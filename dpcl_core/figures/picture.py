@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +32,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the numbers of a figure come from; printed under it and inside every export."""
+    """Where the numbers of a figure come from; printed under it and inside every export.
+
+    `nominal`: whether the budgets are claims of a publication that no ledger bears out: those of no run, of some, of all.
+    """
 
     dataset: str
     n_train: int | None
@@ -44,6 +47,7 @@ class Provenance:
     runs: tuple[str, ...]
     is_example: bool = False
     is_seeded: bool = False
+    nominal: Literal["no", "some", "all"] = "no"
 
     def line(self) -> str:
         """One line, parts that are unknown left out."""
@@ -54,7 +58,7 @@ class Provenance:
             people,
             self.method,
             LABELS.get(self.labels, self.labels),
-            f"ε = {epsilons(self.epsilons)}" if self.epsilons else "",
+            self._budgets() if self.epsilons else "",
             f"δ = {self.delta:g}" if self.delta is not None else "",
             f"{self.n_seeds} seed{'s' if self.n_seeds != 1 else ''}" if self.n_seeds else "",
             "seeded noise: a recorded seed voids the guarantee" if self.is_seeded else "",
@@ -62,20 +66,26 @@ class Provenance:
         ]
         return " · ".join(part for part in parts if part)
 
+    def _budgets(self) -> str:
+        said = f"ε = {epsilons(self.epsilons)}"
+        if self.nominal == "no" or all(math.isinf(epsilon) for epsilon in self.epsilons):
+            return said
+        return f"claimed {said}, not verified" if self.nominal == "all" else f"{said}, for some runs a claim, not verified"
+
 
 def epsilon_text(epsilon: float) -> str:
     """A budget as a reader writes it: short, and infinity as ∞."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
-def epsilon_label(epsilon: float) -> str:
-    """The name of a line: "ε = 1", or "no noise"."""
-    return "no noise" if math.isinf(epsilon) else f"ε = {epsilon_text(epsilon)}"
+def epsilon_label(epsilon: float, *, is_nominal: bool = False) -> str:
+    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger bears it out, or "no noise"."""
+    return "no noise" if math.isinf(epsilon) else f"{'claimed ' if is_nominal else ''}ε = {epsilon_text(epsilon)}"
 
 
-def given(epsilon: float) -> str:
+def given(epsilon: float, *, is_nominal: bool = False) -> str:
     """The budget as part of a sentence: "at ε = 1", or "without noise"."""
-    return "without noise" if math.isinf(epsilon) else f"at ε = {epsilon_text(epsilon)}"
+    return "without noise" if math.isinf(epsilon) else f"at {epsilon_label(epsilon, is_nominal=is_nominal)}"
 
 
 def epsilons(values: Sequence[float]) -> str:

@@ -21,6 +21,7 @@ from dpcl_core.spec import LabelSetting
 MAX_POINTS = 1000
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
+CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # where an epsilon is only claimed: never a line of proved ones
 _FIXED = {"cosine": 0}
 _PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#a87900", "#3a87b8", "#6a4fb3", "#7a5230")
 _PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#e0b040", "#8fd0f5", "#b3a0f2", "#c79b76")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -11,21 +11,28 @@ from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text, given
 from dpcl_core.figures.statistics import Interval, interval
 from dpcl_core.spec import LabelSetting
 
 HEIGHT = 440
+_BAR = 0.12  # decades that the bar of a claimed budget takes
 _GAP = 0.45  # decades between the largest budget and the column without noise
 
 
 def trade_off(
-    series: Mapping[str, pd.DataFrame], *, colours: Sequence[str], labels: Sequence[LabelSetting], dark: bool = False
+    series: Mapping[str, pd.DataFrame],
+    *,
+    colours: Sequence[str],
+    labels: Sequence[LabelSetting],
+    nominal: Collection[str] = (),
+    dark: bool = False,
 ) -> Picture:
     """Final accuracy and average forgetting against ε, one colour a run; a dot is a trained model, bars are 95 % over seeds.
 
     Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
-    "no noise" is a column of its own, not a point on the axis.
+    "no noise" is a column of its own, not a point on the axis. `nominal`: the names of runs whose budgets are only claimed:
+    hatched bars at the claimed value, which no line joins with one another or with budgets that are bounds.
     """
     shown = [name for name, frame in series.items() if not frame.empty]
     finals = {name: _final(series[name]) for name in shown}
@@ -38,9 +45,13 @@ def trade_off(
     finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
     column = (math.log10(finite[-1]) + _GAP) if finite else 0.0
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
+    places = {name: place for place, name in enumerate(name for name in shown if name in nominal)}
     for name, colour, setting in zip(shown, colours, labels, strict=True):
-        _points(figure, 1, name, finals[name], column, colour, setting)
-        _points(figure, 2, name, _last_forgetting(series[name]), column, colour, setting)
+        for row, found in ((1, finals[name]), (2, _last_forgetting(series[name]))):
+            claimed = {e: value for e, value in found.items() if name in places and math.isfinite(e)}
+            _bars(figure, row, name, claimed, (places.get(name, 0) - (len(places) - 1) / 2) * _BAR, colour)
+            rest = {e: value for e, value in found.items() if e not in claimed}
+            _points(figure, row, name, rest, column, colour, setting)
     right = 16 if len(finals) == 1 else 110
     figure.update_layout(theme.layout(dark, height=HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
     low = math.log10(finite[0]) - 0.25 if finite else -0.5
@@ -51,14 +62,20 @@ def trade_off(
         showgrid=False,
         zeroline=False,
     )
-    figure.update_xaxes(title="privacy budget ε (smaller: stronger privacy)", row=2, col=1)
+    hatched = "; hatched: ε only claimed, not verified" if places else ""
+    figure.update_xaxes(title=f"privacy budget ε (smaller: stronger privacy{hatched})", row=2, col=1)
+    figure.update_layout(barmode="overlay")
     figure.update_yaxes(theme.percent_axis(title="final accuracy"), row=1, col=1)
     figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
     if len(finals) > 1:
         _names(figure, finals, colours, column)
     if finite and math.inf in budgets:
         figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
-    finding = " ".join(_finding(name if len(finals) > 1 else "", final) for name, final in finals.items())
+    finding = " ".join(
+        _finding(name if len(finals) > 1 else "", final, is_nominal=name in nominal) for name, final in finals.items()
+    )
+    if places:
+        finding += " A claimed ε is no bound and is not comparable with one."
     return Picture(figure, finding, finding)
 
 
@@ -109,13 +126,7 @@ def _points(
             go.Scatter(
                 x=x,
                 y=[100 * s.mean for s in stats],
-                error_y={
-                    "type": "data",
-                    "array": [100 * (s.high - s.mean) if s.high is not None else 0 for s in stats],
-                    "color": colour,
-                    "thickness": 1.2,
-                    "width": 3,
-                },
+                error_y={**_spread(stats), "color": colour, "thickness": 1.2, "width": 3},
                 mode=mode,
                 line={"color": colour, "width": 2, "dash": theme.DASHES[setting]},
                 marker={"color": colour, "symbol": theme.MARKERS[setting], "size": 8},
@@ -127,7 +138,37 @@ def _points(
         )
 
 
-def _finding(name: str, final: Mapping[float, Interval]) -> str:
+def _bars(
+    figure: go.Figure, row: int, name: str, found: Mapping[float, Interval], shift: float, colour: str
+) -> None:
+    """Budgets that are only claimed: hatched bars, beside one another where several runs have them."""
+    if not found:
+        return
+    stats = [found[epsilon] for epsilon in sorted(found)]
+    figure.add_trace(
+        go.Bar(
+            x=[math.log10(epsilon) + shift for epsilon in sorted(found)],
+            y=[100 * s.mean for s in stats],
+            width=0.9 * _BAR,
+            error_y={**_spread(stats), "color": colour, "thickness": 1.2, "width": 3},
+            marker={
+                "color": "rgba(0,0,0,0)",
+                "line": {"color": colour, "width": 1.2},
+                "pattern": {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6},
+            },
+            name=f"{name}, claimed",
+            hovertemplate=f"{name}, ε only claimed: %{{y:.1f}}<extra></extra>",
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def _spread(stats: Sequence[Interval]) -> dict[str, object]:
+    return {"type": "data", "array": [100 * (s.high - s.mean) if s.high is not None else 0 for s in stats]}
+
+
+def _finding(name: str, final: Mapping[float, Interval], *, is_nominal: bool) -> str:
     finite = sorted(epsilon for epsilon in final if math.isfinite(epsilon))
     lead = f"{name}: " if name else ""
     parts = []
@@ -135,11 +176,10 @@ def _finding(name: str, final: Mapping[float, Interval]) -> str:
         first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
         verb = "rises" if last > first + 0.05 else "falls" if last < first - 0.05 else "stays"
         change = f"at {first:.1f} %" if verb == "stays" else f"from {first:.1f} to {last:.1f} %"
-        parts.append(
-            f"from ε = {epsilon_text(finite[0])} to {epsilon_text(finite[-1])} final accuracy {verb} {change}"
-        )
+        budgets = f"{epsilon_label(finite[0], is_nominal=is_nominal)} to {epsilon_text(finite[-1])}"
+        parts.append(f"from {budgets} final accuracy {verb} {change}")
     elif finite:
-        parts.append(f"at ε = {epsilon_text(finite[0])} final accuracy is {100 * final[finite[0]].mean:.1f} %")
+        parts.append(f"{given(finite[0], is_nominal=is_nominal)} final accuracy is {100 * final[finite[0]].mean:.1f} %")
     if math.inf in final:
         parts.append(f"without noise it is {100 * final[math.inf].mean:.1f} %")
     text = "; ".join(parts)

@@ -110,3 +110,21 @@ def test_a_task_before_the_first_model_leaves_a_gap_and_no_zero() -> None:
             assert list(trace.y) == pytest.approx([50.0])
     assert picture.finding == "After 4 tasks, accuracy at ε = 1 is 50.0 % (50.0 to 50.0)."
     assert curves.forgetting_over_tasks(frame, n_tasks=4).finding == "Forgetting is defined from the second task on."
+
+
+def test_claimed_budgets_are_named_so_and_dashed_like_no_other_line() -> None:
+    for make in (curves.accuracy_over_tasks, curves.forgetting_over_tasks):
+        picture = make(accuracy(), n_tasks=4, is_nominal=True)
+        lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
+        assert lines == {"claimed ε = 0.5": "longdashdot", "claimed ε = 8": "longdashdot", "no noise": "solid"}
+        assert "claimed ε = " in picture.finding
+        assert "claimed" not in make(accuracy(), n_tasks=4).finding
+
+
+def test_a_compared_run_with_a_claimed_budget_is_set_apart() -> None:
+    runs = {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}
+    for make in (curves.compared_over_tasks, curves.forgetting_compared):
+        picture = make(runs, n_tasks=4, colours=["#0072b2", "#d55e00"], labels=["prior", "prior"], nominal={"B"})
+        lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
+        assert lines == {"A": "dash", "B (claimed)": "longdashdot"}
+        assert "B (claimed): " in picture.finding

@@ -76,3 +76,9 @@ def test_what_was_not_tested_stays_empty_and_out_of_every_sentence() -> None:
     )
     one = grids.accuracy_matrix(frame[frame["after_task"] == 1], epsilon=1.0, n_tasks=4)
     assert one.finding == "At ε = 1, after 2 tasks, task 2 alone was tested: 90.0 %."
+
+
+def test_a_claimed_budget_is_called_so() -> None:
+    for make in (grids.accuracy_matrix, grids.forgetting_grid):
+        finding = make(accuracy(), epsilon=0.5, n_tasks=4, is_nominal=True).finding
+        assert finding.startswith("At claimed ε = 0.5, after 4 tasks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dpcl_core.figures import html
 from dpcl_core.figures.curves import accuracy_over_tasks
@@ -32,3 +33,11 @@ def test_html_page_needs_no_network_and_escapes() -> None:
     assert "After 4 tasks" in page
     head = page.split("<script", 1)[0] + "".join(part.split(">", 1)[0] for part in page.split("<script")[1:])
     assert "src=" not in head
+
+
+def test_claimed_budgets_are_called_claims_wherever_numbers_come_from() -> None:
+    assert "claimed ε = 0.5, ∞, not verified" in replace(SOURCE, nominal="all").line()
+    assert "ε = 0.5, ∞, for some runs a claim, not verified" in replace(SOURCE, nominal="some").line()
+    assert "claim" not in replace(SOURCE, nominal="all", epsilons=(math.inf,)).line()
+    assert epsilon_label(0.5, is_nominal=True) == "claimed ε = 0.5"
+    assert given(math.inf, is_nominal=True) == "without noise"

@@ -54,3 +54,22 @@ def test_an_unfinished_run_is_left_out_by_name() -> None:
     picture = tradeoff.trade_off(both, colours=["#111111", "#222222"], labels=["prior", "prior-const"])
     assert {trace.name for trace in picture.figure.data} == {"B"}
     assert picture.figure.data[0].line.color == "#222222"
+
+
+def test_claimed_budgets_are_hatched_bars_that_no_line_joins() -> None:
+    picture = tradeoff.trade_off(
+        {"A": accuracy(), "B": accuracy(), "C": accuracy()},
+        colours=["#0072b2", "#d55e00", "#008c68"], labels=["prior-const"] * 3, nominal={"B", "C"},
+    )  # fmt: skip
+    bars = [trace for trace in picture.figure.data if trace.type == "bar" and trace.yaxis == "y"]
+    assert [bar.name for bar in bars] == ["B, claimed", "C, claimed"]
+    assert all(bar.marker.pattern.shape == "/" and len(bar.x) == 2 for bar in bars)
+    assert bars[0].x[0] + bars[0].width <= bars[1].x[0] + 1e-9, "beside one another"
+    joined = [trace.name for trace in picture.figure.data if trace.type == "scatter" and "lines" in trace.mode]
+    assert set(joined) == {"A"}
+    assert "only claimed, not verified" in picture.figure.layout.xaxis2.title.text
+    assert "from claimed ε = 0.5 to 8" in picture.finding
+    assert picture.finding.endswith("A claimed ε is no bound and is not comparable with one.")
+    assert "claimed" not in _picture().finding + str(_picture().figure.layout.xaxis2.title.text)
+    alone = [trace for trace in picture.figure.data if trace.type == "scatter" and trace.name == "B"]
+    assert [len(trace.x) for trace in alone] == [1, 1], "without noise nothing is claimed: a dot in its column"
