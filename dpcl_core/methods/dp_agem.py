@@ -28,7 +28,7 @@ from dpcl_core.methods.lifelong import nets, odometer
 from dpcl_core.methods.lifelong.per_example import Gradients
 from dpcl_core.methods.lifelong.projection import projected
 from dpcl_core.methods.noisy_means import noisy_means
-from dpcl_core.methods.schedule import Schedule, diverged
+from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
@@ -48,6 +48,16 @@ class Source:
     noise_multiplier: float
 
 
+def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False) -> Schedule:
+    """Public numbers of a task's steps, or of the replays of its sample.
+
+    Sums are divided by what a batch of the nominal task, or of the part of it that is kept, has on average.
+    """
+    rate = params.replay_rate if is_replay else params.sample_rate
+    expected = rate * (min(task_size, params.memory_size) if is_replay else task_size)
+    return Schedule(rate, params.n_steps, params.clip_norm, params.learning_rate, expected)
+
+
 class Model:
     """What one cell has: its network, the samples it keeps, and the public turns in which they are used."""
 
@@ -62,16 +72,15 @@ class Model:
         self._net = nets.build(self._form, known.n_classes, cell.seed).to(known.device)
         is_clipped = self._noises.first > 0
         self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
-        self._samples: list[tuple[Examples, NDArray[np.int64]]] = []  # of each task that has ended, with its own classes
-        self._seen: tuple[int, ...] = ()  # labels that have been released
+        self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # of each task that has ended, with its own labels
+        self._released: tuple[int, ...] = ()  # labels of all lists so far
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
         """Yields the steps taken so far; everything is in the ledger before the first."""
-        space = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
-        self._seen = tuple(sorted({*self._seen, *space}))
-        own = np.asarray(sorted(set(space) & set(task.prior)), dtype=np.int64)
+        own = self._own_labels(task)
+        self._released = tuple(sorted({*self._released, *own}))
         competing = self._competing(own)
-        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing.tolist())))
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
         turns = self._turns[task.index]
         self._account(task.index, turns, ledger)
         current = self._source(train, competing, task.index, None)
@@ -89,42 +98,39 @@ class Model:
     def logits(self, task: Task) -> NDArray[np.float32]:
         """[n, n_classes] of the task's test examples; -inf for labels that do not compete or have not been released."""
         found = nets.logits(self._net, task.test.inputs, self._form)
-        own = np.asarray(sorted(set(self._seen) & set(task.prior)), dtype=np.int64)
         scores = np.full_like(found, -np.inf)
-        competing = self._competing(own)
+        competing = list(self._competing(self._own_labels(task)))
         scores[:, competing] = found[:, competing]
         return scores
 
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
         """The steps, and the uses of every sample, each charged to the people whose examples it reads."""
         plan, size = self._public, self._params.clip_norm
-        ledger.spend(plan.own(task, self._noises), task=task, what=self._schedule(task, None).words)
+        own = schedule(self._params, self._known.task_size)
+        ledger.spend(plan.own(task, self._noises), task=task, what=own.words)
         for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
             what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
             ledger.spend(plan.uses(task, self._noises, uses), task=task, what=what, people_of=(sample,))
 
-    def _competing(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The classes of the loss for examples of a task with these classes of its own."""
-        return own if self._params.head == "per-task" else np.asarray(self._seen, dtype=np.int64)
+    def _own_labels(self, task: Task) -> tuple[int, ...]:
+        """The public list of labels that is given for the task."""
+        return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+
+    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
+        """The classes of the loss for examples of a task with this list: its own, or all that have been released."""
+        return own if self._params.head == "per-task" else self._released
 
     def _replayed(self, sample: int, task: int) -> Source:
         examples, own = self._samples[sample]
         return self._source(examples, self._competing(own), task, sample)
 
-    def _source(self, examples: Examples, classes: NDArray[np.int64], task: int, sample: int | None) -> Source:
+    def _source(self, examples: Examples, classes: tuple[int, ...], task: int, sample: int | None) -> Source:
         """The task's own examples (`sample` None) or a kept sample, with coins and noise of their own."""
-        plan = self._schedule(task, sample)
+        plan = schedule(self._params, self._known.task_size, is_replay=sample is not None)
         purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
         batches = self._coins(plan.sample_rate, purpose)
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
-        return Source(examples, classes, plan, batches, noise, self._noises.of(task))
-
-    def _schedule(self, task: int, sample: int | None) -> Schedule:
-        """Public numbers of the steps: sums are divided by expected batches of the nominal task, or of its kept part."""
-        params, size = self._params, self._known.task_size
-        rate = params.sample_rate if sample is None else params.replay_rate
-        expected = rate * (size if sample is None else min(size, params.memory_size))
-        return Schedule(rate, params.n_steps, params.clip_norm, params.learning_rate, expected)
+        return Source(examples, np.asarray(classes, dtype=np.int64), plan, batches, noise, self._noises.of(task))
 
     def _coins(self, rate: float, purpose: str) -> Batches:
         seeded = self._spec.privacy.noise == "seeded"
@@ -148,10 +154,10 @@ class Model:
             parameters = list(self._net.parameters())
             for parameter, mean in zip(parameters, means, strict=True):
                 parameter.sub_(mean, alpha=plan.learning_rate)
-            if not torch.stack([parameter.isfinite().all() for parameter in parameters]).all():
+            if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():
                 raise diverged(step, plan)
 
-    def _keep(self, train: Examples, own: NDArray[np.int64], task: int) -> None:
+    def _keep(self, train: Examples, own: tuple[int, ...], task: int) -> None:
         """Every example is kept by a coin of its own, so that how many are kept is expected, not given."""
         rate = min(1.0, self._params.memory_size / self._known.task_size)
         chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
