@@ -8,8 +8,10 @@ likewise (multiplied by 100 only where they are shown).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 Matrix = Sequence[Sequence[float | None]]
+Since = Literal["learned", "start"]
 
 
 def average_accuracy(matrix: Matrix) -> list[float | None]:
@@ -17,21 +19,22 @@ def average_accuracy(matrix: Matrix) -> list[float | None]:
     return [_mean(_entry(matrix, k, i) for i in range(k + 1)) for k in range(len(matrix))]
 
 
-def forgetting(matrix: Matrix) -> list[list[float | None]]:
-    """f[k][i], i < k: best accuracy on task i since it was learned and before task k, minus that after task k (Eq. A39).
+def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | None]]:
+    """f[k][i], i < k: best accuracy on task i before task k, minus that after task k. Negative: the task improved later on.
 
-    The printed formula also looks at times before task i was learned; those were never evaluated. Negative values mean
-    that a task improved later on. Row 0 is empty: nothing can be forgotten yet. None where there is no best or no now.
+    The best is looked for since the task was "learned", or since the "start", which counts what earlier models knew of it
+    too: as Eq. A39 of Tobaben et al. and the average forgetting of Lai et al. are printed. The two are the same where a task
+    was never evaluated before it was learned, as in every run of this program; elsewhere "start" is at least as large.
+    Row 0 is empty: nothing can be forgotten yet. None where there is no best or no now.
     """
     return [
-        [_minus(_best(_entry(matrix, j, i) for j in range(i, k)), _entry(matrix, k, i)) for i in range(k)]
-        for k in range(len(matrix))
+        [_minus(_best(_before(matrix, k, i, since)), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))
     ]
 
 
-def average_forgetting(matrix: Matrix) -> list[float | None]:
+def average_forgetting(matrix: Matrix, since: Since = "learned") -> list[float | None]:
     """AF_k: mean forgetting over tasks 0..k-1; None at k = 0, where it is not defined (Eq. A40)."""
-    return [_mean(row) for row in forgetting(matrix)]
+    return [_mean(row) for row in forgetting(matrix, since)]
 
 
 def backward_transfer(matrix: Matrix) -> float | None:
@@ -69,6 +72,12 @@ def _entry(matrix: Matrix, k: int, i: int) -> float | None:
     if i >= len(matrix[k]):
         raise ValueError(f"accuracy[{k}][{i}] is missing: a task that was not evaluated has the entry None")
     return matrix[k][i]
+
+
+def _before(matrix: Matrix, k: int, i: int, since: Since) -> list[float | None]:
+    """Accuracies on task i before task k; of the models that had not learned it only those that were evaluated on it."""
+    early = [row[i] for row in matrix[:i] if i < len(row)] if since == "start" else []
+    return early + [_entry(matrix, j, i) for j in range(i, k)]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
