@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from pydantic import ValidationError
@@ -89,6 +89,21 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, facts.classes)
+    if method.batch_size(spec.params):
+        from dpcl_core.scenarios import preview  # reads label columns: only methods with whole batches need it
+
+        for seed in spec.seeds:
+            shown = preview.preview(spec.data, spec.scenario, seed)
+            if shown is not None and shown.counts is not None:  # never of a person's own data, where it would be a release
+                refuse_small_task(spec, zip(shown.tasks, shown.counts.sum(axis=1).tolist(), strict=True))
+
+
+def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:
+    """Raises BadInput where the method's batches do not fit into the smallest task; `tasks`: names and training examples."""
+    batch = methods.card(spec.method).batch_size(spec.params)
+    name, size = min(tasks, key=lambda task: task[1])
+    if batch > size:
+        raise BadInput("params.batch_size", batch, f"must be at most {size}, the number of training examples of {name}")
 
 
 def public_classes(spec: RunSpec, classes: Sequence[str]) -> tuple[int, ...]:

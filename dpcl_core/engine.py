@@ -17,7 +17,6 @@ from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Content, Dataset
-from dpcl_core.errors import BadInput
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
@@ -53,7 +52,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_train=len(dataset.train),
         n_test=len(dataset.test),
     )
-    _refuse_small_tasks(spec, streams)
+    checks.refuse_small_task(spec, [(task.name, len(task.train)) for stream in streams.values() for task in stream.tasks])
     sizes = {"n_classes": len(table.classes), "n_people": dataset.n_people, "n_tasks": len(first.tasks)}
     if warning := signal.note(outlook(spec, n_features=_n_features(table), **sizes)):
         yield Note("warning", warning)
@@ -116,15 +115,6 @@ def _learn(
             ),
             seconds,
         )
-
-
-def _refuse_small_tasks(spec: RunSpec, streams: Mapping[int, TaskStream]) -> None:
-    """Raises BadInput where a method's batches do not fit into the smallest task, before any task is learned."""
-    batch = methods.card(spec.method).batch_size(spec.params)
-    smallest = min((task for stream in streams.values() for task in stream.tasks), key=lambda task: len(task.train))
-    if batch > len(smallest.train):
-        allowed = f"must be at most {len(smallest.train)}, the number of training examples of {smallest.name}"
-        raise BadInput("params.batch_size", batch, allowed)
 
 
 def _audits(spec: RunSpec) -> dict[float, AuditNote]:

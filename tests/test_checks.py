@@ -149,3 +149,19 @@ def test_broken_toml_is_refused_with_its_line() -> None:
 def test_default_delta_is_a_power_of_ten_below_a_tenth_over_n(n: int, delta: float) -> None:
     assert checks.default_delta(n) == pytest.approx(delta)
     assert checks.default_delta(n) < 1 / (10 * n)
+
+
+def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:
+    raw: dict[str, object] = {
+        "method": "agem",
+        "params": {"batch_size": 300},
+        "scenario": {"kind": "split", "tasks": 5},
+        "privacy": {"epsilons": ["inf"], "delta": 1e-4},
+    }
+    said = refused(raw)
+    assert str(said) == "params.batch_size = 300: must be at most 265, the number of training examples of task 5"
+    checks.check(checks.parse({**raw, "params": {"batch_size": 265}}))
+    drawn = {**raw, "scenario": {"kind": "class-incremental", "tasks": 10}, "params": {"batch_size": 133}}
+    assert str(refused(drawn)).startswith("params.batch_size = 133: must be at most ")
+    with pytest.raises(BadInput, match="must be at most 20, the number of training examples of task 2"):
+        checks.refuse_small_task(checks.parse(raw), [("task 1", 900), ("task 2", 20), ("task 3", 300)])

@@ -30,9 +30,10 @@ def stream(
     """A grid class by task, stronger for more training examples, a frame around classes at home; task sizes above it.
 
     Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then the homes alone are
-    drawn. homes: class indices of each task. tasks: their names, written where there are few. Shades follow the square root,
-    so that a few stray examples can be seen.
+    drawn. homes: class indices of each task. tasks: their names, written where there are few (of more tasks their numbers).
+    Shades follow the square root, so that a few stray examples can be seen.
     """
+    called = list(tasks) or [f"task {number}" for number in range(1, len(homes) + 1)]
     rows = _ordered(homes, counts)
     names = [classes[label] for label in rows]
     is_home = np.array([[label in home for home in map(set, homes)] for label in rows])
@@ -43,19 +44,20 @@ def stream(
             x=np.arange(1, len(homes) + 1),
             y=names,
             customdata=grid,
+            text=[called] * len(rows),
             zmin=0,
             zmax=float(np.sqrt(grid.max(initial=1))),
             colorscale=[list(stop) for stop in (_BLUES_DARK if dark else _BLUES)],
             showscale=False,
             xgap=2,
             ygap=1 if len(rows) <= _MAX_NAMES else 0,
-            hovertemplate="%{y} in task %{x}" + ("" if counts is None else ": %{customdata} examples") + "<extra></extra>",
+            hovertemplate="%{y} in %{text}" + ("" if counts is None else ": %{customdata} examples") + "<extra></extra>",
             hoverongaps=False,
         )
     ]
     if counts is not None:
-        traces.append(_sizes(counts.sum(axis=1), dark))
-    figure = go.Figure(traces, _layout(names, tasks, is_home, counts, dark))
+        traces.append(_sizes(counts.sum(axis=1), called, dark))
+    figure = go.Figure(traces, _layout(names, called, is_home, counts, dark))
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
@@ -71,7 +73,7 @@ def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -
     return sorted(order, key=lambda label: (first[label], int((counts[:, label] > 0).sum() > 1), order.index(label)))
 
 
-def _sizes(sizes: NDArray[np.int64], dark: bool) -> go.Bar:
+def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Bar:
     inks = theme.ink(dark)
     return go.Bar(
         x=np.arange(1, len(sizes) + 1),
@@ -83,13 +85,14 @@ def _sizes(sizes: NDArray[np.int64], dark: bool) -> go.Bar:
         textposition="outside",
         textfont={"color": inks.soft, "size": 11},
         cliponaxis=False,
-        hovertemplate="task %{x}: %{y} training examples<extra></extra>",
+        hovertext=list(called),
+        hovertemplate="%{hovertext}: %{y} training examples<extra></extra>",
     )
 
 
 def _layout(
     names: Sequence[str],
-    tasks: Sequence[str],
+    called: Sequence[str],
     is_home: NDArray[np.bool_],
     counts: NDArray[np.int64] | None,
     dark: bool,
@@ -100,7 +103,7 @@ def _layout(
     height = rows if counts is None else rows + _GAP + _BARS
     step = max(1, -(-n_tasks // 20))
     numbers = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
-    is_named = 0 < len(tasks) <= _MAX_TASK_NAMES
+    is_named = len(called) <= _MAX_TASK_NAMES
     below = 24 if is_named else 40
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
     sizes: dict[str, object] = {}
@@ -113,7 +116,7 @@ def _layout(
         margin={"l": 48, "r": 8, "t": 28, "b": below},
         xaxis=quiet
         | {"range": [0.5, n_tasks + 0.5], "title": None if is_named else "task", "tickvals": numbers}
-        | ({"ticktext": list(tasks)} if is_named else {}),
+        | {"ticktext": [_tick(called[number - 1], number, is_named) for number in numbers]},
         yaxis=quiet
         | {"type": "category", "range": [n_rows - 0.5, -0.5], "domain": [0, rows / height], "showticklabels": has_names}
         | {"title": None if has_names else f"{n_rows} classes, by home task"}
@@ -150,7 +153,7 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
     back = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if len(back):
         which = "All classes occur" if len(back) == n_classes else f"{len(back)} of {n_classes} classes occur"
-        said.append(f"{which} in several tasks")
+        said.append(f"{which} in {'every task' if (counts > 0).all() else 'several tasks'}")
         if all(sum(int(label) in home for home in homes) == 1 for label in back):
             home_of = {label: index for index, home in enumerate(homes) for label in home}
             shares = [counts[home_of[int(label)], label] / counts[:, label].sum() for label in back]
@@ -170,6 +173,12 @@ def _plan_finding(homes: Sequence[Sequence[int]]) -> str:
     amount = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
     which = "class" if amount == "1" else "classes"
     return f"{len(homes)} tasks with {amount} {which} at home in each."
+
+
+def _tick(name: str, place: int, is_named: bool) -> str:
+    """What stands below a task: its name where there is room, else the number in it, or its place."""
+    number = name.removeprefix("task ")
+    return name if is_named else number if number.isdecimal() else str(place)
 
 
 def _count(n: int) -> str:

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import style, trainform
 from pages.parts.strip import CONFIG
@@ -27,6 +30,7 @@ _OWN = (
     "Only the plan is shown, which is public: which class is at home in which task. How many examples of yours each task "
     "would get is private, and counting them here would be a release that no budget covers."
 )
+_AGAIN = "Every task has the same examples, so that what is spent on one of them adds up over the tasks."
 
 
 def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
@@ -47,9 +51,12 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
     with box:
         own = datasets.card(spec.data.dataset).is_own
         what = "blue: at home" if own else "stronger blue: more training examples; frame: home task; bars: all of a task"
-        seed = f"seed {spec.seeds[0]}" + ("; every seed has another" if len(spec.seeds) > 1 else "")
+        seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, found)}" if len(spec.seeds) > 1 else "")
         st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
-        st.caption(f"Class by task; {what}; {seed}. {_OWN if own else ''}")
+        said = [f"Class by task; {what}; {seed}."]
+        if spec.scenario.recurrence == "every":
+            said.append(_AGAIN)
+        st.caption(" ".join([*said, *([_OWN] if own else [])]))
 
 
 def _asked(values: Mapping[str, object]) -> RunSpec:
@@ -58,10 +65,23 @@ def _asked(values: Mapping[str, object]) -> RunSpec:
     return checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
 
 
-def _preview(spec: RunSpec) -> Preview | None:
+def _preview(spec: RunSpec, place: int = 0) -> Preview | None:
     from dpcl_core.scenarios.preview import preview  # loads parquet's library
 
-    return preview(spec.data, spec.scenario, spec.seeds[0])
+    return preview(spec.data, spec.scenario, spec.seeds[place])
+
+
+def _of_others(spec: RunSpec, found: Preview) -> str:
+    """What the second seed's stream says of the others."""
+    if scenarios.card(spec.scenario.kind).needs_values:
+        return "every seed draws other orders of the values"
+    other = _preview(spec, 1)
+    same = other is not None and other.homes == found.homes and _listed(other.counts) == _listed(found.counts)
+    return "every seed has the same" if same else "every seed has another"
+
+
+def _listed(counts: NDArray[np.int64] | None) -> list[list[int]] | None:
+    return None if counts is None else counts.tolist()
 
 
 @lru_cache(maxsize=60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import streamlit as st
 
 from dpcl_core.backbones import catalog as backbones
@@ -41,9 +39,8 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
 
 
 def _n_features(spec: RunSpec) -> int | None:
-    """The network's own number; pixels have as many as the images; None where only loading tells."""
+    """The network's own number; else as many as an example has values; None where only loading tells."""
     known = backbones.card(spec.data.backbone).feature_dim
     if known is not None or spec.data.backbone != "pixels":
         return known
-    shape = datasets.card(spec.data.dataset).shape
-    return math.prod(shape) if shape is not None else None
+    return datasets.card(spec.data.dataset).n_values

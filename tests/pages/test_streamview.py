@@ -75,3 +75,32 @@ def test_a_dataset_that_is_not_here_is_no_trouble(open_page: Open, monkeypatch: 
     page = open_page("train", v="1", d="cifar100")
     assert not page.exception
     assert "once the dataset is on this computer" in label(page)
+
+
+def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="permuted", **{"s.tasks": "20"})
+    assert not page.exception
+    assert is_drawn(page)
+    assert "20 tasks of 1 347 training examples each. All classes occur in every task." in label(page)
+    assert "adds up over the tasks" in words(page)
+    assert "every seed draws other orders of the values" in words(page)
+    page = next(box for box in page.selectbox if box.label == "Images").set_value("disjoint").run()
+    assert "20 tasks of 67 to 68 training examples." in label(page)
+    assert "adds up over the tasks" not in words(page)
+
+
+def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="split")
+    assert "every seed has the same" in words(page)
+    order = next(box for box in page.text_input if box.label == "Order")
+    page = order.set_value("5 4 3 2 1").run()
+    assert is_drawn(page)
+    assert page.query_params["s.order"] in ("5,4,3,2,1", ["5,4,3,2,1"])
+    again = open_page(
+        "train", **{key: str(value) if isinstance(value, str) else value[0] for key, value in page.query_params.items()}
+    )
+    assert next(box for box in again.text_input if box.label == "Order").value == "5 4 3 2 1"
+    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 3 2 2").run()
+    assert "must name each task from 1 to 5 once, but 2 occurs 2 times" in words(page)
+    page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 x").run()
+    assert "Order = x: must be whole numbers; left out." in words(page)
