@@ -75,25 +75,26 @@ class Job:
         """In one of the two products of a step."""
         return self.plan.expected_batch * self.start.weights.size
 
-    @property
-    def seconds(self) -> float:
-        """About what it takes, from public numbers."""
-        return self.plan.n_steps * (_STEP_SECONDS + 2 * self.multiplications * _MULTIPLY_SECONDS)
-
 
 class Crew:
-    """Trains the seeds of a run, task after task. `n_rounds`: how many times it will be asked, to judge what is worth it."""
+    """Trains the seeds of a run, task after task.
 
-    def __init__(self, n_rounds: int) -> None:
-        self._n_rounds = n_rounds
-        self._processes: _Processes | None = None
+    Whether processes are worth their start is judged at once, so that they start while their user prepares: `n_jobs`: seeds
+    in every round; `seconds`: what all rounds together take about on one core (see `estimate`).
+    """
+
+    def __init__(self, n_jobs: int, seconds: float) -> None:
+        is_worth_it = n_jobs > 1 and seconds > _WORTH_SECONDS
+        self._processes = _Processes(min(n_jobs, os.cpu_count() or 1)) if is_worth_it else None
 
     def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
         """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
-        whole = self._n_rounds * sum(job.seconds for job in jobs.values())
-        if self._processes is None and len(jobs) > 1 and whole > _WORTH_SECONDS:
-            self._processes = _Processes(min(len(jobs), os.cpu_count() or 1))
         return (yield from (_here(jobs) if self._processes is None else self._processes.train(jobs)))
+
+
+def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
+    """Seconds that a training takes about on one core, from public numbers; `n_weights`: of all its budgets together."""
+    return n_steps * (_STEP_SECONDS + 2 * expected_batch * n_weights * _MULTIPLY_SECONDS)
 
 
 def _here(jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
@@ -132,7 +133,10 @@ class _Processes:
             context.set_forkserver_preload(["dpcl_core.methods.crew"])
         self._count = count
         self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
-        self._own: set[BaseProcess] = set()
+        others = set(multiprocessing.active_children())
+        for _ in range(count):
+            self._pool.submit(int)  # nothing to do, but each starts a process
+        self._own: set[BaseProcess] = set(multiprocessing.active_children()) - others
 
     def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
         """The heads by seed; a job's steps are told when it is through.

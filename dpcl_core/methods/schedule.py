@@ -9,6 +9,8 @@ from dpcl_core.errors import Diverged
 # A training has diverged where a weight is larger than this. The largest weight of heads trained on digits for 400 steps was
 # 1.9 at a learning rate of 0.01 (the end of Table A2's range), 70 at 1, 700 at 10 and 6,000 at 100; that of FiLM on MNIST
 # 2.0 at 0.01 (2026-11-21). One step of Adam moves a weight by at most 3.2 learning rates: at 0.01 no 30,000 steps get there.
+# Beyond it every probability is 0 or 1. The order of a head's classes can survive that for a time (digits at a learning rate
+# of 1000 still had two thirds right at a noise multiplier of 4), but such settings are a slip, and nobody's wish.
 #
 # To stop here is post-processing at a finite epsilon: weights come from noisy sums and public numbers alone, all steps are
 # in the ledger before the first is taken, and a training cut short has released no more than the whole one. At epsilon =

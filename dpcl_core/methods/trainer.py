@@ -13,7 +13,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods import dpsgd, heads
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.methods.crew import Crew, Job
+from dpcl_core.methods.crew import Crew, Job, estimate
 from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy.labels import LabelLists
 from dpcl_core.privacy.ledger import Ledger
@@ -57,10 +57,17 @@ class Trainer:
         self._spec, self._params, self._known = spec, spec.params, known
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
+        self._crew = self._manned()  # first: its processes start while noise multipliers are searched for
         self._multipliers = {e: dpsgd.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
         self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
-        self._crew = Crew(known.n_tasks)
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
+
+    def _manned(self) -> Crew:
+        known, params = self._known, self._params
+        plan = dpsgd.schedule(params, known.task_size)
+        n_weights = len(self._epsilons) * known.n_classes * (known.n_inputs + 1)
+        seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if params.adapter == "head" else 0.0
+        return Crew(len(self.seeds), len(self.seeds) * known.n_tasks * seconds)
 
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]

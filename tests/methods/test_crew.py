@@ -20,7 +20,7 @@ from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, data, plan
 
 ROOT = Path(__file__).resolve().parents[2]
-ALWAYS, NEVER = 10**9, 0  # rounds for which processes are worth while, and not
+ALWAYS, NEVER = 1e9, 0.0  # seconds for which processes are worth while, and not
 
 
 def job(seed: int, **changes: float) -> Job:
@@ -30,8 +30,8 @@ def job(seed: int, **changes: float) -> Job:
     return Job(start, features, labels, plan(**changes), (1.5, 0.4), Batches(0.3, seed), noises)
 
 
-def trained(n_rounds: int, jobs: dict[int, Job]) -> tuple[list[int], dict[int, heads.Heads]]:
-    steps, told = Crew(n_rounds).train(jobs), []
+def trained(seconds: float, jobs: dict[int, Job]) -> tuple[list[int], dict[int, heads.Heads]]:
+    steps, told = Crew(len(jobs), seconds).train(jobs), []
     while True:
         try:
             told.append(next(steps))
@@ -40,7 +40,7 @@ def trained(n_rounds: int, jobs: dict[int, Job]) -> tuple[list[int], dict[int, h
 
 
 def test_processes_train_what_this_one_would() -> None:
-    found = [trained(rounds, {seed: job(seed) for seed in range(3)}) for rounds in (NEVER, ALWAYS)]
+    found = [trained(seconds, {seed: job(seed) for seed in range(3)}) for seconds in (NEVER, ALWAYS)]
     for seed in range(3):
         np.testing.assert_array_equal(found[0][1][seed].weights, found[1][1][seed].weights)
     assert found[1][0][-1] == 3 * 6
@@ -68,13 +68,13 @@ def test_an_odd_seed_in_pieces_comes_home_whole() -> None:
         assert found[seed].allowed.shape == (2, 4)
 
 
-@pytest.mark.parametrize("n_rounds", [NEVER, ALWAYS])
+@pytest.mark.parametrize("seconds", [NEVER, ALWAYS])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_training_that_diverges_ends_all_of_them(n_rounds: int) -> None:
+def test_a_training_that_diverges_ends_all_of_them(seconds: float) -> None:
     jobs = {0: job(0, learning_rate=1e38, n_steps=50), 1: job(1, n_steps=2_000_000)}  # the second would take minutes
     started = time.monotonic()
     with pytest.raises(Diverged, match=r"step \d+ of 50"):
-        trained(n_rounds, jobs)
+        trained(seconds, jobs)
     assert time.monotonic() - started < 30
 
 
@@ -84,7 +84,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "import os\n"
         "from tests.methods.test_crew import job\n"
         "from dpcl_core.methods.crew import Crew\n"
-        "crew = Crew(10**9)\n"
+        "crew = Crew(2, 1e9)\n"
         "steps = crew.train({seed: job(seed, n_steps=1_000_000) for seed in range(2)})\n"
         "next(steps)\n"
         "print(*[process.pid for process in crew._processes._own], flush=True)\n"
