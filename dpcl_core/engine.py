@@ -107,7 +107,7 @@ def _learn(
                 unit=streams[cell.seed].unit,
                 n_people=n_people,
                 n_tasks=len(stream.tasks),
-                assumed=streams[cell.seed].assumed,
+                assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
                 limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
                 audit=audits.get(cell.epsilon),

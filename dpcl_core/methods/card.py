@@ -44,6 +44,7 @@ class MethodCard:
     does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
     `notes`: what a reader of its guarantee should know with these settings, sentences that stand before all others.
+    `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
     """
 
     name: str
@@ -62,6 +63,7 @@ class MethodCard:
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
+    assumes: tuple[str, ...] = ()
 
 
 class MakeLearner(Protocol):

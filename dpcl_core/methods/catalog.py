@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
-from dpcl_core.methods.cards import agem, cosine, dp_coeff_memory, naive, non_cl, peft_ensemble
+from dpcl_core.methods.cards import agem, cosine, dp_agem, dp_coeff_memory, independent_laplace, naive, non_cl, peft_ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CARDS: Mapping[str, MethodCard] = {
     card.name: card
-    for card in (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD, agem.CARD, dp_coeff_memory.CARD)
+    for card in (
+        cosine.CARD,
+        peft_ensemble.CARD,
+        naive.CARD,
+        non_cl.CARD,
+        agem.CARD,
+        dp_agem.CARD,
+        dp_coeff_memory.CARD,
+        independent_laplace.CARD,
+    )
 }
 
 
@@ -23,6 +32,11 @@ def card(name: str) -> MethodCard:
     if name not in CARDS:
         raise BadInput("method", name, f"must be one of {', '.join(CARDS)}")
     return CARDS[name]
+
+
+def is_nominal(name: str) -> bool:
+    """Whether a method's epsilon is only claimed by its publication; False for a name that is not known any more."""
+    return name in CARDS and CARDS[name].guarantee == "nominal"
 
 
 def maker(name: str) -> MakeLearner:

@@ -43,6 +43,13 @@ class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no 
 
 
 @dataclass(frozen=True, slots=True)
+class LocalDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
+    """A noisy copy of every record, each within e^epsilon whatever its record is. Their number is seen: "replace" only."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
 class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
     """A Gaussian step on a Poisson-sampled batch, for a person with `size` examples.
 
@@ -104,7 +111,7 @@ def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
 
 
 class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
-    """The library's accountant, and two events more."""
+    """The library's accountant, and three events more."""
 
     def __init__(self, adjacency: Adjacency, interval: float) -> None:
         super().__init__(RELATIONS[adjacency], interval)
@@ -119,30 +126,36 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
             if do_compose:
                 self._pld = self._pld.compose(_step_of_group(event, self._interval).self_compose(count))
             return None
+        if isinstance(event, LocalDpEvent) and self._adjacency == "replace":
+            if do_compose:
+                self._pld = self._pld.compose(_decision(event.epsilon, 0.0, self._interval).self_compose(count))
+            return None
         if not isinstance(event, LabelListDpEvent):
             return super()._maybe_compose(event, count, do_compose)
         if do_compose:
-            decision = _decision(event, self._interval)
+            decision = _decision(event.epsilon, event.delta, self._interval)
             self._pld = self._pld.compose(decision.self_compose(count * self._labels_changed))
         return None
 
 
-def _decision(event: LabelListDpEvent, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """The worst privacy loss of an (epsilon, delta)-DP decision (Kairouz et al. 2015), its epsilon rounded up to the grid.
+def _decision(
+    epsilon: float, delta: float, interval: float
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+    """The worst privacy loss of anything (epsilon, delta)-DP (Kairouz et al. 2015), its epsilon rounded up to the grid.
 
     Infinite with chance delta; else plus or minus epsilon, plus being e^epsilon times as likely.
     """
-    steps = math.ceil(event.epsilon / interval)
+    steps = math.ceil(epsilon / interval)
     odds = math.exp(-steps * interval)
-    masses = {steps: (1 - event.delta) / (1 + odds), -steps: (1 - event.delta) * odds / (1 + odds)}
+    masses = {steps: (1 - delta) / (1 + odds), -steps: (1 - delta) * odds / (1 + odds)}
     made = privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability
-    return made(masses, event.delta, interval)
+    return made(masses, delta, interval)
 
 
 def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """The grid of the privacy loss, fitted to the epsilon of a list so that rounding up leaves that as it is."""
+    """The grid of the privacy loss, fitted to the epsilon of a list or copy so that rounding up leaves that as it is."""
     interval = max(_FINEST, _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
-    lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent)]
+    lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent | LocalDpEvent)]
     if not lists:
         return interval
     steps = math.ceil(max(_STEPS_OF_A_LIST, min(lists) / interval))
@@ -171,9 +184,10 @@ def _composed(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap bound by Renyi divergences, lists of labels aside, to choose the grid with; 0 where it knows no answer."""
+    """A cheap bound by Renyi divergences, lists and copies aside, to choose the grid with; 0 where it knows no answer."""
     accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    others = [_supported(event) for event in events if not isinstance(_uncounted(event), LabelListDpEvent)]
+    own = LabelListDpEvent | LocalDpEvent
+    others = [_supported(event) for event in events if not isinstance(_uncounted(event), own)]
     if not all(accountant.supports(event) for event in others):
         return 0.0
     for event in others:

@@ -25,9 +25,10 @@ class RandomRelu:
 
 
 class RandomProjection:
-    """u M of an example's values u, brought to length 1, with M of independent normal numbers.
+    """u M of an example's values u, less their own mean and brought to length 1, with M of independent normal numbers.
 
-    Their size gives the projected values an L1 norm of 1 on average over M, whatever their number.
+    Without their mean, values that are all of one sign have more room for what tells them apart. The size of M gives the
+    projected values an L1 norm of 1 on average over M, whatever their number.
     """
 
     def __init__(self, n_inputs: int, n_dimensions: int, seed: int) -> None:
@@ -38,5 +39,6 @@ class RandomProjection:
         """float32 [n, dimensions] of inputs [n, K]."""
         found = np.zeros((len(inputs), self._weights.shape[1]), dtype=np.float32)
         for part in row_blocks(*inputs.shape):
-            found[part] = unit_rows(inputs[part]) @ self._weights
+            rows = np.asarray(inputs[part], dtype=np.float64)
+            found[part] = unit_rows(rows - rows.mean(axis=1, keepdims=True)) @ self._weights
         return found

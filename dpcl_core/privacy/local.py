@@ -1,0 +1,122 @@
+"""Local differential privacy: every record gets noise of its own, and what is stored is its noisy copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.accounting import LocalDpEvent
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import row_blocks
+from dpcl_core.privacy.noise import Noise
+
+_CAUTION = 1 - 1e-12  # a true label is kept this much more rarely: rounding never makes a release tell more than accounted
+_WORD = 2.0**64
+
+
+@dataclass(frozen=True, slots=True)
+class Randomiser:
+    """How one record is released. `epsilon_values` and `epsilon_labels`: both inf for no noise at all.
+
+    `n_values`: numbers in a record. `l1_clip`: what their L1 norm is cut down to; None where each lies in [-1, 1].
+    """
+
+    n_values: int
+    epsilon_values: float
+    epsilon_labels: float
+    l1_clip: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """Scale of the Laplace noise on each value: over epsilon the L1 distance that two records can have.
+
+        That is 2 for each value in [-1, 1], and twice the clip (two records of that norm and opposite directions).
+        """
+        distance = 2.0 * self.n_values if self.l1_clip is None else 2 * self.l1_clip
+        return distance / self.epsilon_values
+
+    def chances(self, n_labels: int) -> tuple[float, float]:
+        """Chance that the true label is named, and that a certain other one is: e^epsilon to 1 (randomised response)."""
+        if n_labels == 1 or math.isinf(self.epsilon_labels):
+            return 1.0, 0.0
+        kept = _CAUTION / (1 + (n_labels - 1) * math.exp(-self.epsilon_labels))
+        return kept, (1 - kept) / (n_labels - 1)
+
+    @property
+    def event(self) -> dp.DpEvent:
+        """What one release costs: its two parts are independent, and add up."""
+        total = self.epsilon_values + self.epsilon_labels
+        return dp.NonPrivateDpEvent() if math.isinf(total) else LocalDpEvent(total)
+
+
+def noisy_records(
+    values: NDArray[np.generic],
+    labels: NDArray[np.int64],
+    space: Sequence[int],
+    randomiser: Randomiser,
+    noise: Noise,
+    ledger: Ledger,
+    *,
+    task: int,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Noisy copies of all records, each (epsilon_values + epsilon_labels)-DP towards the record it was made from.
+
+    Whatever two values and labels a record may have, no copy is more than e^epsilon times as likely under one as under the
+    other: Laplace noise is exp(L1 distance / scale) at most, randomised response e^epsilon_labels. Records get noise
+    independently, so replacing one changes the law of its own copy alone. How many there are is not hidden: the ledger
+    must be one of "replace", and neighbours have as many records in each task. A record whose label is not in the space is
+    not left out, which would show; it answers with zeros and a label drawn from all alike.
+
+    Args: values [n, K], each in [-1, 1] or with an L1 norm of at most the clip, made so here (rows that are not finite
+    become zero); labels [n]; space: the label list, ascending, at least one.
+    Returns: values float32 [n, K]; labels [n], all in the space.
+    """
+    if ledger.adjacency != "replace":
+        raise BadInput("privacy.adjacency", ledger.adjacency, "must be replace where each record leaves a noisy copy")
+    ledger.spend(randomiser.event, task=task, what=f"a noisy copy of every record, {len(space)} labels")
+    listed = np.isin(labels, np.asarray(space, dtype=np.int64))
+    copies = np.empty(values.shape, dtype=np.float32)
+    for part in row_blocks(*values.shape):
+        rows = _bounded(values[part], randomiser.l1_clip) * listed[part, None]
+        if randomiser.scale > 0:
+            rows += randomiser.scale * noise.laplace(rows.shape)
+        copies[part] = rows
+    return copies, _answers(labels, listed, np.asarray(space, dtype=np.int64), randomiser, noise)
+
+
+def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.float64]:
+    rows = np.asarray(values, dtype=np.float64)
+    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+    if l1_clip is None:
+        return np.clip(rows, -1, 1)
+    norms = np.abs(rows).sum(axis=1, keepdims=True)
+    # Divided by the norm before the clip is applied: a norm that overflows gives zero.
+    cut: NDArray[np.float64] = np.where(norms > l1_clip, rows / np.maximum(norms, l1_clip) * l1_clip, rows)
+    return cut
+
+
+def _answers(
+    labels: NDArray[np.int64],
+    listed: NDArray[np.bool_],
+    space: NDArray[np.int64],
+    randomiser: Randomiser,
+    noise: Noise,
+) -> NDArray[np.int64]:
+    """Labels by randomised response, from whole numbers, so that chances are exact."""
+    n_labels = len(space)
+    truth = np.where(listed, np.searchsorted(space, labels), 0)
+    kept, _ = randomiser.chances(n_labels)
+    others = (noise.words(len(labels)) % np.uint64(max(1, n_labels - 1))).astype(np.int64)
+    keeps = np.ones(len(labels), dtype=np.bool_)
+    if kept < 1:
+        keeps = noise.words(len(labels)) < np.uint64(int(kept * _WORD))
+    named = np.where(keeps, truth, (truth + 1 + others) % n_labels)
+    anything = (noise.words(len(labels)) % np.uint64(n_labels)).astype(np.int64)
+    found: NDArray[np.int64] = space[np.where(listed, named, anything)]
+    return found
