@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks
 from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, Started, TaskLearned, plain_number
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Words, shown, words
+from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, words
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpcl_core.runs.store import Run, Store
 
 
@@ -38,7 +40,7 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
                     "accuracy": _square([one.accuracy for one in told]),
                     **({"by_rule": rules} if rules else {}),
                     "metrics": dict(event.metrics),
-                    "guarantee": guarantee_document(event.guarantee),
+                    "guarantee": guarantee_document(event.guarantee, spec),
                     "seconds": event.seconds,
                 }
             )
@@ -50,17 +52,35 @@ def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
     return [[*row, *[None] * (len(rows) - len(row))] for row in rows]
 
 
-def guarantee_document(given: Guarantee) -> dict[str, JsonValue]:
-    """A guarantee as JSON; infinity is the string "inf"."""
-    fields: dict[str, JsonValue] = {}
-    for name, value in asdict(given).items():
-        if isinstance(value, float):
-            fields[name] = plain_number(value)
-        elif isinstance(value, Mapping):
-            fields[name] = {part: plain_number(number) for part, number in value.items()}
-        else:
-            fields[name] = list(value) if isinstance(value, tuple) else value
-    return fields
+def guarantee_document(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
+    """A guarantee as JSON, and what stands behind its epsilon as flat fields; infinity is the string "inf"."""
+    return {**cast(dict[str, JsonValue], _plain(asdict(given))), **_backing(given, spec)}
+
+
+def _plain(value: object) -> JsonValue:
+    if isinstance(value, float):
+        return plain_number(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else cast(JsonValue, value)
+
+
+def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
+    """What stands behind the epsilon: `guarantee` is "proved" (by the ledger), "nominal" (a publication's claim) or "none".
+
+    The claim and the audit stand beside it, null where there is none; `eps_audit_lower` is measured, a lower bound.
+    """
+    claim, audit, settings = given.claim, given.audit, spec.params.model_dump(mode="json")
+    return {
+        "guarantee": kind(given),
+        "eps_claimed": None if claim is None else plain_number(claim.epsilon),
+        "eps_terms": None if claim is None else {name: plain_number(term) for name, term in claim.terms.items()},
+        "delta_r_rule": None if claim is None else settings.get("delta_r"),
+        "theta_norm_rule": None if claim is None else settings.get("theta_norm"),
+        "eps_audit_lower": None if audit is None else plain_number(audit.lower_bound),
+        "audit_name": None if audit is None else audit.attack,
+        "audit_trials": None if audit is None else audit.trials,
+    }
 
 
 def bundle(store: Store, run_id: str) -> dict[str, bytes]:
@@ -86,7 +106,8 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "result.json": (json.dumps(document(run.id, run.status, run.spec, events), indent=1) + "\n").encode(),
         "spec.toml": checks.to_toml(run.spec).encode(),
         "command.txt": (checks.command_line(run.spec) + "\n").encode(),
-        "privacy.json": (json.dumps(_cards(events), indent=1, ensure_ascii=False) + "\n").encode(),
+        "guarantees.csv": _guarantees(events, run.spec).to_csv(index=False).encode(),
+        "privacy.json": (json.dumps(_cards(events, run.spec), indent=1, ensure_ascii=False) + "\n").encode(),
         "privacy.txt": privacy_text(events).encode(),
     }
     return files | {f"{name}.html": page for name, page in _figures(run, events).items()}
@@ -104,10 +125,22 @@ def privacy_text(events: Sequence[Event]) -> str:
     for asked, guarantee in given.items():
         own = [line for line in lists[asked] if line not in common]
         lines += [
-            f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(guarantee.epsilon)}, delta {guarantee.delta:g}.",
-            *(f"  {line}" for line in (said[asked].banner, said[asked].headline, said[asked].odds, *own) if line),
+            _asked(asked, guarantee),
+            *(f"  {line}" for line in _sentences(said[asked])),
+            *(f"  {line}" for line in own),
         ]
     return "\n".join([*lines, *common]) + "\n"
+
+
+def _asked(asked: float, given: Guarantee) -> str:
+    if is_nominal(given):
+        return f"Asked for epsilon {shown(asked)}, which is claimed and not verified; accounted: no bound."
+    return f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
+
+
+def _sentences(said: Words) -> list[str]:
+    """What is said first; where an epsilon is only claimed, with what the audit proved."""
+    return [line for line in (said.banner, said.headline, said.audited, said.odds) if line]
 
 
 def _lists(given: Guarantee, said: Words) -> list[str]:
@@ -118,6 +151,7 @@ def _lists(given: Guarantee, said: Words) -> list[str]:
         *(f"Note: {text}" for text in said.caveats),
         f"Composition: {given.composition}",
         f"By part: {_parts(given.parts)}",
+        *([f"Claimed by part: {_parts(given.claim.terms)}"] if given.claim is not None else []),
     ]
 
 
@@ -133,10 +167,28 @@ def _parts(parts: Mapping[str, float]) -> str:
     return "; ".join(f"{span}: epsilon {value}" for span, (_, value) in zip(spans, groups, strict=True))
 
 
-def _cards(events: Sequence[Event]) -> list[JsonValue]:
+def _cards(events: Sequence[Event], spec: RunSpec) -> list[JsonValue]:
     from dpcl_core.runs import frames
 
-    return [{"asked": plain_number(asked), **guarantee_document(g)} for asked, g in frames.guarantees(events).items()]
+    return [
+        {"asked": plain_number(asked), **guarantee_document(given, spec)}
+        for asked, given in frames.guarantees(events).items()
+    ]
+
+
+def _guarantees(events: Sequence[Event], spec: RunSpec) -> pd.DataFrame:
+    """One row a budget: asked, accounted (inf: no bound), delta, and what stands behind it; the claim's terms as text."""
+    import pandas as pd
+
+    from dpcl_core.runs import frames
+
+    rows = []
+    for asked, given in frames.guarantees(events).items():
+        backing = _backing(given, spec)
+        terms = {} if given.claim is None else given.claim.terms
+        backing["eps_terms"] = "; ".join(f"{name} = {term:.6g}" for name, term in terms.items()) or None
+        rows.append({"asked": asked, "accounted": given.epsilon, "delta": given.delta, **backing})
+    return pd.DataFrame(rows)
 
 
 def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
@@ -149,6 +201,7 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
     if started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
     spec, accuracy = run.spec, frames.accuracy(events)
+    claims = methods.card(spec.method).guarantee == "nominal"
     source = Provenance(
         dataset=started.dataset_title,
         n_train=started.n_train,
@@ -159,12 +212,20 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
         n_seeds=len(spec.seeds),
         runs=(run.id,),
         is_seeded=spec.privacy.noise == "seeded",
+        nominal="all" if claims else "no",
     )
     pictures = {
-        "accuracy": curves.accuracy_over_tasks(accuracy, n_tasks=started.n_tasks, labels=spec.labels),
-        "forgetting": curves.forgetting_over_tasks(accuracy, n_tasks=started.n_tasks, labels=spec.labels),
+        "accuracy": curves.accuracy_over_tasks(
+            accuracy, n_tasks=started.n_tasks, labels=spec.labels, is_nominal=claims
+        ),
+        "forgetting": curves.forgetting_over_tasks(
+            accuracy, n_tasks=started.n_tasks, labels=spec.labels, is_nominal=claims
+        ),
         "tradeoff": tradeoff.trade_off(
-            {run.name: accuracy}, colours=[theme.colour_of_method(spec.method, False)], labels=[spec.labels]
+            {run.name: accuracy},
+            colours=[theme.colour_of_method(spec.method, False)],
+            labels=[spec.labels],
+            nominal={run.name} if claims else (),
         ),
     }
     return {name: html.page(picture, source).encode() for name, picture in pictures.items()}

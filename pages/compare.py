@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -90,6 +91,8 @@ def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     warning = comparing.different_tests(specs)
     if warning:
         st.warning(plain(warning))
+    if unequal := comparing.unequal_promises(_nominal(found), list(found)):
+        st.warning(unequal)
     budgets = comparing.shared_budgets(list(specs.values()))
     chosen = _budget(view, budgets)
     if chosen is not None:
@@ -137,6 +140,11 @@ def _colours(found: dict[str, Result]) -> list[str]:
     return [theme.colour_of_series(i, dark) for i in range(len(methods))]
 
 
+def _nominal(found: dict[str, Result]) -> set[str]:
+    """The letters of the runs whose budgets are only claimed."""
+    return {letter for letter, result in found.items() if result.is_nominal}
+
+
 def _provenance(found: dict[str, Result]) -> Provenance:
     """What the runs have in common; where they differ, both."""
     sources = [result.provenance for result in found.values()]
@@ -154,6 +162,7 @@ def _provenance(found: dict[str, Result]) -> Provenance:
         runs=tuple(run for source in sources for run in source.runs),
         is_example=any(source.is_example for source in sources),
         is_seeded=any(source.is_seeded for source in sources),
+        nominal="no" if not _nominal(found) else "all" if len(_nominal(found)) == len(found) else "some",
     )
 
 
@@ -168,6 +177,7 @@ def _curves(found: dict[str, Result], chosen: float) -> None:
         n_tasks=max(result.n_tasks for result in found.values()),
         colours=_colours(found),
         labels=[result.spec.labels for result in found.values()],
+        nominal=_nominal(found) if math.isfinite(chosen) else (),
         dark=style.is_dark(),
     )
     table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
@@ -185,8 +195,9 @@ def _trade_off(found: dict[str, Result]) -> None:
 
     frames = {letter: result.accuracy for letter, result in found.items()}
     picture = tradeoff.trade_off(
-        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], dark=style.is_dark()
-    )
+        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], nominal=_nominal(found),
+        dark=style.is_dark(),
+    )  # fmt: skip
     table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
     figure(
         picture, _provenance(found), key="compared-cost", title="Final accuracy and forgetting against the budget",

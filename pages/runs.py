@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ import streamlit as st
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons
+from dpcl_core.methods import catalog as methods
 from pages.parts import link, runpanel, state, status
 from pages.parts.header import header
 from pages.parts.results import method_title
@@ -167,7 +169,7 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
             "name": run.name,
             "method": method_title(run.readable_spec) if run.readable_spec else "?",
             "data": _data(run),
-            "epsilons": epsilons(run.readable_spec.privacy.epsilons) if run.readable_spec else "?",
+            "epsilons": _epsilons(run),
             "accuracy": _accuracy(results.get(run.id, [])),
             "started": run.started,
             "seconds": _seconds(run),
@@ -180,6 +182,14 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
     frame["accuracy"] = frame["accuracy"].astype("float64")
     frame["started"] = pd.to_datetime(frame["started"].astype("float64"), unit="s")
     return frame
+
+
+def _epsilons(run: Run) -> str:
+    spec = run.readable_spec
+    if spec is None:
+        return "?"
+    claims = methods.is_nominal(spec.method) and any(map(math.isfinite, spec.privacy.epsilons))
+    return epsilons(spec.privacy.epsilons) + (" (claimed, not verified)" if claims else "")
 
 
 def _accuracy(cells: list[CellFinished]) -> float | None:

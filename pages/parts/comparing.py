@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dpcl_core.figures.picture import epsilons
 from dpcl_core.spec import RunSpec
@@ -27,6 +27,18 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
         if first.scenario != other.scenario:
             return f"{pair} met the classes in another stream: accuracy over tasks means something else in each."
     return None
+
+
+def unequal_promises(nominal: Collection[str], names: Sequence[str]) -> str | None:
+    """One sentence where some of the runs' budgets are only claimed and others' are bounds (None: all are of one kind)."""
+    claimed = [name for name in names if name in nominal]
+    if not claimed or len(claimed) == len(names):
+        return None
+    one = len(claimed) == 1
+    return (
+        f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger bears out: at the same ε "
+        f"{'it promises' if one else 'they promise'} nothing, and the others do."
+    )
 
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:

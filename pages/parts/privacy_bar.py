@@ -26,7 +26,14 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     bounded = [budget for budget, guarantee in guarantees.items() if guarantee.is_private]
     shown = chosen if chosen is not None and chosen in guarantees else max(bounded, default=min(guarantees))
     said = words(guarantees[shown])
-    if said.is_private:
+    if said.claimed is not None:
+        cells = [
+            ("wide not", said.banner or "", ""),
+            ("wide", "", said.audited or said.odds),
+            ("not", "Why", guarantees[shown].caveats[0] if guarantees[shown].caveats else ""),
+            ("not", "Not covered", _some(said.not_covered)),
+        ]
+    elif said.is_private:
         cells = [
             ("not", said.banner or "", ""),
             ("wide", "", f"{said.headline} {said.odds}"),
@@ -53,9 +60,11 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
     """The whole statement of every budget, behind a press."""
+    from dpcl_core.privacy.statement import is_nominal
+
     with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
         for budget in sorted(guarantees):
-            _statement(epsilon_label(budget), guarantees[budget])
+            _statement(epsilon_label(budget, is_nominal=is_nominal(guarantees[budget])), guarantees[budget])
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
@@ -78,8 +87,11 @@ def _some(texts: tuple[str, ...]) -> str:
     return " · ".join(texts[:2]) + more
 
 
-def pending(labels: LabelSetting, noise: NoiseSource, *, is_over: bool) -> None:
+def pending(labels: LabelSetting, noise: NoiseSource, method: str, *, is_over: bool) -> None:
     """The bar before a model is finished: the statement needs the whole ledger, but some things hold already."""
+    if reason := of_method(method):
+        not_dp(reason)
+        return
     if labels == "data":
         not_dp("The list of labels is read from the data: no bound holds, whatever ε is.")
         return
@@ -90,6 +102,16 @@ def pending(labels: LabelSetting, noise: NoiseSource, *, is_over: bool) -> None:
         text += " <b>Seeded noise: for teaching only.</b>"
     cell = f'<div class="bar-cell not">{text}</div>'
     st.html(f'<div class="privacy-bar" role="note" aria-label="What is protected">{cell}</div>')
+
+
+def of_method(method: str) -> str:
+    """Why no bound holds whatever the settings are; empty for a method that keeps its budget."""
+    from dpcl_core.methods import catalog as methods
+
+    if methods.is_nominal(method):
+        return "The ε of this method is claimed by its paper and not verified: no bound holds. Every run of it is audited."
+    has_none = method in methods.CARDS and methods.CARDS[method].guarantee == "none"
+    return "This method adds no noise: no privacy." if has_none else ""
 
 
 def not_dp(reason: str) -> None:
@@ -103,6 +125,8 @@ def _statement(title: str, guarantee: Guarantee) -> None:
 
     said = words(guarantee)
     st.markdown(f"**{title}** {said.headline}")
+    if said.audited:
+        st.markdown(said.audited)
     if said.odds:
         st.markdown(said.odds)
     if said.covered:

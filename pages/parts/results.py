@@ -52,6 +52,11 @@ class Result:
     def n_tasks(self) -> int:
         return self.started.n_tasks if self.started is not None else 1
 
+    @property
+    def is_nominal(self) -> bool:
+        """Whether its budgets are only claimed by the method's publication."""
+        return methods.is_nominal(self.spec.method)
+
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         from dpcl_core.runs import frames
@@ -85,6 +90,7 @@ class Result:
             runs=(self.run_id,) if self.run_id is not None else (),
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",
+            nominal="all" if self.is_nominal else "no",
         )
 
 

@@ -14,7 +14,7 @@ import streamlit as st
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
 from pages.parts.results import Result, rule_title
@@ -46,7 +46,7 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
     if result.guarantees:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
-        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, is_over=is_over)
+        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, result.spec.method, is_over=is_over)
 
 
 def usual_focus(spec: RunSpec) -> float:
@@ -107,7 +107,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
             live=live,
         )
     with right:
-        which = "no noise" if math.isinf(chosen) else f"ε = {epsilon_text(chosen)}"
+        which = epsilon_label(chosen, is_nominal=result.is_nominal)
         figure(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, accuracy %", live=True)
         note = f"{which}, points lost since its best"
         figure(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
@@ -120,7 +120,9 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
             _trade_off(result, share)
     if lost.open:
         with lost:
-            picture = curves.forgetting_over_tasks(table, n_tasks=result.n_tasks, labels=spec.labels, dark=dark)
+            picture = curves.forgetting_over_tasks(
+                table, n_tasks=result.n_tasks, labels=spec.labels, is_nominal=result.is_nominal, dark=dark
+            )
             figure(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean of old tasks")
     if settings.open:
         with settings:
@@ -139,11 +141,11 @@ def _pictures(
     from dpcl_core.figures import curves, grids
 
     *_, chosen, dark = key
-    table, n_tasks = _result.accuracy, _result.n_tasks
+    table, n_tasks, claims = _result.accuracy, _result.n_tasks, _result.is_nominal
     return (
-        curves.accuracy_over_tasks(table, n_tasks=n_tasks, labels=_result.spec.labels, dark=dark),
-        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, dark=dark),
-        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, dark=dark),
+        curves.accuracy_over_tasks(table, n_tasks=n_tasks, labels=_result.spec.labels, is_nominal=claims, dark=dark),
+        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, is_nominal=claims, dark=dark),
+        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, is_nominal=claims, dark=dark),
     )
 
 
@@ -155,6 +157,7 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
         {"this run": result.finished_accuracy},
         colours=[theme.colour_of_method(spec.method, dark)],
         labels=[spec.labels],
+        nominal={"this run"} if result.is_nominal else (),
         dark=dark,
     )
     figure(

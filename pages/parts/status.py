@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.methods import catalog as methods
 from dpcl_core.runs import pace
 
 if TYPE_CHECKING:
@@ -76,10 +77,16 @@ def _running(run: Run, events: Sequence[Event], now: float) -> Said:
     fraction = _fraction(run, events)
     parts = [
         f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else "",
-        f"largest ε accounted so far {_budget(max(spent))}" if spent else "",
+        _spent(run, spent),
         _left(run, fraction, now),
     ]
     return Said("Running", f"Task {task} of {opened.n_tasks}", " · ".join(filter(None, parts)), "busy", fraction)
+
+
+def _spent(run: Run, spent: Sequence[float]) -> str:
+    if run.readable_spec is not None and methods.is_nominal(run.readable_spec.method):
+        return "ε only claimed, no bound"
+    return f"largest ε accounted so far {_budget(max(spent))}" if spent else ""
 
 
 def _learned(events: Sequence[Event]) -> int:

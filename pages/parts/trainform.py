@@ -17,15 +17,16 @@ from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
-from pages.parts import fields, labelform, link
+from pages.parts import fields, labelform, link, privacy_bar
 from pages.parts.text import plain
 from pages.parts.view import View
 
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label), or with folders train/CLASS and "
-    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz and label of a "
+    "sensor), or with folders train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it "
+    "is not on the list."
 )
 _TIMM_HELP = "Any image model of timm: type timm:MODEL. Its weights come from the hub or from the folder DPCL_WEIGHTS."
 TUNED = {
@@ -170,7 +171,7 @@ def form(view: View) -> Values:
     )
     values["labels"] = labelform.setting(view)
     list_line = st.container()
-    values["epsilons"] = _epsilons(view)
+    values["epsilons"] = _epsilons(view, str(values["method"]))
     values["seeds"] = _seeds(view)
     delta_line = st.container(gap=None)
     with st.expander("More settings", key=view.key("more")):
@@ -225,7 +226,7 @@ def _scenario_title(name: str) -> str:
     return scenarios.CARDS[name].title if name in scenarios.CARDS else name
 
 
-def _epsilons(view: View) -> tuple[float, ...]:
+def _epsilons(view: View, method: str) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
@@ -243,7 +244,10 @@ def _epsilons(view: View) -> tuple[float, ...]:
     text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
     with box:
-        _promise(chosen)
+        if reason := privacy_bar.of_method(method):
+            privacy_bar.not_dp(reason)
+        else:
+            _promise(chosen)
     return chosen
 
 

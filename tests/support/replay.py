@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sqlalchemy import update
 
 from dpcl_core import checks, metrics
 from dpcl_core.errors import FailureKind
-from dpcl_core.events import CellFinished, Event, Guarantee, Note, Progress, Started, TaskLearned
+from dpcl_core.events import AuditNote, CellFinished, Claim, Event, Guarantee, Note, Progress, Started, TaskLearned
 from dpcl_core.runs import process
 from dpcl_core.runs.store import Failure, Status, Store
 from dpcl_core.runs.tables import ACTIVE, runs
@@ -49,6 +50,26 @@ def recorded(spec: RunSpec, *, n_tasks: int = 5) -> list[Event]:
         said.append(Progress("training", 1, 1, task, f"summing features of task {task + 1}"))
         said += [_learned(spec, cell, task) for cell in spec.cells()]
     return said + [_finished(spec, cell, n_tasks) for cell in spec.cells()]
+
+
+def claimed(events: Sequence[Event]) -> list[Event]:
+    """The same, of a method whose finite budgets are only claimed by its publication, with an audit beside each."""
+    audit = AuditNote(5.61, 0.95, 1000, "differencing the memory", "sees the noisy records and knows one of them")
+
+    def unproved(event: Event) -> Event:
+        if isinstance(event, TaskLearned):
+            return replace(event, epsilon=math.inf)
+        if not isinstance(event, CellFinished):
+            return event
+        asked, given = event.cell.epsilon, event.guarantee
+        terms = {"ε1": 0.25 * asked, "ε1/γ_x": 0.0, "ε1/γ": 0.25 * asked, "ε2": 0.5 * asked}
+        claim = Claim(asked, "Lai et al. 2022, Theorem 2", terms, {"λ": 100.0})
+        caveat = "No noise was added." if math.isinf(asked) else "One noise vector is shared by all records."
+        parts = dict.fromkeys(given.parts, math.inf)
+        unbounded = replace(given, epsilon=math.inf, parts=parts, claim=claim, audit=audit, caveats=(caveat,))
+        return replace(event, guarantee=unbounded)
+
+    return [unproved(event) for event in events]
 
 
 def fill(

@@ -1,0 +1,83 @@
+"""A run whose ε is only claimed: no page shows that number without "not verified", or on a line with bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs.store import Store
+from pages import runs as runs_page
+from pages.parts import comparing
+from tests.pages.conftest import Open, words
+from tests.support import replay
+
+SPEC = replay.a_spec(epsilons=(0.5, math.inf))
+BANNER = "Claimed ε = 0.5 (Lai et al. 2022, Theorem 2, not verified). No bound: an audit proved at least 5.6."
+
+
+@pytest.fixture(autouse=True)
+def only_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cosine classifier, as if its budgets were only claimed."""
+    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run_id(store: Store) -> str:
+    return replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims")
+
+
+def test_the_train_page_says_claim_and_audit_beside_the_run(open_page: Open, run_id: str) -> None:
+    page = open_page("train", run=run_id)
+    assert not page.exception
+    said = words(page)
+    assert BANNER in said
+    assert "Audit: ε ≥ 5.6 at 95% confidence, 1,000 releases a side (differencing the memory)." in said
+    assert "The attacker sees the noisy records and knows one of them." in said
+    assert "<b>Why</b> One noise vector is shared by all records." in said
+    assert "claimed ε = 0.5, ∞, not verified" in said, "under the figures"
+    assert "at claimed ε = 0.5" in said, "in the findings"
+    assert "The ε of this method is claimed by its paper and not verified: no bound holds." in said, "in the form"
+    assert "Guessing whether someone took part is right at most" not in said
+
+
+def test_the_privacy_page_states_it_without_a_bound(open_page: Open, run_id: str) -> None:
+    said = words(open_page("privacy", run=run_id, e="0.5"))
+    assert BANNER in said
+    assert "| **total for any one person** (parallel) | **no bound** |" in said
+
+
+def test_a_run_under_way_says_that_no_bound_holds(open_page: Open, store: Store) -> None:
+    events = [event for event in replay.claimed(replay.recorded(SPEC)) if type(event).__name__ != "CellFinished"]
+    said = words(open_page("train", run=replay.fill(store, SPEC, events, status="running")))
+    assert "Every run of it is audited." in said
+    assert "ε only claimed, no bound" in said
+    assert "accounted so far" not in said
+
+
+def test_the_list_of_runs_calls_the_budgets_claims(store: Store, run_id: str) -> None:
+    frame = runs_page.table([store.get(run_id)], store.results([run_id]))
+    assert frame["epsilons"][0] == "0.5, ∞ (claimed, not verified)"
+
+
+def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
+    open_page: Open, store: Store, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "is_nominal", lambda name: name == "cosine")
+    proved = SPEC.model_copy(update={"method": "naive"})
+    other = replay.fill(store, proved, replay.recorded(proved), name="proved")
+    page = open_page("compare", v="1", r=f"{run_id},{other}", f="0.5")
+    assert not page.exception
+    said = words(page)
+    assert "The ε of A is a claim that no ledger bears out: at the same ε it promises nothing, and the others do." in said
+    assert "A (claimed): " in said
+    assert "for some runs a claim, not verified" in said
+    assert BANNER in said
+
+
+@pytest.mark.parametrize(("nominal", "said"), [((), None), (("A", "B"), None), (("B",), "The ε of B is a claim")])
+def test_promises_are_unequal_only_where_they_are(nominal: tuple[str, ...], said: str | None) -> None:
+    found = comparing.unequal_promises(nominal, ("A", "B"))
+    assert found is None if said is None else str(found).startswith(said)

@@ -1,0 +1,82 @@
+"""What leaves the app as files: claims as claims, with the audit beside them; bounds as bounds."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpcl_core import events as said
+from dpcl_core import export
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs.store import Store
+from tests.support import replay
+
+SPEC = replay.a_spec(epsilons=(0.5, math.inf), seeds=(0,))
+FIELDS = {
+    "guarantee": "nominal",
+    "eps_claimed": 0.5,
+    "eps_terms": {"ε1": 0.125, "ε1/γ_x": 0.0, "ε1/γ": 0.125, "ε2": 0.25},
+    "delta_r_rule": None,  # settings of L2DP-ML, which this made-up run is not
+    "theta_norm_rule": None,
+    "eps_audit_lower": 5.61,
+    "audit_name": "differencing the memory",
+    "audit_trials": 1000,
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    monkeypatch.setitem(methods.CARDS, "cosine", replace(methods.CARDS["cosine"], guarantee="nominal"))  # type: ignore[arg-type]
+    store = Store()
+    return export.bundle(store, replay.fill(store, SPEC, replay.claimed(replay.recorded(SPEC)), name="claims"))
+
+
+def test_every_document_holds_claim_terms_and_audit(files: dict[str, bytes]) -> None:
+    finite, without = json.loads(files["privacy.json"])
+    (cell, _) = json.loads(files["result.json"])["cells"]
+    for document in (finite, cell["guarantee"]):
+        assert {name: document[name] for name in FIELDS} == FIELDS
+        assert document["epsilon"] == "inf"
+        assert document["claim"]["source"] == "Lai et al. 2022, Theorem 2"
+        assert document["claim"]["terms"] == FIELDS["eps_terms"]
+        assert document["audit"]["lower_bound"] == 5.61
+    assert without["guarantee"] == "none"
+    assert without["eps_claimed"] == "inf"
+
+
+def test_the_table_of_guarantees_has_the_same_columns(files: dict[str, bytes]) -> None:
+    table = pd.read_csv(io.BytesIO(files["guarantees.csv"]))
+    assert {"asked", "accounted", "delta", *FIELDS} == set(table.columns)
+    row = table.iloc[0]
+    assert row["guarantee"] == "nominal"
+    assert row["accounted"] == math.inf
+    assert row["eps_terms"] == "ε1 = 0.125; ε1/γ_x = 0; ε1/γ = 0.125; ε2 = 0.25"
+
+
+def test_text_and_figures_never_give_the_claim_alone(files: dict[str, bytes]) -> None:
+    text = files["privacy.txt"].decode()
+    assert "Asked for epsilon 0.5, which is claimed and not verified; accounted: no bound." in text
+    assert "No bound: an audit proved at least 5.6." in text
+    assert "Audit: ε ≥ 5.6 at 95% confidence, 1,000 releases a side" in text
+    assert "Claimed by part: ε1: epsilon 0.125" in text
+    for name in ("accuracy.html", "forgetting.html", "tradeoff.html"):
+        assert "claimed ε = 0.5, ∞, not verified" in files[name].decode(), name
+
+
+def test_bounds_are_exported_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    events = replay.recorded(SPEC)
+    document = export.document("0" * 12, "finished", SPEC, events)
+    guarantee = document["cells"][0]["guarantee"]  # type: ignore[index, call-overload]
+    assert guarantee["guarantee"] == "proved"
+    assert guarantee["eps_claimed"] is guarantee["eps_audit_lower"] is guarantee["claim"] is None
+    assert "Asked for epsilon 0.5: accounted epsilon 0.5" in export.privacy_text(events)
+    assert all(isinstance(said.to_json(event), dict) for event in replay.claimed(events))
