@@ -1,6 +1,6 @@
 """Makes a dataset of sensor windows of your own from raw accelerometer recordings.
 
-    python scripts/prepare_sensors.py FOLDER RECORDING.csv [RECORDING.csv ...]
+    python -m scripts.prepare_sensors FOLDER RECORDING.csv [RECORDING.csv ...]
 
 Each recording has the columns time (s), x, y, z (m/s^2), activity and subject, one row a sample. FOLDER/train.parquet and
 FOLDER/test.parquet are written; where FOLDER lies in DPCL_DATA (or in DPCL_HOME/data), the app lists it as own:FOLDER.

@@ -138,7 +138,7 @@ def _scaled(noise: Noise, like: NDArray[np.floating], std: float, n_steps: int) 
     """Noise of that standard deviation for one step after the other; of small models for many steps in one draw."""
     draw = noise.normal32 if like.dtype == np.float32 else noise.normal
     while n_steps:
-        ahead = min(n_steps, max(1, _AT_ONCE // like.size))
+        ahead = min(n_steps, max(1, _AT_ONCE // max(1, like.size)))  # a learned list may be empty
         drawn = draw((ahead, *like.shape))
         drawn *= std
         yield from drawn

@@ -45,11 +45,13 @@ class Permuted(ScenarioSpec):
     tasks: Annotated[int, Field(ge=1, le=1000)] = Field(5, description="Number of tasks.")
     of: Literal["pixels", "values"] = Field(
         "pixels",
+        title="What changes places",
         description="What changes places. pixels: whole pixels (or samples of a sensor). values: pixels and colour channels "
         "(or a sensor's axes) jointly.",
     )
     images: Literal["same", "disjoint"] = Field(
         "same",
+        title="Images of a task",
         description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
         "dealt out at random, each to one task.",
     )
@@ -66,11 +68,11 @@ class Permuted(ScenarioSpec):
 
 
 class SourceIncremental(ScenarioSpec):
-    """Each task is one member set of a combined dataset (for 5-Datasets: one dataset a task)."""
+    """Each task is one part of the dataset: a member set of a combined one, a sampling rate of a sensor."""
 
     kind: Literal["source-incremental"] = "source-incremental"
     order: tuple[str, ...] | None = Field(
-        None, description="Order of the member sets by name; empty: drawn anew for every seed."
+        None, description="Order of the sources by name; empty: drawn anew for every seed."
     )
 
 
@@ -157,9 +159,10 @@ CARDS: dict[str, ScenarioCard] = {
         ),
         ScenarioCard(
             name="source-incremental",
-            title="A new dataset in every task",
-            summary="Each task is one member set of a combined dataset, with labels of its own.",
-            source="Tobaben et al. 2025, section 6 (5-Datasets)",
+            title="A new source in every task",
+            summary="Each task is one member set of a combined dataset, with labels of its own, or one part of a dataset "
+            "that has several, such as a style of pictures or a sampling rate of a sensor, with the same labels.",
+            source="Tobaben et al. 2025, section 6 (5-Datasets); Lai et al. 2022 (sampling rates of HARW)",
             settings=SourceIncremental,
             module="dpcl_core.scenarios.source_incremental",
             needs_sources=True,

@@ -61,7 +61,7 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
     high = main.get("maximum", main.get("exclusiveMaximum"))
     return Setting(
         name=name,
-        title=str(name).replace("_", " ").capitalize(),
+        title=_title(name, field),
         help=str(field.get("description", "")),
         sort=_sort(name, main),
         default=field.get("default"),
@@ -70,6 +70,13 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
         options=tuple(cast("list[str]", main.get("enum", []))),
         is_optional=len(branches) > 1,
     )
+
+
+def _title(name: str, field: Schema) -> str:
+    """What the model calls the setting, where it does not leave that to its name."""
+    words = name.replace("_", " ")
+    given = str(field.get("title", words.title()))
+    return words.capitalize() if given == words.title() else given
 
 
 def _sort(name: str, schema: Schema) -> Sort:

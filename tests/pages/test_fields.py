@@ -15,7 +15,7 @@ from pages.parts import fields, trainform
 class Odd(BaseModel):
     steps: Annotated[int, Field(ge=1, le=50)] = Field(10, description="How many.")
     rate: Annotated[float, Field(gt=0, le=1)] = 0.5
-    mode: Literal["a", "b"] = "a"
+    mode: Literal["a", "b"] = Field("a", title="How it is done")
     fast: bool = False
     order: tuple[str, ...] | None = None
     size: Annotated[int, Field(ge=2)] | None = None
@@ -27,6 +27,7 @@ def test_bounds_help_and_sorts_are_read_from_the_model() -> None:
     assert (found["steps"].sort, found["steps"].low, found["steps"].high) == ("whole", 1, 50)
     assert found["steps"].help == "How many."
     assert found["rate"].sort == "number"
+    assert (found["rate"].title, found["mode"].title) == ("Rate", "How it is done")
     assert found["mode"].options == ("a", "b")
     assert found["fast"].sort == "flag"
     assert (found["order"].sort, found["order"].is_optional) == ("texts", True)

@@ -84,7 +84,7 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
     assert "20 tasks of 1 347 training examples each. All classes occur in every task." in label(page)
     assert "adds up over the tasks" in words(page)
     assert "every seed draws other orders of the values" in words(page)
-    page = next(box for box in page.selectbox if box.label == "Images").set_value("disjoint").run()
+    page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
     assert "20 tasks of 67 to 68 training examples." in label(page)
     assert "adds up over the tasks" not in words(page)
 
