@@ -62,7 +62,7 @@ def test_sums_equal_a_loop_over_examples_with_one_norm_for_all_weights(kind: str
     norms = torch.stack([gradient.norm() for gradient in gradients])
     clip = float(norms.median())
     assert 0 < int((norms > clip).sum()) < len(norms)
-    expected = sum(g * min(1.0, clip / (float(n) + 1e-6)) for g, n in zip(gradients, norms, strict=True))
+    expected = (torch.stack(gradients) * (clip / (norms + 1e-6)).clamp(max=1)[:, None]).sum(0)
     for at_once in (64, 4):  # in one piece, and in three
         monkeypatch.setattr(per_example, "AT_ONCE", at_once)
         found = row(Gradients(net, clip).of(x, targets, COLUMNS))
@@ -73,7 +73,7 @@ def test_sums_equal_a_loop_over_examples_with_one_norm_for_all_weights(kind: str
 @pytest.mark.parametrize("kind", FORMS)
 def test_without_clipping_the_sums_are_plain_gradients(kind: str) -> None:
     x, targets = batch(kind)
-    expected = sum(one_by_one(network(kind), x, targets))
+    expected = torch.stack(one_by_one(network(kind), x, targets)).sum(0)
     torch.testing.assert_close(row(Gradients(network(kind), math.inf).of(x, targets, COLUMNS)), expected, rtol=0, atol=1e-11)
     torch.testing.assert_close(row(Gradients(network(kind), 1e9).of(x, targets, COLUMNS)), expected, rtol=0, atol=1e-7)
 
@@ -105,7 +105,7 @@ def test_noisy_mean_equals_that_of_opacus_on_the_same_batch_with_the_same_noise(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        functional.cross_entropy(wrapped(x)[:, COLUMNS], targets, reduction="sum").backward()
+        functional.cross_entropy(wrapped(x)[:, COLUMNS], targets, reduction="sum").backward()  # type: ignore[no-untyped-call]
         optimizer.pre_step()
     theirs = row([parameter.grad for parameter in wrapped.parameters()])
     drawn = theirs * expected_batch - row([parameter.summed_grad for parameter in wrapped.parameters()])

@@ -163,15 +163,16 @@ def within(plan: Plan, noises: Noises, cap: float | None) -> Turns:
     """
     if cap is None or noises.later == 0:
         return turns(plan)
-    all_of_it = turns(plan)
-    return turns(plan, [_most(plan, noises, person, n_uses(plan, all_of_it, person), cap) for person in range(plan.n_tasks)])
+    return turns(plan, [_most(plan, noises, person, cap) for person in range(plan.n_tasks)])
 
 
-def _most(plan: Plan, noises: Noises, person: int, wanted: int, cap: float) -> int:
-    """The largest number of uses, at most `wanted`, that keeps a life within the cap. More uses never cost less."""
-    if plan.epsilon(plan.life(person, noises, wanted)) <= cap:
-        return wanted
-    kept, above = -1, wanted  # -1: not even the steps alone
+def _most(plan: Plan, noises: Noises, person: int, cap: float) -> int:
+    """The largest number of uses, of all steps there are, that keeps a life within the cap. More uses never cost less."""
+    later_tasks = plan.n_tasks - 1 - (person if plan.recurrence == "once" else 0)
+    all_steps = later_tasks * plan.n_steps
+    if plan.epsilon(plan.life(person, noises, all_steps)) <= cap:
+        return all_steps
+    kept, above = -1, all_steps  # -1: not even the steps alone
     while above - kept > 1:
         middle = (kept + above) // 2
         if plan.epsilon(plan.life(person, noises, middle)) <= cap:
