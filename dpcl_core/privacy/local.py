@@ -95,9 +95,10 @@ def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.f
     rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     if l1_clip is None:
         return np.clip(rows, -1, 1)
-    norms = np.abs(rows).sum(axis=1, keepdims=True)
-    # Divided by the norm before the clip is applied: a norm that overflows gives zero.
-    cut: NDArray[np.float64] = np.where(norms > l1_clip, rows / np.maximum(norms, l1_clip) * l1_clip, rows)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    parts = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # sums of large values stay finite
+    norms = np.maximum(np.abs(parts).sum(axis=1, keepdims=True), 1.0)  # in units of the largest value
+    cut: NDArray[np.float64] = parts * np.minimum(largest, l1_clip / norms)
     return cut
 
 

@@ -1,0 +1,155 @@
+"""Noisy copies of records: the laws of noise and labels, what two records can differ by, and what the ledger says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, kstest, laplace
+
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.accounting import LocalDpEvent, Pld, Unaccountable
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.local import Randomiser, noisy_records
+from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
+from dpcl_core.spec import Cell, Recurrence
+
+DELTA = 1e-5
+SPACE = (0, 1, 2, 3, 4)
+NOBODY = np.zeros((1, 1)), np.zeros(1, dtype=np.int64)
+
+
+def ledger(recurrence: Recurrence = "once") -> Ledger:
+    return Ledger(DELTA, "replace", recurrence)
+
+
+def copies(
+    values: np.ndarray, labels: np.ndarray, randomiser: Randomiser, noise: Noise | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    return noisy_records(values, labels, SPACE, randomiser, noise or ReleaseNoise(), ledger(), task=0)
+
+
+@pytest.mark.parametrize("noise", [ReleaseNoise(), SeededNoise(Cell(1.0, 0), "records")])
+@pytest.mark.parametrize(("l1_clip", "scale"), [(None, 2 * 4 / 3), (0.5, 2 * 0.5 / 3)])
+def test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by(
+    noise: Noise, l1_clip: float | None, scale: float
+) -> None:
+    """Kolmogorov and Smirnov on 100,000 values, false alarm 1e-6; a scale 10 % off is found."""
+    randomiser = Randomiser(4, 3.0, 1.0, l1_clip)
+    assert randomiser.scale == pytest.approx(scale)
+    found, _ = copies(np.zeros((25_000, 4)), np.zeros(25_000, dtype=np.int64), randomiser, noise)
+    drawn = found.astype(np.float64).ravel()
+    assert kstest(drawn, laplace(scale=scale).cdf).pvalue > 1e-6
+    for wrong in (0.9, 1.1):
+        assert kstest(drawn, laplace(scale=wrong * scale).cdf).pvalue < 1e-6
+    assert np.abs(drawn).mean() == pytest.approx(scale, rel=0.02)  # 6 standard errors
+    assert np.abs(np.corrcoef(found.T)[np.triu_indices(4, 1)]).max() < 6 / math.sqrt(25_000)
+
+
+@pytest.mark.parametrize("l1_clip", [None, 0.7])
+def test_no_two_records_are_farther_apart_than_the_scale_allows_for(l1_clip: float | None) -> None:
+    """Whatever they hold; and some pairs are as far apart as that."""
+    generator, randomiser = np.random.default_rng(0), Randomiser(3, math.inf, math.inf, l1_clip)
+    rows = np.vstack(
+        [generator.standard_normal((60, 3)) * generator.choice([0.1, 1, 1e9], (60, 1)), np.eye(3), -np.eye(3),
+         np.ones((1, 3)), -np.ones((1, 3)), [[np.nan, 1, 1]], [[np.inf, 0, 0]], [[1e308, 1e308, 1e308]]]
+    )  # fmt: skip
+    kept, _ = copies(rows, np.zeros(len(rows), dtype=np.int64), randomiser)
+    apart = np.abs(kept[:, None].astype(np.float64) - kept).sum(axis=2).max()
+    assert apart == pytest.approx(Randomiser(3, 1.0, 1.0, l1_clip).scale, rel=1e-6)
+    assert np.isfinite(kept).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> None:
+    """40,000 answers a label: binomial tests of each of five answers, 1e-7 each; odds never above e^epsilon."""
+    randomiser, n = Randomiser(1, 1.0, epsilon), 40_000
+    kept, other = randomiser.chances(len(SPACE))
+    assert kept + 4 * other == pytest.approx(1.0, abs=1e-12)
+    assert math.exp(epsilon) * (1 - 1e-9) < kept / other <= math.exp(epsilon)
+    for label in (0, 3):
+        _, answers = copies(np.zeros((n, 1)), np.full(n, label), randomiser)
+        counts = np.bincount(answers, minlength=5)
+        for answer in SPACE:
+            expected = kept if answer == label else other
+            assert binomtest(int(counts[answer]), n, expected).pvalue > 1e-7
+            assert answer != label or binomtest(int(counts[answer]), n, expected * 0.95).pvalue < 1e-7
+
+
+def test_a_record_of_no_listed_label_stays_and_answers_like_nobody() -> None:
+    n = 40_000
+    found, answers = copies(np.ones((n, 1)), np.full(n, 9), Randomiser(1, 8.0, 8.0))
+    assert len(answers) == n
+    assert abs(float(found.mean())) < 6 * math.sqrt(2) * 0.25 / math.sqrt(n)
+    for count in np.bincount(answers, minlength=5):
+        assert binomtest(int(count), n, 1 / 5).pvalue > 1e-7
+
+
+def test_differences_of_two_copies_are_not_free_of_noise_and_seeded_ones_repeat() -> None:
+    """With one vector for all records they would be exact; here their noise has twice the variance of one."""
+    randomiser, labels = Randomiser(5, 10.0, 1.0), np.zeros(4000, dtype=np.int64)
+    values = np.random.default_rng(3).uniform(-1, 1, (4000, 5))
+    found, _ = copies(values, labels, randomiser)
+    noise = np.diff(found.astype(np.float64) - values, axis=0)
+    assert (np.abs(noise) > 1e-12).all()
+    assert noise.var() == pytest.approx(2 * 2 * randomiser.scale**2, rel=0.15)
+    seeded = [copies(values, labels, randomiser, SeededNoise(Cell(1.0, 0), "records")) for _ in range(2)]
+    for first, second in zip(*seeded, strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(found, copies(values, labels, randomiser)[0])
+
+
+def test_without_noise_copies_are_the_records_and_nothing_bounds_what_they_tell() -> None:
+    values, labels, book = np.array([[0.5, -0.5]]), np.array([2]), ledger()
+    found, answers = noisy_records(values, labels, SPACE, Randomiser(2, math.inf, math.inf), ReleaseNoise(), book, task=0)
+    np.testing.assert_array_equal(found, values)
+    assert answers.tolist() == [2]
+    assert book.epsilon() == math.inf
+
+
+def test_one_label_alone_is_no_secret() -> None:
+    _, answers = noisy_records(
+        np.zeros((50, 1)), np.full(50, 3), (3,), Randomiser(1, 1.0, 0.1), ReleaseNoise(), ledger(), task=0
+    )
+    assert set(answers.tolist()) == {3}
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0])
+def test_the_ledger_says_the_closed_form_of_anything_that_is_epsilon_dp(epsilon: float) -> None:
+    """(epsilon, 0)-DP is at most (e', delta)-DP with delta = (e^epsilon - e^e') / (1 + e^epsilon) (Kairouz et al. 2015)."""
+    book = ledger()
+    randomiser = Randomiser(1, epsilon / 3, 2 * epsilon / 3)
+    noisy_records(*NOBODY, SPACE, randomiser, ReleaseNoise(), book, task=0)
+    expected = math.log(math.exp(epsilon) - DELTA * (1 + math.exp(epsilon)))
+    assert book.epsilon() == pytest.approx(expected, rel=1e-6)
+    assert book.epsilon() <= epsilon
+
+
+def test_copies_of_all_tasks_add_up_where_a_record_is_in_all_and_do_not_otherwise() -> None:
+    """k binary choices of epsilon each, composed by their exact law: the tails of a binomial."""
+    epsilon, k, delta = 0.3, 7, 1e-5
+    every, once = ledger("every"), ledger("once")
+    for book in (every, once):
+        for task in range(k):
+            noisy_records(*NOBODY, SPACE, Randomiser(1, 0.2, 0.1), ReleaseNoise(), book, task=task)
+    odds = math.exp(epsilon)
+
+    def tail(total: float) -> float:
+        likely = [math.comb(k, i) * odds ** (k - i) / (1 + odds) ** k for i in range(k + 1)]
+        return sum(p * max(0.0, 1 - math.exp(total - (k - 2 * i) * epsilon)) for i, p in enumerate(likely))
+
+    assert once.epsilon() == pytest.approx(epsilon, rel=1e-3)
+    found = every.epsilon()
+    assert tail(found) <= delta * (1 + 1e-6)
+    assert tail(found * (1 - 1e-3)) > delta
+    assert found <= k * epsilon
+
+
+def test_whether_a_record_is_there_is_not_hidden_and_never_said_to_be() -> None:
+    with pytest.raises(BadInput, match=r"privacy\.adjacency = add-remove: must be replace"):
+        noisy_records(
+            *NOBODY, SPACE, Randomiser(1, 1.0, 1.0), ReleaseNoise(), Ledger(DELTA, "add-remove", "once"), task=0
+        )
+    with pytest.raises(Unaccountable):
+        Pld().epsilon([LocalDpEvent(1.0)], DELTA, "add-remove")
