@@ -13,7 +13,7 @@ from dpcl_core.figures.picture import Picture
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
-_MAX_SIZES = 12  # tasks; more numbers than this would not fit above their bars
+_MAX_SIZES = 12  # tasks; more numbers than this would not fit above or below their bars, on a telephone at least
 _BARS, _GAP = 36, 8  # pixels of the strip of task sizes, and between it and the grid
 _BLUES = ((0.0, "#cfe4f4"), (1.0, "#1f6fb0"))
 _BLUES_DARK = ((0.0, "#1c3f58"), (1.0, "#6db3e8"))
@@ -101,8 +101,8 @@ def _layout(
     has_names = n_rows <= _MAX_NAMES
     rows = 15 * n_rows if has_names else 190
     height = rows if counts is None else rows + _GAP + _BARS
-    step = max(1, -(-n_tasks // 20))
-    numbers = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
+    step = -(-n_tasks // _MAX_SIZES)
+    numbers = list(range(step, n_tasks + 1, step))
     is_named = len(called) <= _MAX_TASK_NAMES
     below = 24 if is_named else 40
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}

@@ -76,8 +76,8 @@ def _of_others(spec: RunSpec, found: Preview) -> str:
     if scenarios.card(spec.scenario.kind).needs_values:
         return "every seed draws other orders of the values"
     other = _preview(spec, 1)
-    same = other is not None and other.homes == found.homes and _listed(other.counts) == _listed(found.counts)
-    return "every seed has the same" if same else "every seed has another"
+    shown = [(one.tasks, one.homes, _listed(one.counts)) for one in (found, other) if one is not None]
+    return "every seed has the same" if shown[0] == shown[-1] else "every seed has another"
 
 
 def _listed(counts: NDArray[np.int64] | None) -> list[list[int]] | None:

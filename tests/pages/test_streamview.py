@@ -92,6 +92,7 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
 def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
     page = open_page("train", v="1", d="digits", bb="pixels", s="split")
     assert "every seed has the same" in words(page)
+    assert "every seed has another" in words(open_page("train", v="1", d="digits", bb="pixels", s="class-incremental"))
     order = next(box for box in page.text_input if box.label == "Order")
     page = order.set_value("5 4 3 2 1").run()
     assert is_drawn(page)
