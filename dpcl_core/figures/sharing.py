@@ -67,4 +67,4 @@ def accuracy_by_scale(
 
 def scale_text(scale: float) -> str:
     """A scale as it is written on the axis: plain digits, and a word where there is no noise."""
-    return f"{scale:,g}".replace(",", "\N{NARROW NO-BREAK SPACE}") if scale else _CLEAN
+    return f"{scale:g}" if scale else _CLEAN

@@ -1,7 +1,8 @@
 """Lesson 3: one noise vector for all pictures beside a fresh one for each; what an attacker and a learner make of it.
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
-public pictures, with noise from the operating system; nothing of it may be shown of private data.
+public pictures, with noise from the operating system; nothing of it may be shown of private data. The attack of one who knows
+a picture is `methods.lifelong.attacks.difference`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from dpcl_core.spec import DataSpec
 
 Sharing = Literal["shared", "independent"]
 SHARINGS: dict[Sharing, str] = {"shared": "one noise for all", "independent": "fresh noise for each"}
-LARGEST = 8000.0  # the largest scale that the lesson and the Privacy page offer; pixels have a range of 2
 _RIDGE = 1.0
 _BATCH = 500  # λ; the claim does not depend on it
 _BLOCK = 250  # releases of a duel made at once
@@ -101,15 +101,6 @@ def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise:
     """The pictures [n, K] with Laplace noise of this scale: one vector on all of them, or each with its own."""
     rows = 1 if sharing == "shared" else len(clean)
     return clean + scale * noise.laplace((rows, clean.shape[1]))
-
-
-def difference(noisy: NDArray[np.float64], known: int, picture: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The attack of one who knows one picture: row `known` of `noisy` [n, K] is `picture` [K], and what lies on it is noise.
-
-    That noise, subtracted from every row. Where all rows share it they come out as they were.
-    """
-    found: NDArray[np.float64] = noisy - (noisy[known] - picture)
-    return found
 
 
 def from_mean(noisy: NDArray[np.float64], public: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,12 +15,12 @@ FOUND = {
 
 def test_points_stand_at_their_scales_whatever_their_order() -> None:
     picture = sharing.accuracy_by_scale(FOUND, chosen=8000.0, chance=0.1)
-    assert [list(line.x) for line in picture.figure.data] == [["none", "1.4", "8\N{NARROW NO-BREAK SPACE}000"]] * 3
+    assert [list(line.x) for line in picture.figure.data] == [["none", "1.4", "8000"]] * 3
     assert [list(line.y) for line in picture.figure.data] == [
         pytest.approx([97, 95, 93.1]), pytest.approx([96, 96, 11]), pytest.approx([97, 15.5, 9.8])
     ]  # fmt: skip
     assert picture.finding == (
-        "Without noise 96.0 to 97.0 %. With b = 8\N{NARROW NO-BREAK SPACE}000: one noise: 93.1 %; "
+        "Without noise 96.0 to 97.0 %. With b = 8000: one noise: 93.1 %; "
         "one noise, clipped: 11.0 %; fresh noise: 9.8 %."
     )
     assert len({line.line.dash for line in picture.figure.data}) == 3

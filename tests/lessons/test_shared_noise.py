@@ -12,6 +12,7 @@ from dpcl_core.errors import DataMissing
 from dpcl_core.lessons import duel
 from dpcl_core.lessons import shared_noise as lesson
 from dpcl_core.lessons.shared_noise import Pictures
+from dpcl_core.methods.lifelong.attacks import difference
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 
@@ -50,7 +51,7 @@ def test_one_vector_is_shared_and_fresh_noise_is_not(told: Pictures) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_one_known_picture_opens_all_that_share_its_noise(told: Pictures, scale: float) -> None:
     noisy = lesson.perturbed(told.train, scale, "shared", ReleaseNoise())
-    found = lesson.difference(noisy, 7, told.train[7])
+    found = difference(noisy, 7, told.train[7])
     assert np.abs(found - told.train).max() < 1e-10
     exact = lesson.recovered(found, told.train, told.levels)
     assert (exact.pixels, exact.pictures) == (1.0, 1.0)
@@ -62,7 +63,7 @@ def test_fresh_noise_leaves_the_attack_with_twice_the_noise(told: Pictures, scal
     clean, squares = told.train[:50], []
     for _ in range(400):
         noisy = lesson.perturbed(clean, scale, "independent", ReleaseNoise())
-        result = lesson.recovered(lesson.difference(noisy, 0, clean[0])[1:], clean[1:], told.levels)
+        result = lesson.recovered(difference(noisy, 0, clean[0])[1:], clean[1:], told.levels)
         squares.append((result.rms_error / scale) ** 2)
         assert result.pictures == 0
     assert np.mean(squares) == pytest.approx(4, abs=5 * float(np.std(squares)) / 20)

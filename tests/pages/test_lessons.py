@@ -1,4 +1,4 @@
-"""Lessons without a browser: every step of both is played, ticks travel in the link, and a class sees what it shall."""
+"""Lessons without a browser: every step of each is played, ticks travel in the link, and a class sees what it shall."""
 
 from __future__ import annotations
 
@@ -190,13 +190,69 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
 
 
 def test_the_longest_link_is_short_enough() -> None:
-    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "prediction")}
+    values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "strength", "prediction")}
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
-        values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps, f"{name}:epsilon": 8.0}
+        values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps}
+        values |= {f"{name}:{control.name}": 8.0 for control in CONTROLS[name]}
     assert CODEC.read(CODEC.write(values)).values == values
 
 
 def test_start_leads_to_the_first_lesson(open_page: Open) -> None:
     links = {link.proto.label: link.proto.query_string for link in open_page("start").get("page_link")}
     assert links[":primary[Start lesson 1 →]"] == "v=1&l=label&s=1"
+
+
+def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="2", b3="8000")
+    predict(page, 2)
+    press(page, "Subtract")
+    assert "With one noise for all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346." in words(page)
+    assert "So it turned out." in words(page)
+    page.select_slider[0].set_value(0.1).run()
+    assert page.query_params["b3"] == "0.1"
+    page.segmented_control[0].set_value(7).run()
+    assert "1,346 of 1,346 other pictures come back exactly" in words(page)
+
+
+def test_the_slider_reads_the_learners_off_without_training_again(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = open_page("lessons", l="shared", s="4")
+    predict(page, 2)
+    press(page, "Train them all")
+    assert "So it turned out." in words(page)
+    monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
+    page.select_slider[0].set_value(8000.0).run()
+    assert not page.exception
+    assert "With b = 8000: one noise for all: 9" in words(page)
+
+
+def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page: Open) -> None:
+    """1,000 of 1,000 rounds right prove ε >= 5.6; fresh noise is held to 128 / b = 9.85, and proves far less."""
+    page = open_page("lessons", l="shared", s="5")
+    predict(page, 2)
+    press(page, "Play 2 × 1,000 rounds")
+    said = words(page)
+    assert "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**" in said
+    assert "fresh noise for each | 0.077 (not verified) | 9.85" in said
+    assert "**Who attacks:**" in said
+    assert "So it turned out." in said
+
+
+def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="4", b3="33")
+    predict(page)
+    press(page, "Train them all")
+    assert "Strength of the noise, b: **33**" in words(page)
+    assert not page.select_slider
+    assert "With b = 45" in words(page), "the nearest strength that was trained"
+
+
+def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) -> None:
+    page = open_page("lessons", l="shared", s="6", e3="2")
+    predict(page, 0)
+    press(page, "Run all three")
+    said = words(page)
+    assert "So it turned out." in said
+    assert said.count("| 2 | **") == 3
+    links = {link.proto.label: link.proto.query_string for link in page.get("page_link")}
+    assert "m=dp-coeff-memory" in links[":primary[Train with noise on sums →]"]

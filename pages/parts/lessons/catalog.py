@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pages.parts.lessons import label, noise
+from pages.parts.lessons import label, noise, shared
 from pages.parts.lessons.stage import Acts, Control
 
-ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS}
-CONTROLS: dict[str, tuple[Control[float], ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS}
+ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS, "shared": shared.ACTS}
+CONTROLS: dict[str, tuple[Control[float], ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS, "shared": shared.CONTROLS}
