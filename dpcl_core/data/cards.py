@@ -245,8 +245,8 @@ _SINGLE = (
 
 # What every set of sensor windows leaves unprotected, a person's own ones as well.
 SENSOR_LIMITS = (
-    "a person behind several windows: one contributes many, windows of one recording may overlap, and one signal may occur "
-    "at several rates. What is protected is one window",
+    "a person, only a single window: one contributes many windows, windows of one recording may overlap, and one signal may "
+    "occur at several rates",
 )
 _STATISTICS = (
     "mean and variance of the training windows, by which all values are scaled (as published): no ledger pays for them",
