@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
+            several = "which attack, where a method has several (default: the one that its runs are audited with); all: each"
+            sub.add_argument("--attack", metavar="NAME", help=several)
     tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
     tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
     tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
@@ -376,7 +378,9 @@ def _audit(options: argparse.Namespace) -> int:
     spec = _spec(options)
     if options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")
-    results = methods.auditor(spec.method)(spec, options.trials)
+    named = methods.attacks(spec.method) if options.attack == "all" else (options.attack,)
+    played = [methods.auditor(spec.method, attack)(spec, options.trials) for attack in named or (None,)]
+    results = [result for results in played for result in results]
     if options.json:
         _print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
         return 0

@@ -207,9 +207,17 @@ def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixtu
     assert found["audited_lower_bound"] > 3
 
 
+def test_audit_says_in_one_sentence_what_is_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
+    sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
+    out = called("audit", "--preset", "digits-cosine", *sets, "--trials", "400", "--attack", "all", capsys=capsys)[1]
+    assert out.startswith("claimed epsilon 1, accounted no bound, audited at least 3.")
+    assert out.count("\n") == 1, "this method has one attack"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
         (["run"], ["SPEC.toml", "--preset"]),
         (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
         (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),

@@ -44,9 +44,11 @@ class Audited:
 
     def sentence(self) -> str:
         """The result in one line: claimed, accounted, audited."""
+        least = math.floor(100 * self.lower_bound) / 100  # a lower bound is rounded down
+        accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
         return (
-            f"claimed epsilon {shown(self.claimed)}, accounted {shown(self.accounted)}, audited at least "
-            f"{self.lower_bound:.2f} ({self.confidence:.0%} confidence, {self.trials} releases a side): {self.attack}"
+            f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
+            f"({self.confidence:.0%} confidence, {self.trials} releases a side): {self.attack}"
         )
 
 
