@@ -4,7 +4,8 @@ The paper names filters, patches and the units of the last hidden layer. What it
 convolution has stride 2 and pads with zeros so that its output is half its input, rounded up ("SAME"); units are ReLU; the
 first convolution has no bias, as the auto-encoder that L2DP-ML makes of it (h = θ1ᵀx). Batch normalisation is left out, for
 its statistics mix the examples of a batch, and no claim accounts for them: the residual network normalises each example by
-groups of channels instead. Weights start as He et al. (2015) have it.
+groups of channels instead. Weights start as He et al. (2015) have it, each unit's own lowered by their mean: what all its
+inputs have in common, as the dark background of digits, then moves no unit. Without that, larger steps diverged.
 """
 
 from __future__ import annotations
@@ -118,12 +119,13 @@ def logits(net: Net, inputs: NDArray[np.generic], form: Form, batch: int = _AT_O
 
 
 def _start(net: Net, seed: int) -> None:
-    """Weights normal with variance 2 / (inputs of a unit), 1 / that for the logits, all from the seed; biases zero."""
+    """Weights normal with variance 2 / (inputs of a unit), 1 / that for the logits, of sum 0 for each unit; biases zero."""
     random = torch.Generator().manual_seed(int(generator(seed, "initial weights").integers(2**63)))
     with torch.no_grad():
         for module in net.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 gain = 1 if module is net.head else 2  # a ReLU lets half of the variance through
                 module.weight.normal_(0, (gain / module.weight[0].numel()) ** 0.5, generator=random)
+                module.weight -= module.weight.mean(dim=tuple(range(1, module.weight.dim())), keepdim=True)
                 if module.bias is not None:
                     module.bias.zero_()
