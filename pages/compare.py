@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
-from pages.parts import comparing, link, privacy_bar, results, state, style
+from pages.parts import comparing, link, privacy_bar, pvalues, results, state, style
 from pages.parts.header import actions, heading
 from pages.parts.results import Result
 from pages.parts.strip import figure
@@ -30,6 +30,7 @@ CODEC = link.Codec(
         link.Field("focus", "f", "budget", link.Maybe(link.BUDGET), None),
         link.Field("first", "a", "first of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
         link.Field("second", "b", "second of the pair", link.Maybe(link.Choice(tuple(LETTERS))), None),
+        *pvalues.fields(tuple(LETTERS)),
     ]
 )
 
@@ -51,7 +52,7 @@ def page() -> None:
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
     found = {LETTERS[i]: results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
-    values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None}
+    values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None, **pvalues.NOT_CHOSEN}
     if not found:
         st.info("Pick at least one run above; two runs of the same data and stream can be compared seed by seed.")
     else:
@@ -101,8 +102,9 @@ def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
         _curves(found, chosen)
     else:
         st.info("These runs share no ε, so their curves cannot be laid over each other; the trade-off below still can.")
-    names = ["Paired difference", "What privacy costs", "Settings"]
-    pair, cost, settings = st.tabs(names, key="compare-tabs", on_change="rerun")
+    names = ["Paired difference", "What privacy costs", "p values", "Settings"]
+    opened = names[2] if view["t_first"] is not None else names[0]  # the link carries a t-test while its tab is open
+    pair, cost, tests, settings = st.tabs(names, default=opened, key=view.key("tabs"), on_change="rerun")
     values: dict[str, object] = {"focus": chosen}
     if cost.open:
         with cost:
@@ -110,6 +112,9 @@ def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     if pair.open:
         with pair:
             values |= _pair(view, found, warning)
+    if tests.open:
+        with tests:
+            values |= pvalues.p_value_curve(view, found, chosen, _provenance)
     if settings.open:
         with settings:
             _settings(found)

@@ -1,8 +1,8 @@
 """Lesson 3: one noise vector for all pictures beside a fresh one for each; what an attacker and a learner make of it.
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
-public pictures, with noise from the operating system; nothing of it may be shown of private data. The attack of one who knows
-a picture is `methods.lifelong.attacks.difference`.
+public pictures, with noise from the operating system; nothing of it may be shown of private data. The attack of one who
+knows a picture is `methods.lifelong.attacks.difference`.
 """
 
 from __future__ import annotations

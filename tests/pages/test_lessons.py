@@ -207,7 +207,7 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
     page = open_page("lessons", l="shared", s="2", b3="8000")
     predict(page, 2)
     press(page, "Subtract")
-    assert "With one noise for all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346." in words(page)
+    assert "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346." in words(page)
     assert "So it turned out." in words(page)
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"

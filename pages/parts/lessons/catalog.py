@@ -6,4 +6,8 @@ from pages.parts.lessons import label, noise, shared
 from pages.parts.lessons.stage import Acts, Control
 
 ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS, "shared": shared.ACTS}
-CONTROLS: dict[str, tuple[Control[float], ...]] = {"label": label.CONTROLS, "noise": noise.CONTROLS, "shared": shared.CONTROLS}
+CONTROLS: dict[str, tuple[Control[float], ...]] = {
+    "label": label.CONTROLS,
+    "noise": noise.CONTROLS,
+    "shared": shared.CONTROLS,
+}
