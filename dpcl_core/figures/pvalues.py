@@ -99,6 +99,7 @@ def p_value_curve(found: Sequence[PValue], *, names: tuple[str, str], dark: bool
     n_tasks = found[-1].n_tasks
     drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in found]
     low = min(min(value for value in drawn if value is not None) / 2, LINES[-1] / 4)
+    powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
     step = max(1, -(-n_tasks // 10))
     inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
     figure = go.Figure(
@@ -112,8 +113,8 @@ def p_value_curve(found: Sequence[PValue], *, names: tuple[str, str], dark: bool
                 "showgrid": False,
             },
             yaxis={
-                "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08], "dtick": 1,
-                "exponentformat": "power",
+                "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08],
+                "tickvals": powers, "ticktext": [f"{power:g}" for power in powers],
             },
             margin={"l": 56, "r": 52, "t": 12, "b": 40},
         )

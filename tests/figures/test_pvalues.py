@@ -103,6 +103,7 @@ def test_a_tiny_value_stays_on_the_axis() -> None:
     picture = pvalues.p_value_curve(p_values(first, [0.1] * 20), names=("A", "B"))
     assert min(picture.figure.data[0].y) >= 1e-12
     assert picture.figure.layout.yaxis.range[0] < -12
+    assert list(picture.figure.layout.yaxis.ticktext[:4]) == ["1", "0.1", "0.01", "0.001"]
 
 
 def test_the_caveat_says_descriptive() -> None:
