@@ -28,7 +28,9 @@ def rows(what: What) -> list[Row]:
             for card in methods.CARDS.values()
         ]
     if what == "datasets":
-        return [{**_common(card), "missing": datasets.available(card)} for card in datasets.CARDS.values()]
+        return [
+            {**_common(card), "kind": card.kind, "missing": datasets.available(card)} for card in datasets.CARDS.values()
+        ]
     if what == "backbones":
         return [
             {**_common(card), "saw": list(card.saw), "missing": backbones.available(card)}

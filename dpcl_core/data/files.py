@@ -58,7 +58,8 @@ def wish(card: DatasetCard) -> str:
     """What to put where, so that `find` finds it."""
     what = "train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images,"
     if card.kind == "sensor":
-        what = "train.parquet and test.parquet (columns window, rate_hz, label; python -m scripts.prepare_sensors makes them)"
+        made = "python -m scripts.prepare_sensors makes them"
+        what = f"train.parquet and test.parquet (columns window, rate_hz and label; {made})"
     return f"put {what} into {roots(card)[0] / card.folder}"
 
 

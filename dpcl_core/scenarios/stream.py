@@ -36,7 +36,8 @@ class Examples:
     def inputs(self) -> NDArray[np.generic]:
         """The inputs [n, ...]; a fresh copy unless these are all rows of the table, in its own order of columns."""
         chosen = self.table if self.rows is None else self.table[self.rows]
-        return chosen if self.columns is None else chosen[:, self.columns]
+        # take, not an index: it leaves the rows in one piece each, which whatever reads batches of them is faster by.
+        return chosen if self.columns is None else np.take(chosen, self.columns, axis=1)
 
     def take(self, places: NDArray[np.int64]) -> Examples:
         """The examples at these places, in this order."""

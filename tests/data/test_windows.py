@@ -176,7 +176,7 @@ def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
     with pytest.raises(BadInput) as caught:
         load(DataSpec(dataset="har-wisdm"))
     assert str(caught.value) == "har-wisdm/train.parquet = image, label: must have a column rate_hz of samples a second"
-    with pytest.raises(DataMissing, match=r"columns window, rate_hz, label; python -m scripts"):
+    with pytest.raises(DataMissing, match=r"columns window, rate_hz and label; python -m scripts"):
         load(DataSpec(dataset="har-phone50"))
 
 

@@ -46,6 +46,7 @@ def test_every_task_reorders_all_its_examples_by_one_permutation(seed: int, of: 
         for examples in (task.train, task.test):
             places = (examples.inputs % 1000).astype(int)
             assert places.tolist() == [order] * len(examples)
+            assert examples.inputs.flags.c_contiguous
         assert task.prior == (0, 1, 2)
         assert np.shares_memory(task.train.table, table.train.table), "the table is not copied"
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Started, TaskLearned
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.catalog import Split
 from dpcl_core.scenarios.split import open_stream
@@ -64,3 +66,25 @@ def test_settings_that_do_not_fit(settings: dict[str, object], sentence: str) ->
     assert str(caught.value) == sentence
     with pytest.raises(BadInput):
         open_stream(Split.model_validate(settings), table([], [], 10), 0)
+
+
+@pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "naive", "non-cl"])
+def test_a_run_learns_each_pair_of_digits_once(method: str) -> None:
+    params = {} if method == "cosine" else {"epochs": 2, "sample_rate": 0.2}
+    raw = {
+        "method": method,
+        "params": params | ({"release": "once"} if method == "non-cl" else {}),
+        "data": {"dataset": "digits", "train_per_class": 50},
+        "scenario": {"kind": "split", "order": [3, 1, 2, 5, 4]},
+        "privacy": {"epsilons": [1.0], "delta": 1e-4},
+        "seeds": [0, 1],
+    }
+    events = list(engine.run(checks.parse(raw)))
+    assert next(event.task_names for event in events if isinstance(event, Started)) == tuple(
+        f"task {number}" for number in (3, 1, 2, 5, 4)
+    )
+    for event in events:
+        if isinstance(event, TaskLearned):
+            assert event.epsilon <= 1 + 1e-6
+        if isinstance(event, CellFinished):
+            assert not event.guarantee.composition.startswith("sequential")
