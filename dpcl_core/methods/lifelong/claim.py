@@ -139,9 +139,7 @@ def plan(sizes: Sizes, rule: DeltaR, n_mean: int, epsilon: float, encoder_share:
     The encoder's share pays for three terms, ε1 = share · ε / (1 + 1/γ_x + 1/γ), and the output layer has the rest (as the
     predecessor's code does; the paper does not say). Raises BadInput where that leaves nothing for one of them.
     """
-    if not 0 < encoder_share < 1:
-        left = "ε1" if encoder_share <= 0 else "ε2"
-        raise BadInput("params.encoder_share", encoder_share, f"must lie between 0 and 1, else nothing is left for {left}")
+    check_share(encoder_share)
     whole = Plan(sizes, rule, n_mean, 1.0, 1.0)
     epsilon1 = epsilon * encoder_share / (1 + 1 / whole.gamma_x + 1 / whole.gamma(theta_norm))
     epsilon2 = epsilon * (1 - encoder_share)
@@ -149,6 +147,13 @@ def plan(sizes: Sizes, rule: DeltaR, n_mean: int, epsilon: float, encoder_share:
         if not part > 0:
             raise BadInput("privacy.epsilons", epsilon, f"must be larger: {name} = {part:g} is left, which must be above 0")
     return Plan(sizes, rule, n_mean, epsilon1, epsilon2)
+
+
+def check_share(encoder_share: float) -> None:
+    """Raises BadInput where an encoder's share of the budget leaves nothing for ε1 or for ε2."""
+    if not 0 < encoder_share < 1:
+        left = "ε1" if encoder_share <= 0 else "ε2"
+        raise BadInput("params.encoder_share", encoder_share, f"must lie between 0 and 1, else nothing is left for {left}")
 
 
 def sizes(form: Form, n_classes: int) -> Sizes:
