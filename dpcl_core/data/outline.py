@@ -140,7 +140,7 @@ def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], n_
 def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:
     found = [set(split.sources.tolist()) for split in splits if split.sources is not None]
     for name in sorted(set.symmetric_difference(found[0], found[-1])) if found else ():
-        raise BadInput(f"{card.name} {parquet.SOURCE_COLUMN}", name, "must occur in both train and test")
+        raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "must occur in both train and test")
     return tuple(sorted(found[0], key=_natural)) if found else ()
 
 

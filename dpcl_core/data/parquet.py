@@ -37,6 +37,11 @@ class Rows:
         return len(self.labels)
 
 
+def source_column(card: DatasetCard) -> str:
+    """The column that says which part of the dataset a row belongs to."""
+    return RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
+
+
 def read_rows(parts: Sequence[Path], card: DatasetCard) -> Rows:
     """Labels, class names and sources of a split. Raises BadInput naming file, row and what is allowed."""
     # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
@@ -98,7 +103,7 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
     with _readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         column = _label_column(schema, card, shown)
-        source = RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
+        source = source_column(card)
         if card.kind == "sensor" and source not in schema.names:
             raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
         wanted = [name for name in (column, card.name_column, source) if name in schema.names]

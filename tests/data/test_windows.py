@@ -171,6 +171,17 @@ def test_windows_that_cannot_be_used(columns: dict[str, object], sentence: str, 
     assert str(caught.value) == sentence
 
 
+def test_a_rate_of_one_part_alone(data_dir: Path) -> None:
+    write_sensors(data_dir / "mine")
+    write(
+        data_dir / "mine", "test", window=list(signal(24)), rate_hz=[RATES[row // 3 % 3] for row in range(24)],
+        label=[row % 3 for row in range(24)],
+    )  # fmt: skip
+    with pytest.raises(BadInput) as caught:
+        opened()
+    assert str(caught.value) == "own:mine rate_hz = 10 Hz: must occur in both train and test"
+
+
 def test_a_file_of_pictures_under_a_sensor_s_name(data_dir: Path) -> None:
     write_pair(data_dir / "har_wisdm", list(range(5)), list(range(5)))
     with pytest.raises(BadInput) as caught:
