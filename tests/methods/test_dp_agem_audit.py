@@ -28,8 +28,8 @@ def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list
 @pytest.mark.parametrize("scenario", ["split", "permuted"])
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_the_attack_finds_something_and_stays_below_the_accounted_epsilon(scenario: str, adjacency: str) -> None:
-    """Measured over 15 audits each: 0 to 0.9 at epsilon 2, 1.8 to 3.1 at epsilon 8, with a standard deviation of 0.35 at most,
-    so that the limits are five of them away."""
+    """Measured over 15 audits each: 0 to 0.9 at epsilon 2, 1.8 to 3.1 at epsilon 8, with a standard deviation of at most
+    0.35, so that the limits are five of them away."""
     two, eight = audited(scenario=scenario, privacy={"epsilons": [2.0, 8.0], "adjacency": adjacency})
     assert two.lower_bound < two.accounted <= 2.0
     assert 0.5 < eight.lower_bound < eight.accounted <= 8.0
