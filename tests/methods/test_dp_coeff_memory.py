@@ -84,8 +84,11 @@ def test_examples_outside_the_list_change_nothing() -> None:
     np.testing.assert_allclose(weights(run, [narrow])[0][0], weights(run, [alone])[0][0], atol=1e-6)
 
 
-def test_every_budget_has_one_entry_a_task_and_stays_within_what_was_asked() -> None:
-    for cell, ledger in weights(spec(), made_tasks())[1].items():
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_every_budget_has_one_entry_a_task_and_costs_what_was_asked(adjacency: str) -> None:
+    """On features of a network, of either sign; whole runs on pixels are below."""
+    run = spec(privacy={"epsilons": [2.0, math.inf], "adjacency": adjacency})
+    for cell, ledger in weights(run, made_tasks())[1].items():
         assert [entry.task for entry in ledger.entries] == [0, 1]
         assert ledger.epsilon() == (math.inf if math.isinf(cell.epsilon) else pytest.approx(cell.epsilon, rel=2e-5))
 
