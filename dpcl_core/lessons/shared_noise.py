@@ -84,17 +84,18 @@ class Accuracies:
     independent: float
 
 
-def pictures(dataset: str = "digits", n_train: int | None = None, n_test: int | None = None) -> Pictures:
-    """The first rows of a dataset of square grey pictures; the bundled digits whole unless something else is asked for.
+def pictures(
+    dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None
+) -> Pictures:
+    """A dataset of square grey pictures; the bundled digits whole unless something else is asked for.
 
     Raises DataMissing where its files are not here.
     """
-    found = load.load(DataSpec(dataset=dataset))
-    train, test = (
-        split.take(np.arange(len(split))[:most]) for split, most in ((found.train, n_train), (found.test, n_test))
+    found = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
+    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (found.train, found.test))
+    return Pictures(
+        found.title, found.classes, inputs, found.train.labels, tested, found.test.labels, np.unique(tested)
     )
-    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (train, test))
-    return Pictures(found.title, found.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
 
 
 def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise: Noise) -> NDArray[np.float64]:

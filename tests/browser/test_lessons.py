@@ -1,4 +1,4 @@
-"""Lesson 1 in a real browser, by keyboard alone, on a phone's width; and its link in a fresh browser."""
+"""Lessons in a real browser: lesson 1 by keyboard alone on a phone's width, its link in a fresh one; lesson 3's slider."""
 
 from __future__ import annotations
 
@@ -91,3 +91,17 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     expect(fresh.get_by_text("No cut of it beats the best possible")).to_be_visible(timeout=PATIENCE_MS)
     expect(fresh.locator(".js-plotly-plot")).to_have_count(2, timeout=PATIENCE_MS)
     no_wider_than(fresh, 1280)
+
+
+def test_the_slider_of_lesson_3_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/lessons?l=shared&s=2&b3=13&hide=prediction", width=390, dark=True)
+    tab_to(page, "BUTTON", "Subtract")
+    page.keyboard.press("Enter")
+    exact = "With one noise for all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346."
+    expect(page.get_by_text(exact)).to_be_visible(timeout=PATIENCE_MS)
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile("b3=45"))
+    ready(page)
+    expect(page.get_by_text(exact)).to_be_visible(timeout=PATIENCE_MS)
+    no_wider_than(page, 390)

@@ -160,7 +160,7 @@ def nobody(stage: Stage) -> int | None:
         f"| {ROWS[sharing]} | {_size(result.rms_error)} | {_percent(recognised)} |\n"
         for sharing, (_, result, recognised) in found.items()
     )
-    st.markdown(f"| | mean error of a pixel (its range is 2) | recognised |\n|---|---:|---:|\n{rows}")
+    st.markdown(f"| | error of a pixel (root mean square; its range is 2) | recognised |\n|---|---:|---:|\n{rows}")
     return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
 
 
@@ -253,7 +253,10 @@ def repair(stage: Stage) -> int | None:
         for method, one in found.items()
     )
     st.markdown(f"| noise | method | ε at most | accuracy |\n|---|---|---:|---:|\n{rows}")
-    st.caption("Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, the noise alone counts.")
+    st.caption(
+        "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, the noise alone counts. Fresh "
+        "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
+    )
     side_by_side([(f"{one.title}:", one.guarantee) for one in found.values()])
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
