@@ -24,11 +24,15 @@ from pages.parts.view import View
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz and label of a "
-    "sensor), or with folders train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it "
-    "is not on the list."
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz and label), or "
+    "with folders train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on "
+    "the list."
 )
 _TIMM_HELP = "Any image model of timm: type timm:MODEL. Its weights come from the hub or from the folder DPCL_WEIGHTS."
+_SUM = (
+    "Every task has the same examples. Where a method spends this ε on each task, as the cosine classifier does, the run as "
+    "a whole promises less: its statement says what the tasks add up to."
+)
 TUNED = {
     "no": "not by looking at results on any data",
     "public": "on public data",
@@ -123,13 +127,17 @@ def raw_of(values: Mapping[str, object]) -> dict[str, object]:
         "method": values["method"],
         "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
         "data": data,
-        "scenario": {"kind": values["scenario"], **{k[2:]: v for k, v in values.items() if k.startswith("s.")}},
+        "scenario": _scenario_of(values),
         "labels": values["labels"],
         "public_labels": values["public_labels"],
         "privacy": privacy if delta is None else {**privacy, "delta": delta},
         "tuned": values["tuned"],
         "seeds": values["seeds"],
     }
+
+
+def _scenario_of(values: Mapping[str, object]) -> dict[str, object]:
+    return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
 
 
 def rule_delta(dataset: str, train_per_class: int | None) -> float | None:
@@ -171,7 +179,7 @@ def form(view: View) -> Values:
     )
     values["labels"] = labelform.setting(view)
     list_line = st.container()
-    values["epsilons"] = _epsilons(view, str(values["method"]))
+    values["epsilons"] = _epsilons(view, str(values["method"]), comes_again=_comes_again(values))
     values["seeds"] = _seeds(view)
     delta_line = st.container(gap=None)
     with st.expander("More settings", key=view.key("more")):
@@ -226,7 +234,7 @@ def _scenario_title(name: str) -> str:
     return scenarios.CARDS[name].title if name in scenarios.CARDS else name
 
 
-def _epsilons(view: View, method: str) -> tuple[float, ...]:
+def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
@@ -246,9 +254,19 @@ def _epsilons(view: View, method: str) -> tuple[float, ...]:
     with box:
         if reason := privacy_bar.of_method(method):
             privacy_bar.not_dp(reason)
+        elif comes_again:
+            st.caption(_SUM)
         else:
             _promise(chosen)
     return chosen
+
+
+def _comes_again(values: Mapping[str, object]) -> bool:
+    """Whether the stream has the same examples in every task."""
+    try:
+        return checks.parse({"scenario": _scenario_of(values)}).scenario.recurrence == "every"
+    except BadInput:
+        return False  # said where the form is checked
 
 
 def _promise(epsilons: tuple[float, ...]) -> None:

@@ -84,9 +84,12 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
     assert "20 tasks of 1 347 training examples each. All classes occur in every task." in label(page)
     assert "adds up over the tasks" in words(page)
     assert "every seed draws other orders of the values" in words(page)
+    assert "the run as a whole promises less" in words(page)
+    assert "Guessing whether someone took part is right at most" not in "".join(c.value for c in page.caption)
     page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
     assert "20 tasks of 67 to 68 training examples." in label(page)
     assert "adds up over the tasks" not in words(page)
+    assert "Guessing whether someone took part is right at most" in "".join(c.value for c in page.caption)
 
 
 def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
