@@ -24,7 +24,7 @@ from pages.parts.view import View
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz and label), or "
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz, label), or "
     "with folders train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on "
     "the list."
 )
