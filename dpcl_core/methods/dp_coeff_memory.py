@@ -21,9 +21,11 @@ from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
+_ROOM = 1 << 28  # bytes of test features kept
+
 
 class CoefficientMemory:
-    """All budgets and seeds of a run. Keeps noisy sums and public facts, never an example.
+    """All budgets and seeds of a run. Keeps noisy sums and public facts, never a training example.
 
     Where an example can be in every task, the noise of each release is such that all of them together are within the budget.
     """
@@ -50,6 +52,7 @@ class CoefficientMemory:
             for epsilon in self._epsilons
         ]
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "coefficients") for cell in cells}
+        self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # of test examples, which are public
         self._readout = Readout(spec.params, known, self._seeds, len(self._epsilons), n_features)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -67,7 +70,7 @@ class CoefficientMemory:
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: z = W phi."""
-        return {"argmax": self._readout.scores(seed, unit_rows(self._features(seed, task.test.inputs)), task)}
+        return {"argmax": self._readout.scores(seed, self._tested(seed, task), task)}
 
     def _released(self, seed: int, task: Task, ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from the one release of every budget; its examples are not looked at again."""
@@ -88,6 +91,15 @@ class CoefficientMemory:
             is_non_negative=seed in self._maps,
         )
         return quadratic.of_task(sums, self._known.task_size, self._readout.classes(task))
+
+    def _tested(self, seed: int, task: Task) -> NDArray[np.float32]:
+        """Unit-length features of a task's test examples, computed once while there is room: each task is tested often."""
+        found = self._kept.get((seed, task.index))
+        if found is None:
+            found = unit_rows(self._features(seed, task.test.inputs)).astype(np.float32)
+            if found.nbytes + sum(kept.nbytes for kept in self._kept.values()) <= _ROOM:
+                self._kept[seed, task.index] = found
+        return found
 
     def _features(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
         return self._maps[seed].of(inputs) if seed in self._maps else inputs

@@ -19,7 +19,7 @@ from dpcl_core.methods.lifelong.readout import Readout
 from dpcl_core.privacy.coefficients import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
+from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.scenarios.stream import Task
@@ -37,7 +37,7 @@ def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) 
 class NoisyRecords:
     """All budgets and seeds of a run. What training reads of the noisy copies are sums over them, so these are kept.
 
-    Where an example can be in every task, each of its copies has an equal part of the budget.
+    Where an example can be in every task, its copies share the budget equally.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
@@ -50,7 +50,10 @@ class NoisyRecords:
             allowed = f"must be at most {known.n_inputs}, the number of values of an example"
             raise BadInput("params.project_to", params.project_to, allowed)
         n_copies = known.n_tasks if known.recurrence == "every" else 1
-        self._randomisers = [randomiser(params, known.n_inputs, epsilon / n_copies) for epsilon in self._epsilons]
+        self._randomisers = [
+            randomiser(params, known.n_inputs, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
+            for epsilon in self._epsilons
+        ]
         self._maps: dict[int, RandomProjection] = {}
         n_values, self._unit = known.n_inputs, 1 / math.sqrt(known.n_inputs)
         if params.project_to is not None:

@@ -12,7 +12,7 @@ from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.independent_laplace import randomiser
 from dpcl_core.privacy.audit import Audited, lower_bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
+from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import RunSpec
@@ -35,7 +35,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 def _attacked(spec: RunSpec, epsilon: float, trials: int) -> Audited:
     assert isinstance(spec.params, IndependentLaplaceParams)
     n_tasks = spec.scenario.tasks if isinstance(spec.scenario, Permuted) and spec.scenario.recurrence == "every" else 1
-    local = randomiser(spec.params, _N_VALUES, epsilon / n_tasks)
+    local = randomiser(spec.params, _N_VALUES, epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
     one = np.full(local.n_values, 1.0 if local.l1_clip is None else local.l1_clip / local.n_values)
     ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.accounting import LocalDpEvent
+from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.noise import Noise
@@ -53,6 +53,17 @@ class Randomiser:
         """What one release costs: its two parts are independent, and add up."""
         total = self.epsilon_values + self.epsilon_labels
         return dp.NonPrivateDpEvent() if math.isinf(total) else LocalDpEvent(total)
+
+
+def epsilon_of_each(epsilon: float, delta: float, n_copies: int) -> float:
+    """The largest epsilon of each of so many copies of one record with which all of them are within (epsilon, delta).
+
+    An equal part of epsilon at the least, which needs no delta; more where there are many copies of small epsilon.
+    """
+    if n_copies == 1 or math.isinf(epsilon):
+        return epsilon
+    found = calibrated(lambda inverse: [LocalDpEvent(1 / inverse)] * n_copies, epsilon, delta, "replace")
+    return max(epsilon / n_copies, 1 / found)
 
 
 def noisy_records(

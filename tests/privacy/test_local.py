@@ -11,7 +11,7 @@ from scipy.stats import binomtest, kstest, laplace
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.accounting import LocalDpEvent, Pld, Unaccountable
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, noisy_records
+from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell, Recurrence
 
@@ -144,6 +144,17 @@ def test_copies_of_all_tasks_add_up_where_a_record_is_in_all_and_do_not_otherwis
     assert tail(found) <= delta * (1 + 1e-6)
     assert tail(found * (1 - 1e-3)) > delta
     assert found <= k * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
+@pytest.mark.parametrize("n_copies", [1, 3, 40])
+def test_copies_get_as_much_of_the_budget_as_their_sum_allows(epsilon: float, n_copies: int) -> None:
+    each, book = epsilon_of_each(epsilon, DELTA, n_copies), ledger("every")
+    assert each >= epsilon / n_copies
+    for task in range(n_copies):
+        noisy_records(*NOBODY, SPACE, Randomiser(1, each / 2, each / 2), ReleaseNoise(), book, task=task)
+    assert 0.99 * epsilon < book.epsilon() <= epsilon
+    assert epsilon_of_each(math.inf, DELTA, n_copies) == math.inf
 
 
 def test_whether_a_record_is_there_is_not_hidden_and_never_said_to_be() -> None:
