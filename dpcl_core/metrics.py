@@ -26,8 +26,8 @@ def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | No
     too: as Eq. A39 of Tobaben et al. and the average forgetting of Lai et al. are printed. The two are the same where a task
     was never evaluated before it was learned, as in every run of this program; elsewhere "start" is at least as large.
     Measured with all tasks evaluated (A-GEM, five tasks of permuted digits): no difference; with four sampling rates of one
-    accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: nothing can be forgotten yet. None where there
-    is no best or no now.
+    accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: nothing can be forgotten yet. None
+    where there is no best or no now.
     """
     return [
         [_minus(_best(_before(matrix, k, i, since)), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))
