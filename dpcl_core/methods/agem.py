@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import dp_accounting as dp
 import numpy as np
@@ -13,7 +14,7 @@ from torch.nn import functional
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.agem import AgemParams
+from dpcl_core.methods.cards.lifelong import BatchParams
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.batches import fixed, schedule
 from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
@@ -23,7 +24,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-_AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a processor, and take memory
+AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a processor, and take memory
 
 
 class Agem:
@@ -33,8 +34,10 @@ class Agem:
     task the classes of the example's own task. Examples of other classes are dropped.
     """
 
+    _title, _unbounded = "A-GEM", "without noise"  # what learns, and why no bound holds, in the words of the ledger
+
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
-        assert isinstance(spec.params, AgemParams)
+        assert isinstance(spec.params, BatchParams)
         assert known.form is not None
         (self._cell,) = cells
         self._params, self._labels, self._known, self._form = spec.params, spec.labels, known, known.form
@@ -53,16 +56,21 @@ class Agem:
         parameters = list(self._net.parameters())
         draws = generator(seed, f"replayed batches of task {task.index}")
         for done in descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws):
-            yield Progress("training", done, n_steps, task.index, "steps of A-GEM")
-        self._memory.keep(batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))])
+            yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
+        stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
+        # A copy: a part of the task's tensor would keep all of it.
+        self._memory.keep(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the network's logits, -inf for classes that do not compete."""
         own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
         columns = list(self._competing(own))
         found = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
-        found[0][:, columns] = nets.logits(self._net, task.test.inputs, self._form)[:, columns]
+        found[0][:, columns] = self._logits(task.test.inputs)[:, columns]
         return {"argmax": found}
+
+    def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+        return nets.logits(self._net, inputs, self._form)
 
     def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
         return own if self._params.head == "per-task" else self._space
@@ -70,7 +78,7 @@ class Agem:
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
         """The task's fixed batches. Raises BadInput where its examples of the competing classes do not fill one."""
         train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
-        size, device = self._params.batch_size, self._known.device
+        size, device = self._size(len(train)), self._known.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)
         if not chosen:
@@ -82,16 +90,20 @@ class Agem:
         columns = torch.tensor(competing, device=device)
         return [Batch(x, y, columns) for x, y in zip(inputs, targets, strict=True)]
 
+    def _size(self, n: int) -> int:
+        """Examples in each batch of a task that has n of them."""
+        return self._params.batch_size
+
     def _account(self, task: int, n_steps: int, ledger: Ledger) -> None:
-        """Writes down that this task's examples are read without noise, and every stored batch with them."""
-        ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"A-GEM without noise, {n_steps} steps")
+        """Writes down that this task's examples are read without a bound, and every stored batch with them."""
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"{self._title} {self._unbounded}, {n_steps} steps")
         if len(self._memory) > 0 and self._params.projection != "never":
-            what = "stored batches of the tasks before, read again without noise"
+            what = f"stored batches of the tasks before, read again {self._unbounded}"
             ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
 
     def _gradients(self, batch: Batch) -> Gradients:
         """Of the mean cross-entropy over the batch, for every parameter; in parts, so that memory stays small."""
-        parameters, size = list(self._net.parameters()), _AT_ONCE[torch.device(self._known.device).type]
+        parameters, size = list(self._net.parameters()), AT_ONCE[torch.device(self._known.device).type]
         total: Gradients = []
         for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
             logits = self._net(inputs)[:, batch.columns]

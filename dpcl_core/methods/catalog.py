@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
-from dpcl_core.methods.cards import agem, cosine, dp_agem, dp_coeff_memory, independent_laplace, naive, non_cl, peft_ensemble
+from dpcl_core.methods.cards import (
+    agem,
+    cosine,
+    dp_agem,
+    dp_coeff_memory,
+    independent_laplace,
+    l2dp_ml,
+    naive,
+    non_cl,
+    peft_ensemble,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +31,7 @@ CARDS: Mapping[str, MethodCard] = {
         naive.CARD,
         non_cl.CARD,
         agem.CARD,
+        l2dp_ml.CARD,
         dp_agem.CARD,
         dp_coeff_memory.CARD,
         independent_laplace.CARD,

@@ -32,8 +32,8 @@ class L2dpMlParams(BatchParams):
     )
     algorithm: Literal["batches", "whole-task"] = Field(
         "batches",
-        description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all examples "
-        "of a task, all of which are kept; the batch size is not used.",
+        description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
+        "examples of a task, all of which are kept; the batch size is not used.",
     )
     encoder_share: float = Field(
         0.5,
@@ -57,8 +57,8 @@ class L2dpMlParams(BatchParams):
     )
     output_norm_cap: Cap | None = Field(
         1.0,
-        description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds up. "
-        "Empty: none. Ours.",
+        description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
+        "up. Empty: none. Ours.",
     )
     losses: Losses = Field(
         "taylor",
@@ -67,15 +67,15 @@ class L2dpMlParams(BatchParams):
     )
     recon_objective: Reconstruction = Field(
         "taylor1-abs",
-        description="The encoder's loss. taylor1-linear: as printed, without a minimum. taylor1-abs: its size, cell by cell, "
-        "as in the predecessor's code.",
+        description="The encoder's loss. taylor1-linear: as printed, without a minimum. taylor1-abs: its size, cell by "
+        "cell, as in the predecessor's code.",
     )
     encoder_weight: float = Field(
-        0.1,
+        1.0,
         ge=0,
         le=1e6,
         allow_inf_nan=False,
-        description="Weight of the encoder's loss against the classifier's, once the scales of its noise are divided out. Ours.",
+        description="Weight of the encoder's loss against the classifier's, with the scales of its noise divided out. Ours.",
     )
     first_layer: FirstLayer = Field(
         "recentred",
@@ -84,7 +84,8 @@ class L2dpMlParams(BatchParams):
         "accounts for its statistics.",
     )
     test_noise: Literal["same", "none"] = Field(
-        "same", description="Noise on test examples. same: that of training, which is then a part of the model. none: without."
+        "same",
+        description="Noise on test examples. same: that of training, which is then a part of the model. none: without.",
     )
 
 
@@ -109,6 +110,16 @@ def derived(params: Params, facts: Facts) -> str:
     return f"Steps on all {facts.task_size:,.0f} examples of a task; all of them are kept for good."
 
 
+def notes(params: Params) -> tuple[str, ...]:
+    """Why its epsilon is no bound, and where the noise is."""
+    assert isinstance(params, L2dpMlParams)
+    inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
+    return (
+        "One noise vector is shared by all records. Subtracting two noisy records removes it.",
+        *([inside] if params.test_noise == "same" else []),
+    )
+
+
 CARD = MethodCard(
     name="l2dp-ml",
     title="L2DP-ML",
@@ -126,4 +137,5 @@ CARD = MethodCard(
     derived=derived,
     guarantee="nominal",
     batch_size=batch_size,
+    notes=notes,
 )

@@ -1,0 +1,118 @@
+"""L2DP-ML's auto-encoder: the network's first convolution θ1, its noise, and the tied decoder (Lai et al. 2022, section 4).
+
+Noise of 200 to 200,000 times the range of a pixel, added to pixels in single precision, would round the picture away. All
+that is made of both is linear in them, so the two go their own ways: θ1ᵀ(x + χ1/λ) is θ1ᵀx, in single precision, plus
+θ1ᵀχ1/λ, once for all examples and in double.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from dpcl_core.methods.cards.l2dp_ml import FirstLayer
+from dpcl_core.methods.lifelong.claim import Plan
+from dpcl_core.methods.lifelong.nets import Conv
+from dpcl_core.privacy.noise import Noise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """The three draws of a run, float64, not yet divided by λ: every record, batch, step and task gets the same numbers.
+
+    `inputs`: χ1 [channels, height, width]; `hidden`: χ2 [filters, height/2, width/2]; `output`: χ3 [n_classes, n_last]. The
+    paper gives χ3 one value for each hidden unit; one for each class as well is what the predecessor's code draws.
+    """
+
+    inputs: Tensor
+    hidden: Tensor
+    output: Tensor
+
+
+def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str) -> Draws:
+    """Draws the noise of a run: Laplace of scales Δ_R/ε1, Δ_R/ε1 and Δ_L/ε2, whose ledger entry says that it bounds nothing.
+
+    Args: n_channels, height: of an example as the network reads it.
+    """
+    sizes = plan.sizes
+    rows = -(-height // 2)
+
+    def laplace(scale: float, *shape: int) -> Tensor:
+        return torch.from_numpy(scale * noise.laplace(shape)).to(device)
+
+    return Draws(
+        laplace(plan.scale1, n_channels, height, sizes.n_inputs // (n_channels * height)),
+        laplace(plan.scale1, sizes.n_hidden // sizes.n_positions, rows, sizes.n_positions // rows),
+        laplace(plan.scale2, sizes.n_classes, sizes.n_last),
+    )
+
+
+def of_noise(first: Conv, inputs: Tensor) -> Tensor:
+    """θ1ᵀ of a noise [channels, height, width]: what it alone gives each unit before its ReLU, float64 [1, filters, ...]."""
+    kernel = first.weight.detach().double()
+    return cast(Tensor, functional_call(first, {"weight": kernel}, (inputs[None],)))
+
+
+def shared_hidden(units: Tensor, of_inputs: Tensor, hidden: Tensor) -> Tensor:
+    """h̄ = clip(θ1ᵀx̄, -1, 1) + 2χ2/λ, what the decoder is given: constants, for the losses.
+
+    Args: units: θ1ᵀx [b, filters, ...]; of_inputs: θ1ᵀχ1/λ; hidden: χ2/λ.
+    """
+    return (units.detach() + of_inputs.to(units.dtype)).clamp_(-1, 1) + (2 * hidden).to(units.dtype)
+
+
+def rebuilt(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
+    """x~ [b, channels, height, width]: each hidden value repeated 2x2, the kernel spatially transposed, ReLU.
+
+    Computed where the hidden values are, without repeating them: each of the four places of a 2x2 block sees every hidden
+    unit through the sum of the weights that fall on it, a smaller kernel of its own. Without a bias, as the encoder.
+    Args: kernel [filters, channels, patch, patch]; hidden [b, filters, rows, columns].
+    """
+    patch = kernel.shape[2]
+    left = (patch - 1) // 2
+    offsets = [(place + tap - left) // 2 for place in (0, 1) for tap in range(patch)]
+    first, last = min(offsets), max(offsets)
+    falls = torch.zeros(2, last - first + 1, patch, dtype=kernel.dtype, device=kernel.device)
+    for number, offset in enumerate(offsets):
+        falls[number // patch, offset - first, number % patch] = 1
+    # Places (a, b) of the block, offsets (t, s) of hidden units, taps (u, v); row u of the transposed kernel is column u.
+    blocks = torch.einsum("atu,bsv,fcvu->cabfts", falls, falls, kernel).flatten(0, 2)
+    padded = functional.pad(hidden, (-first, last, -first, last))
+    return functional.pixel_shuffle(functional.conv2d(padded, blocks), 2)[:, :, :height, :width].relu()
+
+
+def read_by_classifier(units: Tensor, offset: Tensor, first_layer: FirstLayer) -> Tensor:
+    """What the classifier's next layer is given, ReLU(θ1ᵀx + offset), as `first_layer` has it; before batch normalisation.
+
+    "recentred" is ReLU(u + c) - ReLU(c) = max(u, -c) - max(0, -c): the unit less what noise alone gives it. Where the offset
+    is large and positive it is u itself, to the last digit; where it is large and negative, 0. So noise of any size is a
+    random choice of units and no more. The others keep the offset, "batch-norm" in double precision until it is divided.
+    Args: units: θ1ᵀx float32 [b, filters, ...]; offset: θ1ᵀχ1/λ + 2χ2/λ float64 [1, filters, ...].
+    """
+    if first_layer == "recentred":
+        below = -offset.to(units.dtype)
+        return torch.maximum(units, below) - below.clamp(min=0)
+    return (units.double() + offset).relu().to(units.dtype if first_layer == "plain" else torch.float64)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Means and variances of the first layer's filters, as batch normalisation keeps them for test examples."""
+
+    mean: Tensor
+    variance: Tensor
+
+    @classmethod
+    def fresh(cls, n_filters: int, device: str) -> Statistics:
+        """Those of units that have mean 0 and variance 1."""
+        mean = torch.zeros(n_filters, dtype=torch.float64, device=device)
+        return cls(mean, torch.ones_like(mean))
+
+    def normalised(self, units: Tensor, *, training: bool) -> Tensor:
+        """Each filter's units [b, filters, ...] at mean 0 and variance 1: of this pass in training, which it remembers."""
+        return functional.batch_norm(units, self.mean, self.variance, training=training)
