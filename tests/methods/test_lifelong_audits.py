@@ -9,6 +9,8 @@ import pytest
 
 from dpcl_core.methods.lifelong import audits
 from dpcl_core.methods.lifelong.audits import ATTACKS, Setting, audited
+from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.spec import Cell
 
 CLAIMED = Setting(epsilon=0.5, encoder_share=0.5, input_scale=39_400.0, output_scale=4096.0)  # the card's literal numbers
 WITNESS = Setting(epsilon=0.5, encoder_share=0.5, input_scale=44.7, output_scale=4096.0)
@@ -26,9 +28,14 @@ def test_a_cheap_audit_proves_more_than_is_claimed_in_under_a_second(attack: str
     assert (found.trials, found.confidence, found.delta) == (1000, 0.95, 1e-5)
 
 
-def test_the_likelihood_test_proves_more_than_is_claimed() -> None:
-    """Measured: right in 39 of 40 to 40 of 40; five errors on one side of thirty would still prove more than 0.5."""
-    found = audited(CLAIMED, "likelihood", 30, 1e-5)
+def test_the_likelihood_test_proves_more_than_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right in 119 of 120 rounds when measured; two errors on each side of twenty still prove more than 0.5.
+
+    Seeded: the search may miss now and then, and a test that fails for that would say nothing.
+    """
+    assert audits.Game(18, 2, 20).lower_bound(1e-5) > 0.5
+    monkeypatch.setattr(audits, "ReleaseNoise", lambda: SeededNoise(Cell(0.5, 0), "likelihood"))
+    found = audited(CLAIMED, "likelihood", 20, 1e-5)
     assert found.lower_bound > found.claimed
 
 

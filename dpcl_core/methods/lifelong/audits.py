@@ -25,7 +25,7 @@ from dpcl_core.spec import DataSpec
 
 _N_MEMORY, _N_BATCH = 3, 50  # records in the games: what the attacker knows of the others makes more of them no harder
 _N_UNITS = 16
-_TOY_RECORDS, _TOY_UNITS, _TOY_WEIGHTS = 400, 4, 0.01
+_TOY_RECORDS, _TOY_UNITS, _TOY_WEIGHTS = 200, 4, 0.005
 CONFIDENCE = 0.95
 
 
@@ -69,9 +69,8 @@ def _differencing(setting: Setting, noise: Noise, n: int) -> Game:
     records, scale = _pictures()[0], setting.input_scale
 
     def keep(data: Floats) -> Floats:
-        """What Algorithm 2 stores: all records with the one draw of noise, in single precision as a run holds them."""
-        kept: Floats = (data + scale * noise.laplace(data.shape[1:])).astype(np.float32).astype(np.float64)
-        return kept
+        """What Algorithm 2 stores: all records with the one draw of noise."""
+        return data + scale * noise.laplace(data.shape[1:])
 
     return attacks.difference_game(keep, records[:_N_MEMORY], records[_N_MEMORY], n)
 
