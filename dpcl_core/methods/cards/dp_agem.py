@@ -99,12 +99,20 @@ def derived(params: Params, facts: Facts) -> str:
     return f"{said}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
 
 
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound leaves to whoever trains."""
+    assert isinstance(params, DpAgemParams)
+    if params.projection == "never":
+        return ()
+    return ("Examples kept for replay are held as they are by whoever trains: the bound is about what is released.",)
+
+
 CARD = MethodCard(
     name="dp-agem",
     title="DP-A-GEM",
     summary="Trains one network from task to task. Each step is kept from pointing against the gradient on a sample of an "
     "earlier task; both gradients are clipped example by example and get fresh noise. Whoever is in a kept sample pays "
-    "for every replay, and the ledger adds that up. The kept examples themselves are never released.",
+    "for every replay, and the ledger adds that up.",
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
     module="dpcl_core.methods.dp_agem",
@@ -114,4 +122,5 @@ CARD = MethodCard(
     audit_module="dpcl_core.methods.dp_agem_audit",
     refuses=check,
     derived=derived,
+    notes=notes,
 )
