@@ -12,6 +12,7 @@ from dpcl_core.events import Guarantee
 from dpcl_core.methods import catalog
 from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -25,6 +26,11 @@ METHODS: Mapping[str, Params] = {
     "independent-laplace": IndependentLaplaceParams(project_to=None),
     "naive": PeftParams(epochs=10),
     "dp-coeff-memory": CoeffMemoryParams(solution="exact"),
+}
+# What the lesson's links offer to train: the method with one noise for all, in batches that fit the digits, and a repair.
+TO_TRAIN: Mapping[str, Params] = {
+    "l2dp-ml": L2dpMlParams(batch_size=100),
+    "dp-coeff-memory": CoeffMemoryParams(),
 }
 
 
@@ -61,10 +67,10 @@ def repaired(epsilon: float) -> dict[str, Repaired]:
 
 
 def to_train(method: str, epsilon: float) -> RunSpec:
-    """A run to try on the Train page: the digits in five tasks, so that a memory has something to do."""
+    """A run of one of `TO_TRAIN` for the Train page: the digits in five tasks, so that a memory has something to do."""
     return RunSpec(
         method=method,
-        params=catalog.card(method).params(),
+        params=TO_TRAIN[method],
         data=DataSpec(dataset="digits", backbone="pixels"),
         scenario=ClassIncremental(tasks=5),
         labels="prior-const",

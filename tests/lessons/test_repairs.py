@@ -26,6 +26,6 @@ def test_all_promise_the_same_and_one_is_left_with_guessing() -> None:
     assert found["dp-coeff-memory"].accuracy > 0.6
 
 
-@pytest.mark.parametrize("method", ["naive", "dp-coeff-memory"])
+@pytest.mark.parametrize("method", list(repairs.TO_TRAIN))
 def test_what_it_offers_to_train_can_be_trained(method: str) -> None:
     checks.check(repairs.to_train(method, 2.0))

@@ -256,3 +256,4 @@ def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) 
     assert said.count("| 2 | **") == 3
     links = {link.proto.label: link.proto.query_string for link in page.get("page_link")}
     assert "m=dp-coeff-memory" in links[":primary[Train with noise on sums →]"]
+    assert "m=l2dp-ml" in links[":primary[Train with one noise for all →]"]

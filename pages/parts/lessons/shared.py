@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
-from dpcl_core.methods import catalog as methods
 from pages.parts import link, strip, trainform
 from pages.parts.lessons.stage import Acts, Control, Stage
 from pages.parts.privacy_bar import side_by_side
@@ -261,8 +260,6 @@ def repair(stage: Stage) -> int | None:
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
-            if method not in methods.CARDS:
-                continue
             spec = game.to_train(method, epsilon)
             st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=trainform.parameters_of(spec))
     reached = [found[method].accuracy for method in REPAIRS]
