@@ -20,6 +20,7 @@ from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.card import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger
@@ -53,8 +54,9 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_test=len(dataset.test),
     )
     checks.refuse_small_task(spec, [(task.name, len(task.train)) for stream in streams.values() for task in stream.tasks])
-    sizes = {"n_classes": len(table.classes), "n_people": dataset.n_people, "n_tasks": len(first.tasks)}
-    if warning := signal.note(outlook(spec, n_features=_n_features(table), **sizes)):
+    facts = Facts(dataset.n_people, len(first.tasks), len(table.classes), first.recurrence)
+    n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
+    if warning := signal.note(outlook(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
         yield Note("warning", warning)
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, public, table, dataset.n_people, device)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 
+from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.methods.catalog import card
+from dpcl_core.methods.lifelong import prospects
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.privacy.signal import COSTLY, Outlook, noise_to_signal
@@ -15,29 +20,36 @@ from dpcl_core.spec import RunSpec
 _MOST_BY_SAMPLING = 3.0
 
 
-def outlook(spec: RunSpec, *, n_features: int, n_classes: int, n_people: int, n_tasks: int) -> tuple[Outlook, ...]:
+def outlook(spec: RunSpec, *, n_features: int, classes_per_task: float, facts: Facts) -> tuple[Outlook, ...]:
     """The budgets of a run whose noise is as long as the longest signal or longer, smallest budget first.
 
-    From settings and public numbers alone: classes count as equally large, each in one task. Says nothing of adapters inside
-    a network, for which it was not measured.
+    From settings and public numbers alone: classes count as equally large, tasks too. `classes_per_task`: labels at home in
+    a task, on average. Says nothing of adapters inside a network, for which it was not measured.
     """
     found = [
-        _at(spec, epsilon, n_features, n_people / n_classes, n_tasks)
+        _at(spec, epsilon, n_features, classes_per_task, facts)
         for epsilon in sorted(spec.privacy.epsilons)
         if math.isfinite(epsilon)
     ]
     return tuple(one for one in found if one is not None and one.ratio >= COSTLY)
 
 
-def _at(spec: RunSpec, epsilon: float, n_features: int, class_size: float, n_tasks: int) -> Outlook | None:
+def _at(spec: RunSpec, epsilon: float, n_features: int, classes_per_task: float, facts: Facts) -> Outlook | None:
+    if isinstance(spec.params, CoeffMemoryParams):
+        return prospects.of_sums(spec, spec.params, epsilon, n_features, classes_per_task, facts)
+    if isinstance(spec.params, IndependentLaplaceParams):
+        return prospects.of_copies(spec, spec.params, epsilon, n_features, classes_per_task, facts)
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     sigma = gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])
     if isinstance(spec.params, CosineParams):
-        uses = n_tasks if spec.labels == "prior-const" else 1
+        class_size = facts.n_people / facts.n_classes
+        uses = facts.n_tasks if spec.labels == "prior-const" else 1
         ratio = noise_to_signal(sigma, n_features, class_size, uses=uses)
         return Outlook(epsilon, ratio, class_size, uses > 1, None)
     if not isinstance(spec.params, PeftParams) or spec.params.adapter != "head":
         return None
+    keeps_all = card(spec.method).trains_on == "all"
+    class_size = facts.n_people / facts.n_classes if keeps_all else facts.task_size / classes_per_task
     whole = noise_to_signal(sigma, n_features, class_size)
     if whole * _MOST_BY_SAMPLING < COSTLY:
         return None

@@ -41,6 +41,15 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     return None if known is None else _preview(known, scenario, seed, datasets.card(data.dataset).is_own)
 
 
+def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
+    """Labels at home in a task, on average over the tasks; None where the dataset would have to be downloaded.
+
+    Raises BadInput as `preview` does.
+    """
+    shown = preview(data, scenario, seed)
+    return None if shown is None else float(np.mean([len(home) for home in shown.homes]))
+
+
 @lru_cache(maxsize=64)
 def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
     plan = _opened(scenario, _plan(known.classes, known.sources), seed)

@@ -13,6 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.card import Facts
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec
@@ -120,10 +121,13 @@ def searched(tune: TuneSpec) -> RunSpec:
     """The run whose first task the trials learn: the base itself, or tasks of the same number of classes on the proxy."""
     if tune.on == "private" or tune.proxy is None:
         return tune.base
+    from dpcl_core.scenarios.preview import classes_per_task  # loads parquet's library
+
     facts = datasets.facts(tune.base.data.dataset, tune.base.data.train_per_class)
     n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)
+    n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     n_proxy = datasets.facts(tune.proxy).n_classes
-    per_task = min(n_proxy, max(2, facts.n_classes // n_tasks))
+    per_task = min(n_proxy, max(2, int(n_home)))
     return tune.base.model_copy(
         update={
             "data": tune.base.data.model_copy(
@@ -137,15 +141,21 @@ def searched(tune: TuneSpec) -> RunSpec:
 
 def task_size(spec: RunSpec) -> float:
     """Nominal number of training examples of a task: a public number, tasks count as equal."""
-    facts = datasets.facts(spec.data.dataset, spec.data.train_per_class)
-    return facts.n_train / scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+    return _facts(spec).task_size
 
 
 def final_size(spec: RunSpec) -> float:
     """Nominal number of examples of the largest training of a run: of a task, or of all tasks where they are kept."""
     if methods.card(spec.method).trains_on == "all":
-        return float(datasets.facts(spec.data.dataset, spec.data.train_per_class).n_train)
+        known = _facts(spec)
+        return known.n_tasks * known.task_size
     return task_size(spec)
+
+
+def _facts(spec: RunSpec) -> Facts:
+    found = datasets.facts(spec.data.dataset, spec.data.train_per_class)
+    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
+    return Facts(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
 
 
 def is_combined(dataset: str) -> bool:
@@ -154,7 +164,8 @@ def is_combined(dataset: str) -> bool:
 
 
 def _members(dataset: str) -> set[str]:
-    return {member.name for member in datasets.members(datasets.card(dataset))}
+    """The folders that a dataset's examples lie in: two datasets may read the same ones."""
+    return {member.folder for member in datasets.members(datasets.card(dataset))}
 
 
 def _check_proxy(tune: TuneSpec) -> None:

@@ -7,6 +7,7 @@ import streamlit as st
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.card import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.scenarios import catalog as scenarios
@@ -24,16 +25,19 @@ def of_noise(spec: RunSpec) -> None:
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
+    from dpcl_core.scenarios.preview import classes_per_task  # loads parquet's library
+
     n_features = _n_features(_spec)
     if n_features is None:
         return None
     try:
         facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
         n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
+        n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:
         return None  # said where the form is checked
-    sizes = {"n_classes": facts.n_classes, "n_people": facts.n_train, "n_tasks": n_tasks}
-    outlooks = outlook(_spec, n_features=n_features, **sizes)
+    known = Facts(facts.n_train, n_tasks, facts.n_classes, _spec.scenario.recurrence)
+    outlooks = outlook(_spec, n_features=n_features, classes_per_task=n_home or facts.n_classes / n_tasks, facts=known)
     text = signal.note(outlooks)
     return (signal.headline(outlooks), text) if text is not None else None
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpcl_core import checks
+from dpcl_core.methods.card import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import accounting, gaussian, signal
 from dpcl_core.privacy.signal import Outlook, noise_to_signal, note
 
-DIGITS = {"n_features": 64, "n_classes": 10, "n_people": 1347, "n_tasks": 5}
+DIGITS = Facts(n_people=1347, n_tasks=5, n_classes=10)
 
 
-def told(epsilons: list[float], sizes: dict[str, int] | None = None, **raw: object) -> tuple[Outlook, ...]:
-    return outlook(checks.parse({"privacy": {"epsilons": epsilons}, **raw}), **(sizes or DIGITS))
+def told(epsilons: list[float], facts: Facts = DIGITS, classes: float = 2, **raw: object) -> tuple[Outlook, ...]:
+    spec = checks.parse({"privacy": {"epsilons": epsilons}, **raw})
+    return outlook(spec, n_features=64, classes_per_task=classes, facts=facts)
 
 
 def test_the_ratio_is_that_of_the_lengths_for_sums() -> None:
@@ -63,6 +66,18 @@ def test_trained_heads_are_warned_of_and_larger_batches_offered() -> None:
     assert told([0.02], **head, params={"adapter": "film"}) == (), "not measured, so nothing is said"
 
 
+def test_a_training_on_one_task_has_only_the_classes_that_are_there() -> None:
+    """All ten classes in each of five tasks: a fifth of each class, or all of it where the same people come again."""
+    head = {"method": "peft-ensemble", "params": {"sample_rate": 1.0}}
+    (each_once,) = told([0.02], **head)
+    (a_fifth,) = told([0.02], classes=10, **head)
+    (again,) = told([0.02], replace(DIGITS, recurrence="every"), classes=10, **head)
+    assert a_fifth.ratio == pytest.approx(5 * each_once.ratio)
+    assert again.ratio == pytest.approx(each_once.ratio)
+    (whole,) = told([0.02], classes=10, method="non-cl", params={"sample_rate": 1.0})
+    assert whole.ratio == pytest.approx(each_once.ratio)
+
+
 def test_the_note_says_what_to_expect_and_what_would_help() -> None:
     said = note(told([0.1, 0.2])) or ""
     assert "ε = 0.1 needs noise 4.1 times the longest signal there can be: accuracy will be near chance." in said
@@ -76,6 +91,6 @@ def test_the_note_says_what_to_expect_and_what_would_help() -> None:
 def test_as_many_people_as_the_note_asks_for_make_it_even() -> None:
     (short,) = told([0.1])
     people = math.ceil(short.ratio * short.class_size) * 10
-    (even,) = told([0.1], {**DIGITS, "n_people": people - 20})
+    (even,) = told([0.1], replace(DIGITS, n_people=people - 20))
     assert even.ratio == pytest.approx(1.0, abs=0.01)
-    assert told([0.1], {**DIGITS, "n_people": people + 20}) == ()
+    assert told([0.1], replace(DIGITS, n_people=people + 20)) == ()

@@ -67,6 +67,11 @@ def test_a_member_of_a_combined_set_is_no_public_stand_in_for_it_nor_the_other_w
     assert "mnist" in settings.proxies("digits")
 
 
+def test_the_same_files_under_another_name_are_no_public_stand_in() -> None:
+    assert "har-wisdm-zscored" not in settings.proxies("har-wisdm")
+    assert "har-phone50" in settings.proxies("har-wisdm")
+
+
 def test_a_tuning_survives_its_json() -> None:
     tune = TuneSpec(base=a_base(privacy={"epsilons": ["inf"]}), on="public", proxy="mnist", n_trials=7)
     assert settings.parse(tune.model_dump(mode="json")) == tune
@@ -76,6 +81,9 @@ def test_the_full_training_of_a_method_that_keeps_everything_is_all_the_data() -
     n = datasets.facts("digits").n_train
     assert settings.final_size(a_base()) == n / 5
     assert settings.final_size(a_base("non-cl")) == n
+    again = {"kind": "permuted", "tasks": 3}
+    assert settings.final_size(a_base(scenario=again)) == n, "every task has all of them"
+    assert settings.final_size(a_base("non-cl", scenario=again)) == 3 * n
 
 
 def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
@@ -84,6 +92,8 @@ def test_trials_on_a_stand_in_have_tasks_of_as_many_classes() -> None:
     assert spec.data.dataset == "mnist"
     assert spec.scenario.model_dump() == {"kind": "class-incremental", "tasks": 1, "classes_per_task": 5}
     assert settings.searched(tune.model_copy(update={"on": "private"})) == tune.base
+    permuted = TuneSpec(base=a_base(scenario={"kind": "permuted", "tasks": 3}), on="public", proxy="mnist")
+    assert settings.searched(permuted).scenario.model_dump()["classes_per_task"] == 10
 
 
 def test_fewer_examples_than_a_batch_are_refused() -> None:
