@@ -14,7 +14,7 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
-from pages.parts import accountants, layout, link, privacy_bar, results, state, strip, style
+from pages.parts import accountants, claims, layout, link, privacy_bar, results, state, strip, style
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -49,6 +49,7 @@ CODEC = link.Codec(
         link.Field("in_steps", "cn", "steps", link.Text(20), "1"),
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
+        *claims.FIELDS,
     ]
 )
 HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is the chance that the bound
@@ -75,6 +76,9 @@ def page() -> None:
     result, trouble = _result_asked_for(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *trouble])
     values: dict[str, object] = _statement(view, result)
+    chosen = cast(float, values.pop("chosen"))
+    given = result.guarantees[chosen]
+    values |= claims.part(view, given if statement.is_nominal(given) else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -130,9 +134,11 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         _in_full(guarantees[chosen])
     with right:
         _ledger(result, chosen)
+        if statement.is_nominal(guarantees[chosen]):
+            claims.of_run(guarantees[chosen])
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)
-    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}
+    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen, "chosen": chosen}
 
 
 def _middle(budgets: list[float]) -> float:
