@@ -99,7 +99,7 @@ class Outlook:
             helps.append(f"larger batches ({self.larger_batches:.2g} times with everyone in each)")
         helps.append("a larger ε")
         return (
-            f"ε = {self.epsilon:g} needs noise {self.ratio:.2g} times the {self.signal}: {expected}. "
+            f"ε = {self.epsilon:g} needs noise {_shown(self.ratio)} times the {self.signal}: {expected}. "
             f"What helps: {', '.join(helps)}."
         )
 
@@ -111,7 +111,7 @@ def note(outlooks: Sequence[Outlook]) -> str | None:
     first, *others = sorted(outlooks, key=lambda one: one.epsilon)
     if not others:
         return first.sentence
-    less = ", ".join(f"{one.ratio:.2g} times at ε = {one.epsilon:g}" for one in others)
+    less = ", ".join(f"{_shown(one.ratio)} times at ε = {one.epsilon:g}" for one in others)
     return f"{first.sentence} Less so, but still: {less}."
 
 
@@ -122,3 +122,7 @@ def headline(outlooks: Sequence[Outlook]) -> str:
     if hopeless:
         return f"ε = {', '.join(hopeless)}: accuracy will be near chance"
     return f"ε = {', '.join(costly)}: noise takes half or more"
+
+
+def _shown(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:,.0f}".replace(",", " ")

@@ -28,7 +28,7 @@ def of_sums(
         n_releases=facts.n_tasks if facts.recurrence == "every" else 1,
     )
     class_size = facts.task_size / classes_per_task
-    uses = facts.n_tasks if _is_noised_in_every_task(spec, params) else 1
+    uses = facts.n_tasks if _is_noised_in_every_task(spec, params, facts) else 1
     ratio = noise_to_signal(std, params.features if on_pixels else n_features, class_size, uses=uses)
     return Outlook(epsilon, ratio, class_size, uses > 1, None)
 
@@ -45,7 +45,7 @@ def of_copies(
     length, signal = math.sqrt(n_features), "longest signal there can be"
     if local.l1_clip is not None:  # normal numbers with an L1 norm of 1, or of the clip where that is less
         length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
-    class_size, is_everywhere = facts.task_size / classes_per_task, _is_noised_in_every_task(spec, params)
+    class_size, is_everywhere = facts.task_size / classes_per_task, _is_noised_in_every_task(spec, params, facts)
     ratio = noise_to_signal_of_copies(
         local.scale,
         local.chances(facts.n_classes if is_everywhere else max(1, round(classes_per_task))),
@@ -58,6 +58,7 @@ def of_copies(
     return Outlook(epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to is None)
 
 
-def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams) -> bool:
+def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams, facts: Facts) -> bool:
     """Whether a class gets noise in tasks that have none of it: with one list for all, whose classes all compete."""
-    return spec.labels == "prior-const" and params.head == "shared" and not isinstance(spec.scenario, Permuted)
+    has_one_list = spec.labels == "prior-const" and params.head == "shared" and facts.n_tasks > 1
+    return has_one_list and not isinstance(spec.scenario, Permuted)
