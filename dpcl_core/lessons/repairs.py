@@ -23,7 +23,7 @@ SEEDS = (0, 1, 2)
 # By method: fresh noise on each picture, in every step, once on sums over all pictures. The middle one is plain DP-SGD, as
 # DP-A-GEM's is while there is one task and so nothing to replay; DP-A-GEM itself trains whole networks.
 METHODS: Mapping[str, Params] = {
-    "independent-laplace": IndependentLaplaceParams(project_to=None),
+    "independent-laplace": IndependentLaplaceParams(project_to=0),
     "naive": PeftParams(epochs=10),
     "dp-coeff-memory": CoeffMemoryParams(solution="exact"),
 }

@@ -29,7 +29,7 @@ from dpcl_core.spec import Cell, RunSpec
 def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) -> Randomiser:
     """How a record is released for this budget, its part for the label set aside."""
     for_values, for_labels = (1 - params.label_share) * epsilon, params.label_share * epsilon
-    if params.project_to is None:
+    if params.project_to == 0:
         return Randomiser(n_inputs, for_values, for_labels)
     return Randomiser(params.project_to, for_values, for_labels, params.clip)
 
@@ -46,7 +46,7 @@ class NoisyRecords:
         self._params, self._labels, self._known = params, spec.labels, known
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
-        if params.project_to is not None and params.project_to > known.n_inputs:
+        if params.project_to > known.n_inputs:
             allowed = f"must be at most {known.n_inputs}, the number of values of an example"
             raise BadInput("params.project_to", params.project_to, allowed)
         n_copies = known.n_tasks if known.recurrence == "every" else 1
@@ -56,7 +56,7 @@ class NoisyRecords:
         ]
         self._maps: dict[int, RandomProjection] = {}
         n_values, self._unit = known.n_inputs, 1 / math.sqrt(known.n_inputs)
-        if params.project_to is not None:
+        if params.project_to > 0:
             n_values, self._unit = params.project_to, math.sqrt(params.project_to) / params.clip
             self._maps = {seed: RandomProjection(known.n_inputs, n_values, seed) for seed in self._seeds}
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "records") for cell in cells}

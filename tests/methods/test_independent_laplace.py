@@ -110,11 +110,11 @@ def test_all_values_of_an_example_need_more_noise_than_a_few_directions() -> Non
     """Digits at a large budget in one task: 16 directions learn more than all 64 values (seeded noise, five seeds)."""
     privacy = {"epsilons": [16.0], "noise": "seeded", "adjacency": "replace"}
     found = {}
-    for project_to in (16, None):
+    for project_to in (16, 0):
         raw = {"method": "independent-laplace", "scenario": {"tasks": 1}, "seeds": list(range(5)), "privacy": privacy}
-        run = checks.parse({**raw, "params": {} if project_to else {"project_to": None}})
+        run = checks.parse({**raw, "params": {"project_to": project_to}})
         found[project_to] = final(run)[16.0]
-    assert found[16] > found[None] + 0.1
+    assert found[16] > found[0] + 0.1
 
 
 @pytest.mark.parametrize("images", ["same", "disjoint"])
@@ -147,10 +147,10 @@ def test_a_task_without_a_public_class_stores_nothing() -> None:
         ({"privacy": {"adjacency": "add-remove"}}, r"privacy\.adjacency = add-remove: must be replace"),
         ({"params": {"project_to": 65}}, r"params\.project_to = 65: must be at most 64, the number of values of an example"),
         (
-            {"params": {"project_to": None}, "data": {"backbone": "vit-cifar100"}},
-            r"params\.project_to = nothing: must be a number of dimensions",
+            {"params": {"project_to": 0}, "data": {"backbone": "vit-cifar100"}},
+            r"params\.project_to = 0: must be at least 1 with features of a network",
         ),
-        ({"params": {"project_to": 0}}, r"params\.project_to"),
+        ({"params": {"project_to": -1}}, r"params\.project_to"),
         ({"params": {"clip": 0}}, r"params\.clip"),
         ({"params": {"label_share": 1}}, r"params\.label_share"),
         ({"labels": "data"}, "labels = data"),
@@ -167,7 +167,7 @@ def test_what_cannot_work_is_refused_before_any_task(changes: dict[str, object],
 
 def test_the_attack_on_one_copy_finds_something_and_stays_below_the_ledger() -> None:
     """95 % confidence a bound: a false alarm has at most that chance, and far less since the tests are not tight."""
-    for changes in ({}, {"params": {"project_to": None}}):
+    for changes in ({}, {"params": {"project_to": 0}}):
         privacy = {"epsilons": [1.0, 8.0, math.inf], "adjacency": "replace"}
         weak, strong, none = independent_laplace_audit.audit(spec(privacy=privacy, **changes), 3000)
         for result in (weak, strong):

@@ -25,7 +25,7 @@ def told(raw: dict[str, object], facts: Facts = DIGITS, classes_per_task: float 
     return outlook(checks.parse(raw), n_features=64, classes_per_task=classes_per_task, facts=facts)
 
 
-def copies(epsilons: list[float], project_to: int | None = 16, **raw: object) -> dict[str, object]:
+def copies(epsilons: list[float], project_to: int = 16, **raw: object) -> dict[str, object]:
     return {
         "method": "independent-laplace",
         "params": {"project_to": project_to},
@@ -70,7 +70,7 @@ def test_the_digits_are_warned_of_where_copies_were_seen_to_fail() -> None:
     assert projected.ratio == pytest.approx(3.8, rel=0.02)
     assert "usual signal" in projected.sentence
     assert "project_to" not in projected.sentence
-    (everything,) = told(copies([16.0], None))
+    (everything,) = told(copies([16.0], 0))
     assert everything.ratio == pytest.approx(1.96, rel=0.02)
     assert "a projection to a few directions (params.project_to)" in everything.sentence
 
@@ -90,7 +90,7 @@ def test_releases_of_an_example_in_all_tasks_share_the_budget_here_too() -> None
 
 
 def test_as_many_people_as_the_note_asks_for_make_it_even() -> None:
-    for raw in (copies([2.0]), copies([8.0], None)):
+    for raw in (copies([2.0]), copies([8.0], 0)):
         (short,) = told(raw)
         assert short.needed is not None
         (even,) = told(raw, Facts(math.ceil(short.needed) * 10 - 10, 1, 10))
@@ -98,12 +98,12 @@ def test_as_many_people_as_the_note_asks_for_make_it_even() -> None:
 
 
 def test_a_run_that_cannot_succeed_says_so_first_and_then_fails_as_told() -> None:
-    spec: RunSpec = checks.parse({**copies([2.0], None), "seeds": [0, 1]})
+    spec: RunSpec = checks.parse({**copies([2.0], 0), "seeds": [0, 1]})
     said = list(engine.run(spec))
     notes = [event.text for event in said if isinstance(event, Note)]
     assert len(notes) == 1
     assert "accuracy will be near chance" in notes[0]
     assert "e+" not in notes[0]
-    assert (note(told(copies([0.5], None))) or "").count("times") == 1
+    assert (note(told(copies([0.5], 0))) or "").count("times") == 1
     reached = [event.metrics["AA"] or 0.0 for event in said if isinstance(event, CellFinished)]
     assert max(reached) < 0.3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
@@ -22,9 +20,11 @@ class IndependentLaplaceParams(CoefficientParams):
     steps: int = Field(
         20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
     )
-    project_to: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+    project_to: int = Field(
         16,
-        description="Dimensions that an example's values are brought to by a public random projection; empty: the values "
+        ge=0,
+        le=4096,
+        description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
         "themselves, which data.backbone = pixels alone allows.",
     )
     clip: float = Field(
@@ -46,15 +46,15 @@ def check(spec: RunSpec, facts: Facts) -> None:
     if spec.privacy.adjacency != "replace":
         allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
         raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
-    if params.project_to is None and spec.data.backbone != "pixels":
-        allowed = "must be a number of dimensions: features of a network have no range, only their projection is clipped"
-        raise BadInput("params.project_to", "nothing", allowed)
+    if params.project_to == 0 and spec.data.backbone != "pixels":
+        allowed = "must be at least 1 with features of a network: they have no range, only their projection is clipped"
+        raise BadInput("params.project_to", 0, allowed)
 
 
 def derived(params: Params, facts: Facts) -> str:
     """What the settings come to for the noise."""
     assert isinstance(params, IndependentLaplaceParams)
-    if params.project_to is None:
+    if params.project_to == 0:
         return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."
     return f"Noise of scale {2 * params.clip:g} / ε of the values' part on each of {params.project_to} projected values."
 

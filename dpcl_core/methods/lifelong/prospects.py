@@ -55,7 +55,7 @@ def of_copies(
         n_records=facts.n_people if is_everywhere else facts.task_size,
     )
     # Four times as many records have four times the signal and twice the noise.
-    return Outlook(epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to is None)
+    return Outlook(epsilon, ratio, class_size, is_everywhere, None, class_size * ratio**2, signal, params.project_to == 0)
 
 
 def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams, facts: Facts) -> bool:
