@@ -54,7 +54,7 @@ def _learners(scale: float) -> None:
         f"| fresh noise for each picture | {_percent(found.independent)} | {_percent(clean.independent)} |\n"
     )
     st.caption(
-        "Trained now, on the bundled digits: eight random public filters and a linear read-out; twice the scale on hidden "
+        "Trained now, on the bundled digits: sixteen random public filters and a linear read-out; twice the scale on hidden "
         "units, as the method has it. One draw of the noise. A fixed offset, however large, is a random mask of units to a "
         "learner, and nothing to an attacker. Lesson 3 shows why."
     )
