@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dpcl_core import checks
 from dpcl_core.data.dataset import Form
@@ -184,17 +185,22 @@ def test_nothing_is_drawn_before_it_is_in_the_ledger(monkeypatch: pytest.MonkeyP
     assert written == [1] * 4 + [3] * 8 + [6] * 8
 
 
-def noise_alone(run: RunSpec, n_people: int = PER_TASK) -> tuple[Tensor, Tensor]:
-    """A step's gradient and its reference, where nobody is in the task nor in the sample."""
+def sources(run: RunSpec, n_people: int = PER_TASK) -> tuple[dp_agem.Model, dp_agem.Source, dp_agem.Source]:
+    """A model that learns its second task, that task, and the sample of the first, where nobody is in either."""
     nobody = [Task(t.index, t.name, t.train.take(np.arange(0)), t.test, t.prior) for t in stream(2, 4)]
     cell = next(iter(run.cells()))
     model = dp_agem.Model(run, cell, known(2, n_people=n_people))
     list(model.learn(nobody[0], Ledger(DELTA, "add-remove", "once")))
     own = model._source(nobody[1].train, (2, 3), 1, None)
     kept = model._replayed(0, 1)
-    return tuple(  # type: ignore[return-value]
-        torch.cat([part.reshape(-1) for part in model._noisy_gradient(source)]).double() for source in (own, kept)
-    )
+    return model, own, kept
+
+
+def noise_alone(run: RunSpec, n_people: int = PER_TASK) -> tuple[Tensor, Tensor]:
+    """A step's gradient and its reference, where nobody is in the task nor in the sample."""
+    model, *both = sources(run, n_people)
+    own, kept = (torch.cat([part.reshape(-1) for part in model._noisy_gradient(source)]).double() for source in both)
+    return own, kept
 
 
 @pytest.mark.parametrize("budget", ["lifetime", "per-task"])
@@ -210,8 +216,14 @@ def test_noise_has_the_calibrated_size_over_public_numbers_and_no_other(budget: 
         assert error < 0.02
         assert float(found.square().mean().sqrt()) / std == pytest.approx(1, abs=error)
         assert abs(float(found.mean())) < 5 * std / math.sqrt(len(found))
-    correlation = float((own * kept).mean() / (own.square().mean() * kept.square().mean()).sqrt())
-    assert abs(correlation) < 5 / math.sqrt(len(own))  # gradient and reference share no noise
+    assert abs(float(functional.cosine_similarity(own, kept, dim=0))) < 5 / math.sqrt(len(own))
+
+
+def test_gradient_and_reference_share_neither_noise_nor_coins_even_from_a_seed() -> None:
+    own, kept = noise_alone(spec())
+    assert abs(float(functional.cosine_similarity(own, kept, dim=0))) < 5 / math.sqrt(len(own))
+    _, task, sample = sources(spec())
+    assert not np.array_equal(task.batches.draw(100), sample.batches.draw(100))
 
 
 def test_released_noise_is_never_repeated_and_cells_share_none() -> None:

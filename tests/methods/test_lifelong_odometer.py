@@ -52,6 +52,7 @@ def test_a_sample_that_is_used_up_leaves_its_turns_to_the_others() -> None:
     assert found[2] == (1, 0, 1, 0, 1, 1, 1, 1, 1, 1)
     assert found[3] == (2, 1, 1, 1, 1, 1, 1, 1, 1, 1)
     assert Counter(sum(found, ()))[0] == 12
+    assert odometer.turns(plan(4), [math.inf, 6, math.inf, 0])[3][:6] == (2, 1, 0, 2, 0, 2)  # nobody is passed over
 
 
 def test_where_people_are_in_every_task_all_samples_retire_together() -> None:
