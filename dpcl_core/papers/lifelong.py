@@ -130,8 +130,8 @@ _RATES = (
 _NOMINAL = "ε of L2DP-ML is the paper's nominal number: no bound stands behind it. ε of DP-A-GEM comes from its ledger."
 _SMALL = "A part of the data, and fewer seeds or tasks: accuracies of the two cannot be compared, directions can."
 _BEFORE = (
-    "The paper's forgetting also looks at accuracy before a task was learned, ours does not: over rates of one accelerometer "
-    "that can be worth some points."
+    "The paper's forgetting also looks at accuracy before a task was learned, ours does not: over rates of one "
+    "accelerometer that can be worth some points."
 )
 _STAND_IN = (
     "The paper's recordings of activities are not public. Ours is a stand-in, phones in pockets at 5 to 50 Hz with walking, "
@@ -229,6 +229,5 @@ PAPER = Paper(
     printed_as=printed_as,
     departs=departs,
     named=named,
-    nominal=("L2DP-ML",),
     nominal=(_METHODS["l2dp-ml"],),
 )
