@@ -154,10 +154,10 @@ class L2dpMl(Agem):
         """Scales weights back to the norms that the settings allow them."""
         chosen = self._chosen
         with torch.no_grad():
-            if chosen.output_norm_cap is not None:
+            if chosen.output_norm_cap > 0:
                 weights = self._net.head.weight
                 weights.mul_((chosen.output_norm_cap / weights.norm(dim=1, keepdim=True)).clamp(max=1))
-            if chosen.theta1_norm_cap is not None:
+            if chosen.theta1_norm_cap > 0:
                 self._net.first.weight.mul_(min(1.0, chosen.theta1_norm_cap / self._theta_norm()))
 
     def _theta_norm(self) -> float:

@@ -269,7 +269,7 @@ def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
     """Check 12 of the specification card: nothing but noise and polynomials is between the two."""
     streams, settings = tasks(3), {"scope": "per-block", "learning_rate": 0.05}
     plain = Watched(spec(settings), 3).go(streams)
-    run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": None}, method="l2dp-ml")
+    run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": 0.0}, method="l2dp-ml")
     other = methods.maker("l2dp-ml")(run, [CELL], Known(64, N_CLASSES, tuple(range(N_CLASSES)), 3 * PER_TASK, 3, form=SMALL))
     for task in streams:
         list(other.learn({0: task}, {CELL: Ledger(1e-5, "add-remove", "once")}))

@@ -223,7 +223,7 @@ def test_noise_on_labels_is_in_the_output_layer_alone() -> None:
 @pytest.mark.parametrize("projection", ["if-violated", "always", "never"])
 def test_without_noise_and_with_its_loss_it_is_agem(projection: str) -> None:
     same = {"projection": projection, "learning_rate": 0.1, "scope": "joint", "epochs": 2}
-    ours = learned(spec(epsilon=math.inf, losses="softmax", output_norm_cap=None, **same))[0]
+    ours = learned(spec(epsilon=math.inf, losses="softmax", output_norm_cap=0.0, **same))[0]
     theirs = learned(spec("agem", math.inf, **same))[0]
     for found, expected in zip(weights(ours), weights(theirs), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
@@ -233,7 +233,7 @@ def test_without_noise_and_with_its_loss_it_is_agem(projection: str) -> None:
 
 def test_without_noise_the_polynomials_are_all_that_differs_from_agem() -> None:
     """A-GEM's own loop, its gradients those of the formulas."""
-    run = spec(epsilon=math.inf, output_norm_cap=None)
+    run = spec(epsilon=math.inf, output_norm_cap=0.0)
     ours = learned(run)[0]
     other = made(run)
     other._gradients = lambda given: [part.float() for part in formula(other, given)]  # type: ignore[method-assign]
@@ -320,7 +320,7 @@ def test_last_layers_of_tasks_answer_with_their_own_classes_and_learn_no_others(
         for task, classes in zip(stream(2, n=60), [(0, 2), (1, 3)], strict=True)
         for rows in [np.flatnonzero(np.isin(task.train.labels, classes))]
     ]
-    run = spec(labels="prior", head="per-task", output_norm_cap=None)
+    run = spec(labels="prior", head="per-task", output_norm_cap=0.0)
     learner, _ = learned(run, tasks[:1])
     others = [1, 3]
     assert torch.equal(learner._net.head.weight[others], made(run)._net.head.weight[others])
@@ -369,7 +369,7 @@ def test_a_split_of_the_budget_that_leaves_nothing_is_one_sentence(share: float,
 
 def test_steps_too_large_stop_at_once() -> None:
     with pytest.raises(Diverged, match=r"step \d+ of \d+ with params.learning_rate = 100"):
-        learned(spec(learning_rate=100.0, epochs=200, output_norm_cap=None))
+        learned(spec(learning_rate=100.0, epochs=200, output_norm_cap=0.0))
 
 
 def test_a_batch_larger_than_the_smallest_task_is_refused_before_anything_is_learned(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from dpcl_core.spec import Params, RunSpec
 Losses = Literal["taylor", "softmax"]
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
 FirstLayer = Literal["recentred", "plain", "batch-norm"]
-Cap = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
 
 class L2dpMlParams(BatchParams):
@@ -24,7 +23,7 @@ class L2dpMlParams(BatchParams):
 
     learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     batch_size: int = Field(
-        500, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out."
+        100, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out."
     )
     scope: Scope = Field(
         "per-block",
@@ -52,13 +51,20 @@ class L2dpMlParams(BatchParams):
         description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
         "singular: largest singular value of the kernel, as in the predecessor's code.",
     )
-    theta1_norm_cap: Cap | None = Field(
-        None, description="The encoder is scaled down after a step that brings its norm above this; empty: never."
+    theta1_norm_cap: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="The encoder is scaled down after a step that brings its norm above this; 0: never.",
     )
-    output_norm_cap: Cap | None = Field(
+    output_norm_cap: float = Field(
         1.0,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
         description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
-        "up. Empty: none. Ours.",
+        "up. 0: any length. Ours.",
     )
     losses: Losses = Field(
         "taylor",
@@ -71,7 +77,7 @@ class L2dpMlParams(BatchParams):
         "cell, as in the predecessor's code.",
     )
     encoder_weight: float = Field(
-        1.0,
+        0.1,
         ge=0,
         le=1e6,
         allow_inf_nan=False,
