@@ -199,6 +199,23 @@ def test_gradients_are_those_of_the_published_losses(delta_r: str) -> None:
         torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-4 * max(1e-6, expected.abs().max().item()))
 
 
+@pytest.mark.parametrize("form", [Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0), Form((9, 11, 1), 0.0, 1.0)])
+def test_every_kind_of_example_has_its_gradients(form: Form) -> None:
+    run, n_values = spec(batch_size=4), math.prod(form.shape)
+    known = Known(n_values, N_CLASSES, tuple(range(N_CLASSES)), 4, 1, form=form)
+    learner = L2dpMl(run, list(run.cells()), known)
+    rows = np.random.default_rng(0).uniform(form.low, form.high, (4, n_values)).astype(np.float32)
+    examples = Examples(rows, np.arange(4))
+    (given,) = learner._batches(Task(0, "task 1", examples, examples, (0, 1, 2, 3)), (0, 1, 2, 3))
+    found = learner._gradients(given)
+    for part, parameter in zip(found[:-1], list(learner._net.parameters())[:-1], strict=True):
+        assert part.shape == parameter.shape
+        assert part.isfinite().all()
+    assert found[0].any()
+    assert found[-2].any()
+    assert learner._logits(rows).shape == (4, N_CLASSES)
+
+
 def test_gradients_do_not_depend_on_the_size_of_the_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = made(spec())
     given = batch(learner)
