@@ -141,7 +141,7 @@ def _picture(
 def _frame(rows: list[Row]) -> pd.DataFrame:
     import pandas as pd
 
-    columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable"]
+    columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
     values = [
         (
             row.name,
@@ -151,10 +151,11 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
             row.ours.mean if row.ours is not None else None,
             row.ours.std if row.ours is not None else None,
             row.is_comparable,
+            row.is_nominal,
         )
         for row in rows
     ]
-    types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool"}
+    types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool", "is_nominal": "bool"}
     return pd.DataFrame(values, columns=columns).astype(types)
 
 
@@ -181,7 +182,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
         lines = [
             {
                 "method": row.name,
-                "ε": "∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}",
+                "ε": ("∞" if math.isinf(row.epsilon) else f"{row.epsilon:g}") + (", claimed" if row.is_nominal else ""),
                 "published": report.printed_text(row),
                 "ours": report.ours_text(row),
                 "difference": f"{row.difference:+.1f}" if row.difference is not None else "",

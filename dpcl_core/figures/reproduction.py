@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.figures.picture import Picture, epsilon_label, given
 
 ROW = 24  # pixels
 _ABOVE = 1.15  # rows from one method's last budget to the next one's first, where its name stands
@@ -18,8 +16,8 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     """A hollow mark for what was published, a full one for ours, with their deviations; a line joins what compares.
 
     Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
-    difference means something). Rows of one name stand together, in the order given. `what` names the quantity, such as
-    "accuracy".
+    difference means something), is_nominal (whether the epsilon is only claimed). Rows of one name stand together, in the
+    order given. `what` names the quantity, such as "accuracy".
     """
     if rows.empty or rows[["published", "ours"]].isna().all(axis=None):
         sentence = "Nothing was published in numbers, and nothing has run yet."
@@ -37,7 +35,10 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
             yaxis={
                 "range": [last + 0.6, -_ABOVE],
                 "tickvals": heights,
-                "ticktext": [epsilon_label(epsilon) for epsilon in rows["epsilon"]],
+                "ticktext": [
+                    epsilon_label(epsilon, is_nominal=is_nominal)
+                    for epsilon, is_nominal in zip(rows["epsilon"], rows["is_nominal"], strict=True)
+                ],
                 "showgrid": False,
                 "zeroline": False,
             },
@@ -114,7 +115,7 @@ def _finding(rows: pd.DataFrame, what: str) -> str:
         return f"{_values(n_published)} published and {n_ours} of ours; none of them belong together."
     gaps = pairs["ours"] - pairs["published"]
     widest = pairs.loc[gaps.abs().idxmax()]
-    budget = "without noise" if math.isinf(widest["epsilon"]) else f"at ε = {epsilon_text(float(widest['epsilon']))}"
+    budget = given(float(widest["epsilon"]), is_nominal=bool(widest["is_nominal"]))
     return (
         f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {_pairs(len(pairs))}; "
         f"the difference is {gaps.mean():+.1f} points on average, at most {gaps[widest.name]:+.1f} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
@@ -30,7 +31,8 @@ class Ours:
 class Row:
     """One number of a table: what was printed (None: nothing), what came out here (None: not run), both in percent.
 
-    `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark.
+    `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
+    paper claims the epsilon, and no ledger bears it out.
     """
 
     method: str
@@ -42,6 +44,7 @@ class Row:
     remarks: tuple[str, ...] = ()
     is_comparable: bool = True
     is_doubtful: bool = False
+    is_nominal: bool = False
 
     @property
     def name(self) -> str:
@@ -74,7 +77,10 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
             row = Row(method, variant, epsilon, metric)
             found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable)
     order = list(dict.fromkeys(row.name for row in found.values()))
-    return tuple(sorted(found.values(), key=lambda row: (order.index(row.name), row.epsilon, row.metric)))
+    told = [
+        replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in found.values()
+    ]
+    return tuple(sorted(told, key=lambda row: (order.index(row.name), row.epsilon, row.metric)))
 
 
 def printed_difference(

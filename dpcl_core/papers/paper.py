@@ -51,8 +51,8 @@ class Experiment:
 class Paper:
     """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results.
 
-    `named` gives the same names for a printed number. `departs` says how a run differs from what the paper did, as far as
-    its settings and data show: whole sentences.
+    `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
+    `departs` says how a run differs from what the paper did, as far as its settings and data show: whole sentences.
     """
 
     name: str
@@ -63,3 +63,4 @@ class Paper:
     printed_as: Callable[[RunSpec], tuple[str, str]]
     departs: Callable[[Measured], Sequence[str]]
     named: Callable[[Published], tuple[str, str]] = lambda row: (row.method, row.variant)
+    nominal: tuple[str, ...] = ()

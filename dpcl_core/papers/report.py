@@ -109,9 +109,11 @@ def _table(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return []
     width = max(len(row.name) for row in rows)
-    lines = [f"{'':<{width}}  {'':<8}  {'':<10}  {'published':>13}  {'ours':>13}  difference"]
-    for row in rows:
-        what = f"{row.name:<{width}}  {epsilon_label(row.epsilon):<8}  {METRICS[row.metric]:<10}"
+    budgets = [epsilon_label(row.epsilon, is_nominal=row.is_nominal) for row in rows]
+    wide = max(8, *map(len, budgets))
+    lines = [f"{'':<{width}}  {'':<{wide}}  {'':<10}  {'published':>13}  {'ours':>13}  difference"]
+    for row, budget in zip(rows, budgets, strict=True):
+        what = f"{row.name:<{width}}  {budget:<{wide}}  {METRICS[row.metric]:<10}"
         gap = f"{row.difference:+.1f}" if row.difference is not None else ""
         lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
@@ -157,6 +159,7 @@ def _row(row: Row) -> JsonValue:
         "method": row.method,
         "variant": row.variant,
         "epsilon": plain_number(row.epsilon),
+        "is_nominal": row.is_nominal,
         "metric": row.metric,
         "published": row.printed.value if row.printed is not None else None,
         "published_std": row.printed.std if row.printed is not None else None,

@@ -8,13 +8,15 @@ import pandas as pd
 
 from dpcl_core.figures import reproduction
 
-COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable"]
+COLUMNS = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
 NAN = math.nan
 
 
 def _frame(*rows: tuple[object, ...]) -> pd.DataFrame:
-    types = dict.fromkeys(COLUMNS[1:6], "float64") | {"is_comparable": "bool"}
-    return pd.DataFrame(list(rows), columns=COLUMNS).astype(types)
+    """The rows, each with whether its budget is only claimed as a last value, False where it is left out."""
+    types = dict.fromkeys(COLUMNS[1:6], "float64") | {"is_comparable": "bool", "is_nominal": "bool"}
+    full = [row if len(row) == len(COLUMNS) else (*row, False) for row in rows]
+    return pd.DataFrame(full, columns=COLUMNS).astype(types)
 
 
 def _points(picture: object, name: str) -> list[tuple[float, float]]:
@@ -64,3 +66,10 @@ def test_other_data_give_no_difference_in_words() -> None:
 def test_negative_forgetting_stays_in_sight() -> None:
     frame = _frame(("A", 1.0, 3.0, 1.0, -4.0, 2.0, True))
     assert reproduction.published_and_ours(frame, what="forgetting").figure.layout.xaxis.range[0] <= -4.0
+
+
+def test_a_claimed_budget_is_called_so_at_its_row_and_in_the_finding() -> None:
+    frame = _frame(("A", 1.0, 70.0, 1.0, 69.0, 2.0, True), ("L", 1.0, 60.0, 1.0, 40.0, 2.0, True, True))
+    picture = reproduction.published_and_ours(frame, what="accuracy")
+    assert list(picture.figure.layout.yaxis.ticktext) == ["ε = 1", "claimed ε = 1"]
+    assert "(L, at claimed ε = 1)" in picture.finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,11 @@ def test_recorded_figures_belong_to_the_presets() -> None:
         assert found.spec in known
         assert {(m.epsilon, m.seed) for m in found.models} == {(c.epsilon, c.seed) for c in found.spec.cells()}
         assert all(m.accounted_epsilon <= m.epsilon * (1 + 1e-9) for m in found.models)
+
+
+def test_budgets_that_a_paper_only_claims_are_told_apart() -> None:
+    claims = replace(PAPER, nominal=(comparison.rows(PAPER, CIFAR, {})[0].method,))
+    rows = comparison.rows(claims, CIFAR, {})
+    assert any(row.is_nominal for row in rows)
+    assert all(row.is_nominal == (row.method in claims.nominal and math.isfinite(row.epsilon)) for row in rows)
+    assert not any(row.is_nominal for row in comparison.rows(PAPER, CIFAR, {}))
