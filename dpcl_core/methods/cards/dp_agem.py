@@ -36,7 +36,7 @@ class DpAgemParams(ReplayParams):
         1.0, gt=0, le=1e6, allow_inf_nan=False, description="Longest gradient, of all weights, that one example contributes."
     )
     memory_size: int = Field(
-        500, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance."
+        200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance."
     )
     replay_rate: float = Field(
         0.2, gt=0, le=1, allow_inf_nan=False, description="Chance that a kept example is in a replay of its sample."
