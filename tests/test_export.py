@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dpcl_core import checks, engine, export
 from dpcl_core import events as said
-from dpcl_core import export
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
 from tests.support import replay
@@ -80,3 +80,25 @@ def test_bounds_are_exported_as_before(tmp_path: Path, monkeypatch: pytest.Monke
     assert guarantee["eps_claimed"] is guarantee["eps_audit_lower"] is guarantee["claim"] is None
     assert "Asked for epsilon 0.5: accounted epsilon 0.5" in export.privacy_text(events)
     assert all(isinstance(said.to_json(event), dict) for event in replay.claimed(events))
+
+
+def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    raw = {
+        "method": "l2dp-ml", "params": {"batch_size": 20, "delta_r": "witness"},
+        "data": {"dataset": "digits", "train_per_class": 10}, "scenario": {"kind": "class-incremental", "tasks": 2},
+        "privacy": {"epsilons": [0.5]}, "seeds": [0],
+    }  # fmt: skip
+    spec, store = checks.parse(raw), Store()
+    files = export.bundle(store, replay.fill(store, spec, list(engine.run(spec))))
+    (document,) = json.loads(files["privacy.json"])
+    assert document["guarantee"] == "nominal"
+    assert (document["delta_r_rule"], document["theta_norm_rule"]) == ("witness", "rows")
+    assert sum(document["eps_terms"].values()) == pytest.approx(document["eps_claimed"])
+    assert document["eps_audit_lower"] > document["eps_claimed"]
+    assert document["audit_trials"] == 1000
+    assert "The noise is inside the model file" in files["privacy.txt"].decode()
+    assert "claimed ε = 0.5, not verified" in files["tradeoff.html"].decode()
