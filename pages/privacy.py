@@ -133,9 +133,9 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
     with left:
         _in_full(guarantees[chosen])
     with right:
-        _ledger(result, chosen)
         if statement.is_nominal(guarantees[chosen]):
             claims.of_run(guarantees[chosen])
+        _ledger(result, chosen)
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen, "chosen": chosen}
@@ -172,6 +172,8 @@ def _ledger(result: results.Result, chosen: float) -> None:
         *(n for n in given.parts if not n.startswith("task ")),
     ]
     rows = "".join(f"| {name} | {_bound(given.parts[name])} |\n" for name in names)
+    if len(names) > 1 and all(map(math.isinf, given.parts.values())):
+        rows = f"| each of {len(names)} parts, {names[0]} to {names[-1]} | no bound |\n"
     total = (
         f"| **total for any one person** ({plain(given.composition.partition(':')[0])}) | **{_bound(given.epsilon)}** |\n"
     )

@@ -55,7 +55,7 @@ def part(view: View, given: Guarantee | None) -> dict[str, object]:
         st.markdown(ABOUT)
         left, right = st.columns(2)
         with left:
-            plan, own = _theorem(view)
+            plan, own = _theorem(view, of_a_run=given is not None)
             values |= own
         with right:
             if plan is not None:
@@ -88,10 +88,12 @@ def _term(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _theorem(view: View) -> tuple[claim.Plan | None, dict[str, object]]:
+def _theorem(view: View, *, of_a_run: bool) -> tuple[claim.Plan | None, dict[str, object]]:
     """The controls and the terms they make."""
     with layout.card("theorem"):
         st.markdown("**What Theorem 2 says**")
+        if of_a_run:
+            st.caption("Numbers to try; those of the run stand above.")
         network = _select(view, "l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
         rule = _select(view, "l_rule", "Numbers in Δ_R", RULES)
         sizes = claim.sizes(NETWORKS[network][1], 10)

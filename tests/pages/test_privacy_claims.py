@@ -103,6 +103,7 @@ def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
     assert "| claimed: ε1/γ | 0.125 |" in said
     assert "| **claimed** in all (Lai et al. 2022, Theorem 2, not verified) | 0.5 |" in said
     assert "| **accounted** by the ledger | no bound |" in said
+    assert "| each of 5 parts, task 1 to task 5 | no bound |" in said
     assert "| **audited** | **at least 5.6** |" in said
     assert "What Theorem 2 says" in said, "opened where the run's ε is only claimed"
     assert "the scales of the run above" in said
