@@ -78,9 +78,9 @@ def _subtraction(scale: float) -> None:
     error = max(float(np.abs(left - (first - second)).max()), 1e-16)
     picture = sums.strips(
         {
-            "two pictures without noise (public teaching data only)": [first, second],
-            f"the same with one noise of scale {_text(scale)}": [first + noise, second + noise],
-            "first minus second: without noise, and of the noisy ones": [first - second, left],
+            "without noise (public teaching data)": [first, second],
+            f"the same with one noise, b = {_text(scale)}": [first + noise, second + noise],
+            "first minus second: without, with noise": [first - second, left],
         },
         ["first", "second"],
         finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",

@@ -225,7 +225,8 @@ def the_claim(stage: Stage) -> int | None:
     )
     with st.expander("Who attacks here, and what this does not show"):
         st.markdown(_FAIR)
-    st.page_link("pages/privacy.py", label=":primary[Attack what the method itself keeps and releases →]")
+    label = ":primary[Attack what the method itself keeps and releases →]"
+    st.page_link("pages/privacy.py", label=label, query_params={"v": "1", "l": "1"})
     if found["shared"].share_right == 1.0:  # possible with one of her pictures only: no epsilon is large enough
         return 2
     return 1 if proven["shared"] > claimed else 0
