@@ -104,6 +104,21 @@ def test_a_uniform_picture_moves_no_unit_of_a_fresh_network() -> None:
     assert max(sums) < 1e-4
 
 
+@pytest.mark.parametrize("learning_rate", [0.02, 0.1])
+def test_every_network_learns_two_easy_classes_at_the_steps_that_are_usual(learning_rate: float) -> None:
+    """Light from above or below. Blocks that started at full strength ended with all units at zero and a loss of log 2."""
+    for form in (GREY, SMALL, COLOUR, WINDOWS):
+        net, labels = nets.build(form, 2, seed=0), torch.arange(16) % 2
+        x = 0.3 * nets.tensor(rows(form, 16), form)
+        x += (labels - 0.5)[:, None, None, None] * torch.linspace(-1.4, 1.4, x.shape[2])[:, None]
+        for _ in range(15):
+            grads = torch.autograd.grad(functional.cross_entropy(net(x), labels), list(net.parameters()))
+            with torch.no_grad():
+                for parameter, grad in zip(net.parameters(), grads, strict=True):
+                    parameter -= learning_rate * grad
+        assert functional.cross_entropy(net(x), labels) < 0.6, form
+
+
 # Projection (specification card, check 4).
 
 

@@ -5,7 +5,8 @@ convolution has stride 2 and pads with zeros so that its output is half its inpu
 first convolution has no bias, as the auto-encoder that L2DP-ML makes of it (h = θ1ᵀx). Batch normalisation is left out, for
 its statistics mix the examples of a batch, and no claim accounts for them: the residual network normalises each example by
 groups of channels instead. Weights start as He et al. (2015) have it, each unit's own lowered by their mean: what all its
-inputs have in common, as the dark background of digits, then moves no unit. Without that, larger steps diverged.
+inputs have in common, as the dark background of digits, then moves no unit. A block starts as the way around it (Goyal et
+al. 2017). Without these two, larger steps diverged or left every unit of a layer at zero.
 """
 
 from __future__ import annotations
@@ -129,3 +130,5 @@ def _start(net: Net, seed: int) -> None:
                 module.weight -= module.weight.mean(dim=tuple(range(1, module.weight.dim())), keepdim=True)
                 if module.bias is not None:
                     module.bias.zero_()
+            elif isinstance(module, Block):
+                cast(nn.GroupNorm, module.way[-1]).weight.zero_()
