@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import streamlit as st
 
@@ -11,11 +11,13 @@ from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.methods.lifelong import claim
-from dpcl_core.methods.lifelong.audits import ATTACKS, Setting, audited
 from dpcl_core.privacy.statement import shown, words
 from pages.parts import layout, link, privacy_bar, sharing
 from pages.parts.text import plain
 from pages.parts.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.methods.lifelong.audits import Setting  # loads scipy's optimisers, which take part of a second
 
 DELTA = 1e-5
 TRIALS = 1000
@@ -186,6 +188,8 @@ def _number(view: View, name: str, title: str, low: float, high: float) -> float
 
 def _setting(plan: claim.Plan, given: Guarantee | None, epsilon: float, share: float) -> Setting:
     """The noise that is attacked: that of the run on the page, else that of the theorem's card."""
+    from dpcl_core.methods.lifelong.audits import Setting
+
     if given is None or given.claim is None:
         return Setting(epsilon, share, plan.input_scale, plan.scale2)
     terms, numbers = given.claim.terms, given.claim.numbers
@@ -196,6 +200,8 @@ def _setting(plan: claim.Plan, given: Guarantee | None, epsilon: float, share: f
 
 
 def _audits(setting: Setting, given: Guarantee | None) -> None:
+    from dpcl_core.methods.lifelong.audits import ATTACKS, audited
+
     whose = "the run above" if given is not None else "the numbers beside"
     with layout.card("audits"):
         st.markdown("**Attack it**")

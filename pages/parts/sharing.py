@@ -58,6 +58,25 @@ def _learners(scale: float) -> None:
         "units, as the method has it. One draw of the noise. A fixed offset, however large, is a random mask of units to a "
         "learner, and nothing to an attacker. Lesson 3 shows why."
     )
+    if st.button("Train at every scale", key="every-scale"):
+        st.session_state["every-scale-seen"] = True
+    if st.session_state.get("every-scale-seen"):
+        _every_scale(scale)
+
+
+def _every_scale(scale: float) -> None:
+    from dpcl_core.figures import sharing
+
+    told, scales = _pictures(), sorted({0.0, scale, *SCALES})
+    with st.spinner("Training ..."):
+        found = {each: _accuracies(each) for each in scales}
+    curves = {
+        "one noise for all": {each: reached.shared for each, reached in found.items()},
+        "one noise for all, cut off": {each: reached.shared_clipped for each, reached in found.items()},
+        "fresh noise for each": {each: reached.independent for each, reached in found.items()},
+    }
+    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(told.classes), dark=style.is_dark())
+    strip.figure(picture, _source(told), key="every-scale-figure", title="What three learners make of it")
 
 
 def _subtraction(scale: float) -> None:
@@ -86,8 +105,7 @@ def _subtraction(scale: float) -> None:
         finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
         dark=style.is_dark(),
     )
-    source = Provenance(plain(told.title), len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
-    strip.figure(picture, source, key="subtract-figure", title="Two pictures, the same noise")
+    strip.figure(picture, _source(told), key="subtract-figure", title="Two pictures, the same noise")
 
 
 def _second_value(scale: float) -> None:
@@ -135,6 +153,10 @@ def _noise(scale: float) -> NDArray[np.float64]:
     from dpcl_core.privacy.noise import ReleaseNoise
 
     return scale * ReleaseNoise().laplace((_pictures().n_pixels,))
+
+
+def _source(told: Pictures) -> Provenance:
+    return Provenance(plain(told.title), len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
 
 
 def _text(scale: float) -> str:

@@ -83,6 +83,8 @@ def test_a_learner_survives_shared_noise_and_not_fresh_noise(open_page: Open) ->
     )
     assert shared > 80
     assert fresh < 25
+    everywhere = words(press(open_page("privacy", l="1", lc="45"), "Train at every scale"))
+    assert "With b = 45: one noise for all: " in everywhere
 
 
 def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> None:
