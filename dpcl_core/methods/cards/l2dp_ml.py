@@ -59,7 +59,7 @@ class L2dpMlParams(BatchParams):
         description="The encoder is scaled down after a step that brings its norm above this; 0: never.",
     )
     output_norm_cap: float = Field(
-        1.0,
+        2.0,
         ge=0,
         le=1e6,
         allow_inf_nan=False,
