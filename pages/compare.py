@@ -188,9 +188,14 @@ def _curves(found: dict[str, Result], chosen: float) -> None:
     table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
     figure(
         picture, _provenance(found), key="compared", title="Accuracy on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list", table=table,
+        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(found, chosen)}",
+        table=table,
         share=st.query_params.to_dict(),
     )  # fmt: skip
+
+
+def _dashed(found: dict[str, Result], chosen: float) -> str:
+    return ", or ε only claimed" if _nominal(found) and math.isfinite(chosen) else ""
 
 
 def _trade_off(found: dict[str, Result]) -> None:

@@ -214,6 +214,30 @@ def test_audit_says_in_one_sentence_what_is_claimed_accounted_and_audited(capsys
     assert out.count("\n") == 1, "this method has one attack"
 
 
+def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpcl_core.methods.lifelong import audits
+
+    monkeypatch.setattr(audits, "likelihood_game", lambda *game: audits.Game(game[-1], 0, game[-1]))  # takes seconds
+    file = tmp_path / "claims.toml"
+    settings = 'method = "l2dp-ml"\nprivacy.epsilons = [0.5]\nparams.batch_size = 50\ndata.dataset = "digits"\n'
+    file.write_text(f'{settings}scenario = {{ kind = "class-incremental", tasks = 5 }}\n', encoding="utf-8")
+    status, out, _ = called("audit", str(file), "--attack", "labels", "--trials", "500", "--json", capsys=capsys)
+    (found,) = json.loads(out)["audits"]
+    assert status == 0
+    assert (found["claimed_epsilon"], found["accounted_epsilon"], found["trials"]) == (0.5, "inf", 500)
+    assert found["audited_lower_bound"] > 4.8
+    assert "sees the output layer's gradients of two steps" in found["adversary"]
+    out = called("audit", str(file), "--attack", "all", "--trials", "100", capsys=capsys)[1]
+    assert [line.split("): ")[1].split(":")[0] for line in out.splitlines()] == [
+        "differencing the memory", "rank-one test", "labels from two steps", "likelihood of released parameters",
+    ]  # fmt: skip
+    status, _, err = called("audit", str(file), "--attack", "guess", capsys=capsys)
+    assert status == 2
+    assert "--attack = guess: must be one of differencing, rank-one, labels, likelihood" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
