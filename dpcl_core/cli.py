@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import Event, JsonValue, Note, Progress, TaskLearned, plain_number
+from dpcl_core.events import CellFinished, Event, JsonValue, Note, Progress, TaskLearned, plain_number
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -407,7 +407,11 @@ def _spec(options: argparse.Namespace) -> RunSpec:
 
 def _table_of(events: Sequence[Event]) -> str:
     """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
+    from dpcl_core.privacy.statement import is_nominal
+
     sums: dict[float, dict[int, list[float]]] = {}
+    finished = [event for event in events if isinstance(event, CellFinished)]
+    claimed = {event.cell.epsilon for event in finished if is_nominal(event.guarantee)}
     for event in events:
         if isinstance(event, TaskLearned):
             known = [value for value in event.accuracy if value is not None]
@@ -418,7 +422,8 @@ def _table_of(events: Sequence[Event]) -> str:
         cells = "  ".join(
             f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
         )
-        lines.append(f"epsilon {epsilon:<6g} {cells}")
+        claim = "  (epsilon claimed, not verified)" if epsilon in claimed else ""
+        lines.append(f"epsilon {epsilon:<6g} {cells}{claim}")
     return "\n".join(lines)
 
 

@@ -68,14 +68,21 @@ def spent(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
-    """By epsilon asked for: the guarantee of its finished cells, the worst one where seeds spend differently."""
+    """By epsilon asked for: the guarantee of its finished cells, the worst one where seeds spend differently.
+
+    Where there is no bound but a claim, the largest claim: it depends on what was learned.
+    """
     found: dict[float, Guarantee] = {}
     for event in events:
         if isinstance(event, CellFinished):
             known = found.get(event.cell.epsilon)
-            if known is None or event.guarantee.epsilon > known.epsilon:
+            if known is None or _size(event.guarantee) > _size(known):
                 found[event.cell.epsilon] = event.guarantee
     return found
+
+
+def _size(given: Guarantee) -> tuple[float, float]:
+    return given.epsilon, given.claim.epsilon if given.claim is not None else 0.0
 
 
 def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:

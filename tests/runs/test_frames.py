@@ -96,3 +96,15 @@ def test_a_run_can_be_read_under_another_rule():
     with pytest.raises(KeyError):
         frames.accuracy(events, "loudest")
     assert frames.rules(SAID) == ()
+
+
+def test_of_claims_without_a_bound_the_largest_is_shown() -> None:
+    spec = replay.a_spec(epsilons=(0.5,), seeds=(0, 1, 2))
+    said = replay.claimed(replay.recorded(spec))
+    finished = [event for event in said if isinstance(event, CellFinished)]
+    claims = [replace(event.guarantee.claim, epsilon=0.5 + event.cell.seed % 2) for event in finished]
+    moved = [
+        replace(event, guarantee=replace(event.guarantee, claim=claim)) for event, claim in zip(finished, claims, strict=True)
+    ]
+    assert frames.guarantees(moved)[0.5].claim.epsilon == 1.5
+    assert frames.guarantees(moved[::-1])[0.5].claim.epsilon == 1.5
