@@ -103,8 +103,7 @@ def test_of_claims_without_a_bound_the_largest_is_shown() -> None:
     said = replay.claimed(replay.recorded(spec))
     finished = [event for event in said if isinstance(event, CellFinished)]
     claims = [replace(event.guarantee.claim, epsilon=0.5 + event.cell.seed % 2) for event in finished]
-    moved = [
-        replace(event, guarantee=replace(event.guarantee, claim=claim)) for event, claim in zip(finished, claims, strict=True)
-    ]
+    pairs = zip(finished, claims, strict=True)
+    moved = [replace(event, guarantee=replace(event.guarantee, claim=claim)) for event, claim in pairs]
     assert frames.guarantees(moved)[0.5].claim.epsilon == 1.5
     assert frames.guarantees(moved[::-1])[0.5].claim.epsilon == 1.5
