@@ -45,3 +45,16 @@ def test_a_phone_scrolls_one_way(app: App, visit: Visit) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     overflowing = "[...document.querySelectorAll('[data-testid=stMain]')].some(e => e.scrollWidth > e.clientWidth)"
     assert not page.evaluate(overflowing)
+
+
+def test_a_claim_is_opened_attacked_and_subtracted(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy")
+    page.get_by_text("Claimed, accounted, audited: one noise for all").click()
+    theorem, attacks = page.locator(".st-key-card-theorem"), page.locator(".st-key-card-audits")
+    expect(theorem).to_contain_text("claimed in all, not verified")
+    page.wait_for_url(re.compile("l=1"))
+    attacks.get_by_role("button", name="Play 2,000 rounds").first.click()
+    expect(attacks).to_contain_text("ε is at least 5.60, more than is claimed")
+    page.get_by_role("button", name="Subtract two records").click()
+    expect(page.locator(".st-key-card-subtract")).to_contain_text("The noise is gone from the difference")
+    expect(attacks).to_contain_text("ε is at least 5.60")
