@@ -21,6 +21,7 @@ def rows(what: What) -> list[Row]:
         return [
             {
                 **_common(card),
+                "guarantee": card.guarantee,
                 "labels": list(card.labels),
                 "scenarios": list(card.scenarios),
                 "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},
