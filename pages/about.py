@@ -34,8 +34,8 @@ GLOSSARY = {
     "not DP": "There is no bound. It is not a weak guarantee but none, whatever ε was asked for.",
     "claimed, not verified": "A publication gives this ε for its method, and no ledger bears it out. It is a name of a "
     "setting, not a bound; beside it stands what an attack has proved.",
-    "audited": "An attack is played many times against the method's own mechanism. How often it is right proves, at a stated "
-    "confidence, what ε is at least; an ε that is larger yet is not excluded.",
+    "audited": "An attack is played many times against the method's own mechanism. How often it is right proves, at a "
+    "stated confidence, what ε is at least; an ε that is larger yet is not excluded.",
 }
 LIMITS = """
 - The datasets here are public: a run simulates what such a release would protect.
