@@ -19,6 +19,7 @@ from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.batches import fixed, schedule
 from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
 from dpcl_core.methods.lifelong.memory import Memory, picked
+from dpcl_core.methods.schedule import LARGEST_WEIGHT
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
@@ -35,6 +36,7 @@ class Agem:
     """
 
     _title, _unbounded = "A-GEM", "without noise"  # what learns, and why no bound holds, in the words of the ledger
+    _largest_weight = LARGEST_WEIGHT
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
         assert isinstance(spec.params, BatchParams)
@@ -55,7 +57,8 @@ class Agem:
         self._account(task.index, n_steps, ledger)
         parameters = list(self._net.parameters())
         draws = generator(seed, f"replayed batches of task {task.index}")
-        for done in descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws):
+        steps = descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws, self._largest_weight)
+        for done in steps:
             yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
         stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
         # A copy: a part of the task's tensor would keep all of it.

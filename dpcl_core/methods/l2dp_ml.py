@@ -37,6 +37,7 @@ class L2dpMl(Agem):
     """One network, one seed, three draws of noise. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
+    _largest_weight = float(np.finfo(np.float32).max)  # noise alone makes weights of any size, where no norm is held
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
         super().__init__(spec, cells, known)

@@ -126,9 +126,11 @@ def test_a_batch_larger_than_the_smallest_task_names_both() -> None:
         Watched(spec({"batch_size": SIZE + 1}), 1, public=[0]).go(few)
 
 
-def test_a_run_that_diverges_says_so_at_once() -> None:
-    run = spec({"learning_rate": 100, "epochs": 50}, data={"dataset": "digits"})
-    with pytest.raises(Diverged, match=r"diverged at step \d+ of \d+ with params\.learning_rate = 100"):
+@pytest.mark.parametrize("learning_rate", [3, 10, 100])
+def test_a_run_that_diverges_says_so_within_ten_steps(learning_rate: float) -> None:
+    """Of thousands; also where weights stay numbers, but only just, and every unit of a layer is dead."""
+    run = spec({"learning_rate": learning_rate, "epochs": 50}, data={"dataset": "digits"})
+    with pytest.raises(Diverged, match=rf"diverged at step \d of \d+ with params\.learning_rate = {learning_rate}"):
         list(engine.run(run))
 
 

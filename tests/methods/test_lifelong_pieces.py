@@ -268,6 +268,20 @@ def test_without_memory_no_reference_is_asked_for_and_with_it_only_what_is_store
     assert all(batch in stored for at, batch in enumerate(found) if at % 4)
 
 
+def test_weights_may_be_scaled_back_before_they_are_looked_at() -> None:
+    """A parameter of 5000 is a training that diverged, unless who takes the steps holds it to a norm."""
+    far = [Batch(torch.full((2, 1, 1, 4), -5e4, dtype=torch.float64), torch.zeros(2), torch.zeros(2))]
+    for is_held in (False, True):
+        parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+        steps = descend(parameters, far, Memory(), mean_input, 1, BatchParams(), np.random.default_rng(0))
+        next(steps)
+        assert parameters[0].item() == pytest.approx(5000)
+        for parameter in parameters if is_held else ():
+            parameter /= 100
+        with pytest.raises(StopIteration if is_held else Diverged):
+            next(steps)
+
+
 def test_a_training_that_diverges_says_at_which_step_and_how_fast_it_went() -> None:
     net, x = nets.build(SMALL, 3, seed=0), nets.tensor(rows(SMALL, 8), SMALL)
     batch = Batch(1e6 * x, torch.arange(8) % 3, torch.arange(3))

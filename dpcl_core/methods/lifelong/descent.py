@@ -13,6 +13,7 @@ from dpcl_core.errors import Diverged
 from dpcl_core.methods.cards.lifelong import BatchParams
 from dpcl_core.methods.lifelong.memory import Memory
 from dpcl_core.methods.lifelong.projection import projected
+from dpcl_core.methods.schedule import LARGEST_WEIGHT
 
 Gradients = list[Tensor]  # one tensor for each parameter
 
@@ -35,12 +36,13 @@ def descend(
     n_steps: int,
     params: BatchParams,
     generator: np.random.Generator,
+    largest: float = LARGEST_WEIGHT,
 ) -> Iterator[int]:
     """θ <- θ - ϱ g~ so many times, in place; yields the steps taken. Step i takes batch i modulo their number.
 
     g~ is the batch's gradient, projected by the mean gradient on stored batches where there are any; the first of the
-    parameters is the first block. Plain descent: the papers state no momentum. Raises Diverged where a parameter is not
-    finite any more.
+    parameters is the first block. Plain descent: the papers state no momentum. Raises Diverged where a parameter is larger
+    than `largest` or no number any more.
     """
     parameters = [parameter.detach() for parameter in parameters]  # the same numbers, changed without a trace
     for step in range(n_steps):
@@ -51,9 +53,11 @@ def descend(
             grads = projected(grads, refs, params.projection, params.scope, n_first=1)
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.sub_(grad, alpha=params.learning_rate)
-        if not torch.stack([parameter.isfinite().all() for parameter in parameters]).all():
+        yield step + 1
+        # Now, as the caller may have scaled weights back to norms that it holds.
+        found = torch.stack([parameter.abs().max() for parameter in parameters]).max()  # no number where a weight is none
+        if not found <= largest:
             raise Diverged(
                 f"training diverged at step {step + 1} of {n_steps} with params.learning_rate = {params.learning_rate:g}: "
                 "a smaller learning rate may help"
             )
-        yield step + 1

@@ -25,9 +25,7 @@ def project(grad: Tensor, ref: Tensor, when: Projection) -> Tensor:
     return torch.where(applies, grad - (along / length) * ref, grad)  # 0/0 where it does not apply, and not taken
 
 
-def projected(
-    grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection, scope: Scope, n_first: int
-) -> list[Tensor]:
+def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection, scope: Scope, n_first: int) -> list[Tensor]:
     """The gradient tensors of a step, projected: all as one vector ("joint"), or the first `n_first` apart from the rest.
 
     Two blocks are the first layer and the rest, each with its own reference (Lai et al., Eqs. 10 and 14).
