@@ -15,7 +15,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 

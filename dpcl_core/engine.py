@@ -20,7 +20,7 @@ from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger

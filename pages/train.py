@@ -11,7 +11,7 @@ from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import (

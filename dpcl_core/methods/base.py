@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.events import Progress
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Recurrence

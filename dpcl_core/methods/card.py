@@ -6,29 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from dpcl_core.spec import Cell, LabelSetting, Params, Recurrence, RunSpec
+from dpcl_core.methods.facts import Facts
+from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.base import Known, Learner
     from dpcl_core.privacy.audit import Audited
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again."""
-
-    n_people: int
-    n_tasks: int
-    n_classes: int
-    recurrence: Recurrence = "once"
-
-    @property
-    def task_size(self) -> float:
-        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out.
-
-        Where one person can be in every task, each is as large as the dataset.
-        """
-        return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
 
 
 @dataclass(frozen=True, slots=True)

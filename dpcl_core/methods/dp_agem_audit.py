@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.dp_agem import DpAgemParams
 from dpcl_core.methods.dp_agem import schedule
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.per_example import clip_weights
 from dpcl_core.methods.noisy_means import noisy_means

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams, check
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.independent_laplace import randomiser
 from dpcl_core.privacy.audit import Audited, lower_bound
 from dpcl_core.privacy.ledger import Ledger

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong.audits import ATTACKS, Setting
 from dpcl_core.methods.lifelong.audits import audited as played

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.cosine import CosineParams
 from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.methods.catalog import card
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import prospects
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.budget import training_budget

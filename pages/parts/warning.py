@@ -7,7 +7,7 @@ import streamlit as st
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.scenarios import catalog as scenarios

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, Note
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy.coefficients import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.ledger import Ledger

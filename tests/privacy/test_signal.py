@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import accounting, gaussian, signal
 from dpcl_core.privacy.signal import Outlook, noise_to_signal, note

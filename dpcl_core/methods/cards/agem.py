@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Facts, MethodCard
+from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import lifelong
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import RunSpec
 
 

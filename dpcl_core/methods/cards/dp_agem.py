@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Facts, MethodCard
+from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import lifelong
 from dpcl_core.methods.cards.lifelong import ReplayParams
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params, RunSpec
 
 Noise = Annotated[float, Field(ge=0.1, le=1e4, allow_inf_nan=False)]

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.card import Facts, MethodCard
+from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards.coefficients import CoefficientParams
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params
 
 

@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.card import Facts, MethodCard
+from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import lifelong
 from dpcl_core.methods.cards.lifelong import BatchParams, Scope
+from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import claim
 from dpcl_core.methods.lifelong.claim import DeltaR, ThetaNorm
 from dpcl_core.spec import Params, RunSpec

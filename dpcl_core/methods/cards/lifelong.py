@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params, RunSpec
 
 Head = Literal["shared", "per-task"]

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Facts
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Adapter = Literal["head", "film", "lora"]

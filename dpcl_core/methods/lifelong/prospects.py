@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from dpcl_core.methods.card import Facts
 from dpcl_core.methods.cards.coefficients import CoefficientParams
 from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy.signal import Outlook, noise_to_signal, noise_to_signal_of_copies
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import RunSpec

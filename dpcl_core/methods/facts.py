@@ -1,0 +1,25 @@
+"""Public numbers of what a run will learn on: what cards and learners judge settings by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpcl_core.spec import Recurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again."""
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence = "once"
+
+    @property
+    def task_size(self) -> float:
+        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out.
+
+        Where one person can be in every task, each is as large as the dataset.
+        """
+        return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
