@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.dp_agem import DpAgemParams
+from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong import nets, odometer
 from dpcl_core.methods.lifelong.per_example import Gradients
 from dpcl_core.methods.lifelong.projection import projected

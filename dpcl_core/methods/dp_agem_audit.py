@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.cards.dp_agem import DpAgemParams
+from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.dp_agem import schedule
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import odometer

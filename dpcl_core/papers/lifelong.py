@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcl_core.methods.cards.dp_agem import DpAgemParams
+from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.methods.cards.lifelong import BatchParams, ReplayParams
 from dpcl_core.papers import differences

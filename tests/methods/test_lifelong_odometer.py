@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.cards.dp_agem import DpAgemParams
+from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.odometer import Noises, Plan
 from dpcl_core.privacy import gaussian
