@@ -33,6 +33,9 @@ _QUEUE_SECONDS = 0.25
 
 def real_engine(spec: RunSpec, device: str) -> Iterator[Event]:
     """The engine, loaded when a run begins: it brings the heavy libraries along."""
+    # Threads of a network's layers sleep while they wait for one another. Spinning, two of them on two busy cores took six
+    # times as long as one (2026-11-21). Read once, when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from dpcl_core import engine
 
     return engine.run(spec, device=device)
