@@ -14,9 +14,8 @@ import pytest
 import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core import checks, engine, presets
+from dpcl_core import checks, presets
 from dpcl_core.data.dataset import Form
-from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.lifelong import nets
@@ -64,10 +63,21 @@ def permuted(method: str, n_tasks: int, batch: int, data: dict[str, object]) -> 
 def test_permuted_mnist_of_20_tasks(method: str, benchmark: BenchmarkFixture) -> None:
     """10,000 pictures a task in batches of 500, all 10,000 test pictures of every task so far: less than four minutes."""
     spec = permuted(method, 20, BATCH, {"train_per_class": N // 10})
-    events = benchmark.pedantic(lambda: list(engine.run(spec)), rounds=1)
-    assert sum(isinstance(event, TaskLearned) for event in events) == 20
-    finished = next(event for event in events if isinstance(event, CellFinished))
-    benchmark.extra_info.update({name: finished.metrics[name] for name in ("AA", "AF")})
+    code = (  # a process of its own, as a worker is: how threads wait is settled before torch is loaded
+        "import sys\n"
+        "from dpcl_core import checks\n"
+        "from dpcl_core.events import TaskLearned\n"
+        "from dpcl_core.runs.worker import real_engine\n"
+        "for event in real_engine(checks.parse(checks.read_toml(sys.argv[1])), 'cpu'):\n"
+        "    if isinstance(event, TaskLearned): print(sum(event.accuracy) / len(event.accuracy))\n"
+    )
+    arguments = [sys.executable, "-c", code, checks.to_toml(spec)]
+    done = benchmark.pedantic(
+        lambda: subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True), rounds=1
+    )
+    averages = [float(line) for line in done.stdout.split()]
+    assert len(averages) == 20
+    benchmark.extra_info["average_accuracy"] = averages[-1]
     assert benchmark.stats.stats.max < 240
 
 
