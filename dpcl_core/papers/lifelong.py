@@ -30,7 +30,7 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
     method = _METHODS.get(spec.method, spec.method)
     if isinstance(spec.params, DpAgemParams):
         method = "NaiveGaussian" if spec.params.budget == "per-task" else "Repair: DP-A-GEM"
-    return method, ", ".join(part for part in (_variant(spec), _order(spec)) if part)
+    return method, ", ".join(part for part in (_variant(spec), _order(spec), _head(spec)) if part)
 
 
 def _variant(spec: RunSpec) -> str:
@@ -42,6 +42,12 @@ def _variant(spec: RunSpec) -> str:
     if spec.method == "agem":
         return "noiseless"
     return f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
+
+
+def _head(spec: RunSpec) -> str:
+    """Named where classes differ from task to task and compete all the same: printed numbers fit a head for each task."""
+    is_one = isinstance(spec.params, BatchParams) and spec.params.head == "shared" and spec.scenario.kind == "split"
+    return "one head" if is_one else ""
 
 
 def _order(spec: RunSpec) -> str:
