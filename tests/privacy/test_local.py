@@ -63,8 +63,11 @@ def test_no_two_records_are_farther_apart_than_the_scale_allows_for(l1_clip: flo
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
 def test_labels_are_answered_as_randomised_response_has_it(epsilon: float) -> None:
-    """40,000 answers a label: binomial tests of each of five answers, 1e-7 each; odds never above e^epsilon."""
-    randomiser, n = Randomiser(1, 1.0, epsilon), 40_000
+    """Binomial tests of each of five answers, 1e-7 each; odds never above e^epsilon.
+
+    So many answers a label that a chance of keeping it 5 % smaller would be seen by 14 standard deviations or more.
+    """
+    randomiser, n = Randomiser(1, 1.0, epsilon), 200_000
     kept, other = randomiser.chances(len(SPACE))
     assert kept + 4 * other == pytest.approx(1.0, abs=1e-12)
     assert math.exp(epsilon) * (1 - 1e-9) < kept / other <= math.exp(epsilon)
