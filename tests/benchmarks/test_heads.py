@@ -95,8 +95,8 @@ def seconds(work: Callable[[], object]) -> float:
 def test_an_ensemble_of_heads(benchmark: BenchmarkFixture, n_classes: int) -> None:
     """150 cells in less than 20 s, and many times as fast as the tutorial trains them: fifty times was the aim.
 
-    The tutorial searches for the noise of every cell. With that it took 76 times as long for 10 classes and 44 times for 100
-    on two idle cores (2026-11-21); its steps alone 33 and 32 times.
+    The tutorial searches for the noise of every cell. With that it took 88 times as long for 10 classes and 43 times for 100
+    on two idle cores (2026-11-21); its steps alone 42 and 29 times.
     """
     found: dict[str, float] = {}
 
