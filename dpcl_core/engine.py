@@ -31,7 +31,7 @@ from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
 Steps = Generator[int, None, NDArray[np.generic]]
-_AUDIT_TRIALS = 1000  # releases a side at the end of a run: shows epsilon up to 5.8, in well under a second
+_AUDIT_TRIALS = 1000  # releases a side at the end of a run: shows epsilon up to 5.6, in well under a second
 
 
 def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
