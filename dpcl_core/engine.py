@@ -17,9 +17,11 @@ from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Content, Dataset
+from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
@@ -59,7 +61,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     if warning := signal.note(outlook(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
         yield Note("warning", warning)
     for cells in _groups(spec):
-        yield from _learn(spec, cells, streams, public, table, dataset.n_people, device)
+        yield from _learn(spec, cells, streams, public, table, dataset, device)
 
 
 def _learn(
@@ -68,7 +70,7 @@ def _learn(
     streams: Mapping[int, TaskStream],
     public: Sequence[int],
     table: Table,
-    n_people: int,
+    dataset: Dataset,
     device: str,
 ) -> Iterator[Event]:
     """One learner through all tasks of its cells."""
@@ -80,11 +82,14 @@ def _learn(
         n_inputs=_n_features(table),
         n_classes=len(table.classes),
         public=tuple(public),
-        n_people=n_people,
+        n_people=dataset.n_people,
         n_tasks=len(stream.tasks),
         device=device,
         form=table.form,
         recurrence=stream.recurrence,
+        classes=table.classes,
+        texts=table.texts,
+        canaries=dataset.canaries,
     )
     learner = methods.maker(spec.method)(spec, cells, known)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
@@ -107,7 +112,7 @@ def _learn(
                 spec,
                 cell,
                 unit=streams[cell.seed].unit,
-                n_people=n_people,
+                n_people=dataset.n_people,
                 n_tasks=len(stream.tasks),
                 assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
                 limits=datasets.card(spec.data.dataset).limits,
@@ -166,7 +171,7 @@ def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[n
 
 
 def _n_features(table: Table) -> int:
-    """Feature size, 0 where the method reads images."""
+    """Feature size, 0 where the method reads the examples themselves."""
     return table.train.table.shape[1] if table.train.table.ndim == 2 else 0
 
 
@@ -196,13 +201,22 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         test_sources=dataset.test.sources,
         sources=dataset.sources,
         form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
+        texts=_text_form(spec),
     )
+
+
+def _text_form(spec: RunSpec) -> TextForm | None:
+    """How encoded texts lie in the table, for methods that read texts."""
+    if not isinstance(spec.params, LanguageParams):
+        return None
+    return TextForm(spec.params.length, may_show=datasets.card(spec.data.dataset).may_show)
 
 
 def inputs(
     spec: RunSpec, images: Content, device: str, *, before: int = 0, total: int | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the method reads of these examples: features [n, K], or the pictures themselves [n, ...].
+    """What the method reads of these examples: features [n, K], the pictures themselves [n, ...], or encoded
+    texts int32 [n, length, planes].
 
     `before`: examples done before these, of `total` in all (None: only these).
     """
@@ -210,7 +224,14 @@ def inputs(
     text = f"computing features with {spec.data.backbone}"
     if spec.params.inputs == "images":
         text = f"decoding pictures for {spec.data.backbone}"
+    if isinstance(spec.params, LanguageParams):
+        text = f"reading texts for {spec.data.backbone}"
     yield Progress("backbone", before, n_all, None, text)
+    if isinstance(spec.params, LanguageParams):
+        from dpcl_core.backbones.language import reader
+
+        assert isinstance(images, Texts)
+        return reader.read(images, spec.data.backbone, spec.params.length)
     if spec.params.inputs == "images":
         from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
 

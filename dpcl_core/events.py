@@ -107,6 +107,70 @@ class TaskLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredText:
+    """One text as a language model and its counts see it, token by token; from these a page computes everything it shows.
+
+    `tokens` as printed, blanks included; `probability`: P(token | tokens before it), in (0, 1]; `commonness`: Score2
+    of PeCL (Eq. 3); `is_stop`: the token lies in a stop word; `kinds`: the marked span it lies in, "" outside any.
+    """
+
+    tokens: tuple[str, ...]
+    probability: tuple[float, ...]
+    commonness: tuple[float, ...]
+    is_stop: tuple[bool, ...]
+    kinds: tuple[str, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokensScored:
+    """Some training texts of a task, scored. Said of synthetic or public texts only.
+
+    `model`: by which weights, the frozen public ones ("base") or those after the task was learned ("current").
+    """
+
+    cell: Cell
+    task: int
+    model: Literal["base", "current"]
+    texts: tuple[ScoredText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What a model remembers after a task, of the texts of each task i <= task: nats a token above the frozen public model.
+
+    `ordinary`: tokens outside marked spans; `private`: tokens inside spans of private kinds (None where none is marked).
+    """
+
+    cell: Cell
+    task: int
+    ordinary: tuple[float, ...]
+    private: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaks:
+    """What a model after a task tells of planted secrets, by how often each was planted (entry 0 of a level: controls).
+
+    `levels`: repetitions, ascending; for each of them `exposure` (mean bits, Carlini et al. 2019), `below` (the same rank
+    counted from the least likely end), `first` (share that is the single most likely code), `extracted` (share that greedy
+    continuation prints), `codes` (how many there are). `epsilon_at_least`: lower confidence bound from planted against
+    control codes. `task` -1: before the first task.
+    """
+
+    cell: Cell
+    task: int
+    levels: tuple[int, ...]
+    exposure: tuple[float, ...]
+    below: tuple[float, ...]
+    first: tuple[float, ...]
+    extracted: tuple[float, ...]
+    codes: tuple[int, ...]
+    epsilon_at_least: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class CellFinished:
     """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it."""
 
@@ -124,9 +188,11 @@ class Note:
     text: str
 
 
-Event = Started | Progress | TaskLearned | CellFinished | Note  # a closed list: adding one is a decision
+# A closed list: adding one is a decision.
+Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | CellFinished | Note
 _READERS: Mapping[str, TypeAdapter[Event]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (Started, Progress, TaskLearned, CellFinished, Note)
+    kind.__name__: TypeAdapter(kind)
+    for kind in (Started, Progress, TaskLearned, TokensScored, Retained, Leaks, CellFinished, Note)
 }
 
 

@@ -9,9 +9,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.catalog import FIELD, BackboneCard
 from dpcl_core.data.dataset import Content, Form
+from dpcl_core.data.images import Images
+from dpcl_core.data.texts import Texts
 from dpcl_core.data.windows import Windows
+from dpcl_core.errors import BadInput
 
 _BATCH = 1000
 _SIZE = 32  # side to which images of differing sizes are brought; a constant, since the images' own sizes may be private
@@ -23,9 +26,9 @@ class Pixels:
     feature_dim: int | None = None
     identity = f"pixels|255|{_SIZE}"
 
-    def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
+    def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
         """float32 [b, K]: pixels over 255, windows as they are. Images without a public shape become 32x32 in colour."""
-        shape = form(images).shape
+        images, shape = _valued(content), form(content).shape
         if isinstance(images, Windows):
             yield images.values.reshape(-1, math.prod(shape))
             return
@@ -35,13 +38,20 @@ class Pixels:
             yield batch.reshape(len(batch), -1).astype(np.float32) / np.float32(255)
 
 
-def form(images: Content) -> Form:
-    """How the values that `Pixels` gives lie in a row."""
+def form(content: Content) -> Form:
+    """How the values that `Pixels` gives lie in a row. Raises BadInput for texts, which have none."""
+    images = _valued(content)
     if isinstance(images, Windows):
         return Form(images.shape, -1.0, 1.0)
     if images.shape is None:
         return Form((_SIZE, _SIZE, 3), 0.0, 1.0)
     return Form((*images.shape[:2], 1 if images.shape[2] == 1 else 3), 0.0, 1.0)
+
+
+def _valued(content: Content) -> Images | Windows:
+    if isinstance(content, Texts):
+        raise BadInput(FIELD, "pixels", "must be a network that reads texts")
+    return content
 
 
 def make(card: BackboneCard, device: str) -> Pixels:

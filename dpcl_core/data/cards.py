@@ -10,7 +10,7 @@ from typing import Literal
 from dpcl_core.data.windows import AXES, SAMPLES
 
 Shape = tuple[int, int, int]
-Kind = Literal["image", "sensor"]
+Kind = Literal["image", "sensor", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class DatasetCard:
     class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
     `kind`: pictures, or windows of a sensor. `scaled_by`: how windows come to [-1, 1], by a public range or by mean and
     variance of the training part. `files_of`: the set whose files it reads. `limits`: what is not protected with these data.
+    `may_show`: texts are synthetic or a public benchmark, so that pages may show them token by token.
     """
 
     name: str
@@ -57,6 +58,7 @@ class DatasetCard:
     scaled_by: Literal["range", "training"] = "range"
     files_of: str | None = None
     limits: tuple[str, ...] = ()
+    may_show: bool = True
 
     @property
     def is_own(self) -> bool:

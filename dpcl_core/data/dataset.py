@@ -1,4 +1,4 @@
-"""A dataset in memory: images or sensor windows, integer labels, and a title that never claims more than what was read."""
+"""A dataset in memory: images, sensor windows or texts, labels, and a title that never claims more than what was read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
+from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.windows import Windows
 
-Content = Images | Windows  # what examples are before a backbone reads them
+Content = Images | Windows | Texts  # what examples are before a backbone reads them
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Examples of one split, row by row: pictures or a sensor's windows, labels int64 [n], and where each came from.
+    """Examples of one split, row by row: pictures, a sensor's windows or texts, labels int64 [n], and where each came from.
 
     `sources` (int64 [n], or None) indexes `Dataset.sources`.
     """
@@ -58,6 +59,7 @@ class Dataset:
     """A loaded dataset. `title` names it truthfully: a subset or a stand-in says so.
 
     Every class occurs in both splits; labels index `classes`. `sources` is empty where examples have no source.
+    `canaries`: the secrets planted among the training texts, with the controls that were not.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Dataset:
     train: Split
     test: Split
     sources: tuple[Source, ...] = ()
+    canaries: tuple[Canary, ...] = ()
 
     @property
     def n_people(self) -> int:

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
-from dpcl_core.events import Progress
+from dpcl_core.data.texts import Canary, TextForm
+from dpcl_core.events import Leaks, Progress, Retained, TokensScored
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Recurrence
+
+Said = Progress | TokensScored | Retained | Leaks  # what a method may say while it learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class Known:
     `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public, ascending;
     `n_people`: nominal number of training examples in all tasks; `device`: torch device name. `form`: how the examples' own
     values lie in the inputs, None where these are features of a network or pictures. `recurrence`: whether one person can
-    be in several tasks, as `TaskStream` has it.
+    be in several tasks, as `TaskStream` has it. `classes`: their names. `texts`: how encoded texts are read, None for other
+    inputs; `canaries`: secrets planted among them.
     """
 
     n_inputs: int
@@ -35,6 +39,9 @@ class Known:
     device: str = "cpu"
     form: Form | None = None
     recurrence: Recurrence = "once"
+    classes: tuple[str, ...] = ()
+    texts: TextForm | None = None
+    canaries: tuple[Canary, ...] = ()
 
     @property
     def task_size(self) -> float:
@@ -48,7 +55,7 @@ class Learner(Protocol):
     Streams differ by seed (class order), so a step hands over one task a seed; budgets of one seed see the same task.
     """
 
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Said]:
         """Learns the next task of every seed; each touch of private data is in the cell's ledger before it returns."""
         ...
 

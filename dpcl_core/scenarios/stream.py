@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form, Source
+from dpcl_core.data.texts import TextForm
 from dpcl_core.spec import Recurrence, ScenarioSpec
 
 
@@ -70,6 +71,7 @@ class Table:
 
     `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
     `form`: how the examples' own values lie in a row, where the inputs are these values; None for features of a network.
+    `texts`: how encoded texts are read, where the inputs are texts.
     """
 
     train: Examples
@@ -79,6 +81,7 @@ class Table:
     test_sources: NDArray[np.int64] | None = None
     sources: tuple[Source, ...] = ()
     form: Form | None = None
+    texts: TextForm | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -171,6 +171,8 @@ def _accuracy(spec: RunSpec, known: Known, task: Task) -> Generator[Progress, No
     cell = next(spec.cells())
     learner = methods.maker(spec.method)(spec, [Cell(cell.epsilon, cell.seed)], known)
     ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "once")
-    yield from learner.learn({cell.seed: task}, {cell: ledger})
+    for said in learner.learn({cell.seed: task}, {cell: ledger}):
+        if isinstance(said, Progress):
+            yield said
     scores = next(iter(learner.scores(cell.seed, task).values()))
     return float((scores[0].argmax(axis=1) == task.test.labels).mean())

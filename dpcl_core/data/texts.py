@@ -1,0 +1,110 @@
+"""Texts of one split, with what is known of them: where private words stand, and who they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The planes of an encoded text, int32 [n, length, PLANES].
+TOKEN, STOP, KIND, PLANES = 0, 1, 2, 3
+PADDING = -1  # in the plane of tokens, behind the end of a text
+LOOKALIKE = "D:"  # begins the kind of a span that looks private and is harmless
+# Every kind of span that any of our texts is marked with, in the numbering of plane KIND.
+KINDS = (
+    "NAME",
+    "EMAIL",
+    "PHONE",
+    "ADDRESS",
+    "SSN",
+    "CARD",
+    "IBAN",
+    "DOB",
+    "RECORD",
+    "CONDITION",
+    "DRUG",
+    "EMPLOYER",
+    "CODE",
+    "D:city",
+    "D:company",
+    "D:public figure",
+    "D:year",
+    "D:price",
+    "D:percentage",
+    "D:product code",
+    "D:job title",
+    "D:jargon",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters [start, end) of a text, and which of `KINDS` they are."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A planted secret: the text before it, its code of digits, and in how many training texts it was put (0: a control).
+
+    `source`: the part of the dataset that it was planted in.
+    """
+
+    prefix: str
+    code: str
+    repetitions: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How encoded texts are to be read: all of it public.
+
+    `length`: tokens kept of each text. `kinds`: names of spans; plane KIND holds 1 + a place in it, 0 outside any span.
+    `may_show`: texts are synthetic or public, so that pages may show them token by token.
+    """
+
+    length: int
+    kinds: tuple[str, ...] = KINDS
+    may_show: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """Texts, one a row. `spans`: of each text, where somebody marked them; `people` int64 [n]: whom each is about."""
+
+    strings: Sequence[str]
+    spans: Sequence[tuple[Span, ...]] | None = None
+    people: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    @property
+    def shape(self) -> None:
+        """Texts have none in common."""
+        return None
+
+    def take(self, rows: NDArray[np.int64]) -> Texts:
+        """The texts of these rows, in this order."""
+        places = rows.tolist()
+        return Texts(
+            [self.strings[place] for place in places],
+            None if self.spans is None else [self.spans[place] for place in places],
+            None if self.people is None else self.people[rows],
+        )
+
+    def digest(self) -> str:
+        """SHA-256 over the content of every row, in order: the address of whatever is computed from these texts."""
+        content = sha256(b"texts")
+        for string in self.strings:
+            row = string.encode("utf-8", "surrogatepass")
+            content.update(len(row).to_bytes(8, "little"))
+            content.update(row)
+        return content.hexdigest()

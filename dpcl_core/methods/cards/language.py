@@ -1,0 +1,39 @@
+"""What the methods that train a language model have in common: how texts are read, adapted and trained on."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.spec import Inputs, Params
+
+Loss = Literal["answer", "full"]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class LanguageParams(Params):
+    """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
+
+    length: int = Field(64, ge=4, le=1024, description="Tokens kept of each text; what comes after is cut off.")
+    epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
+    batch_size: int = Field(32, ge=1, le=100_000, description="Texts in a batch; expected ones where it is drawn at random.")
+    learning_rate: Positive = Field(2e-3, le=10, description="Step size of AdamW at the start; it falls as a cosine does.")
+    lora_rank: int = Field(8, ge=1, le=256, description="Rank of what is added to the attention's projections.")
+    lora_alpha: Positive = Field(16.0, le=1000, description="LoRA's alpha: what is added counts alpha / rank times.")
+    loss: Loss = Field(
+        "answer", description="answer: only the label is learned, given the text. full: the text as well, token by token."
+    )
+
+    @property
+    def inputs(self) -> Inputs:
+        return "text"
+
+    def n_steps(self, task_size: float) -> int:
+        """Optimizer's steps in a task of this public nominal size."""
+        return self.epochs * math.ceil(task_size / self.batch_size)
+
+    def sample_rate(self, task_size: float) -> float:
+        """Chance of a text to be in a batch, where batches are drawn at random."""
+        return min(1.0, self.batch_size / task_size)
