@@ -1,0 +1,181 @@
+"""How sensitive a token is by PeCL's score, and what follows from it (Zhan et al., Eqs. 1 to 4, 11 and 12).
+
+Score measures surprise: how unlikely a language model finds a token, moved a little by how common the token is in the tasks.
+NumPy only, so that pages compute from it what they show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.cards.language import Loss
+
+Floats = NDArray[np.floating]
+Scope = Literal["all", "seen", "public", "off"]
+Form = Literal["printed", "clipped", "smoothed"]
+Unlearning = Literal["none", "printed", "flipped", "mask", "hinge"]
+ALPHA, TAU, THRESHOLD = 0.5, 0.2, 0.6
+LOWER, UPPER = 1.0, 10.0  # of a token's nominal epsilon, and of the penalty's strength
+
+
+def counts(tokens: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """f_n: how often each of `size` tokens occurs in a task's texts, [size]. Args: tokens of any shape; padding is -1."""
+    return np.bincount(tokens[tokens >= 0], minlength=size).astype(np.int64)
+
+
+def salience(of_tasks: NDArray[np.integer]) -> NDArray[np.float64]:
+    """p_n(v) = f_n(v) / max over v: how common a token is in each task, in [0, 1]. Args: counts [N, size]."""
+    most = of_tasks.max(axis=1, keepdims=True, initial=0)
+    shares: NDArray[np.float64] = np.divide(of_tasks, most, out=np.zeros(of_tasks.shape), where=most > 0)
+    return shares
+
+
+def commonness(of_tasks: NDArray[np.integer], form: Form = "printed", tau: float = TAU) -> NDArray[np.float64]:
+    """Score2 (Eq. 3) of every token: mean over tasks of p_n(v), times log(N / (1 + d(v))), [size].
+
+    d(v) is the number of tasks in which p_n(v) >= tau. The logarithm is negative for a token of all N tasks, which the
+    paper's Lemma 2 overlooks: "printed" leaves it, "clipped" makes it 0, "smoothed" takes log((N + 1) / (d + 1)) >= 0.
+    Args: counts [N, size]; no tasks give zeros.
+    """
+    n_tasks = len(of_tasks)
+    if n_tasks == 0:
+        return np.zeros(of_tasks.shape[1])
+    shares = salience(of_tasks)
+    salient = (shares >= tau).sum(axis=0)
+    spread = np.log((n_tasks + 1 if form == "smoothed" else n_tasks) / (1 + salient))
+    if form == "clipped":
+        spread = np.maximum(spread, 0.0)
+    found: NDArray[np.float64] = shares.mean(axis=0) * spread
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Counts of tokens, and which of them Score2 may look at.
+
+    `scope`: "all" tasks of the stream, future ones too, as printed; those "seen" so far; "public" texts alone; "off":
+    Score2 is 0. `of_tasks` int64 [N, size]; `public` int64 [M, size], of the public texts' own tasks.
+    """
+
+    scope: Scope
+    of_tasks: NDArray[np.int64]
+    public: NDArray[np.int64]
+    tau: float = TAU
+
+    def commonness(self, task: int, form: Form) -> NDArray[np.float64]:
+        """Score2 of every token while learning the task, [size]. Under "off" zeros; under "seen" later tasks change nothing.
+
+        Of a stream that has only begun, the printed logarithm is at most 0: "seen" clips it.
+        """
+        if self.scope == "off":
+            return np.zeros(self.of_tasks.shape[1])
+        if self.scope == "public":
+            return commonness(self.public, form, self.tau)
+        if self.scope == "all":
+            return commonness(self.of_tasks, form, self.tau)
+        return commonness(self.of_tasks[: task + 1], "clipped" if form == "printed" else form, self.tau)
+
+
+def scores(
+    log_probabilities: Floats,
+    score2: Floats,
+    is_stop: NDArray[np.bool_],
+    *,
+    alpha: float = ALPHA,
+    clamped: bool = False,
+) -> NDArray[np.float64]:
+    """Score (Eq. 1) of tokens: 1 - exp(-(alpha Score1 + (1 - alpha) Score2)), Score1 = -log P; 0 for stop words.
+
+    The same as 1 - P^alpha exp(-(1 - alpha) Score2), and computed without cancellation. Negative where Score2 is; `clamped`
+    brings it into [0, 1]. Args: log P(token | tokens before it), Score2, whether it lies in a stop word; all of one shape.
+    """
+    exponent = alpha * np.asarray(log_probabilities, np.float64) - (1 - alpha) * np.asarray(score2, np.float64)
+    found = np.where(is_stop, 0.0, -np.expm1(exponent))
+    return np.clip(found, 0.0, 1.0) if clamped else found
+
+
+def sentence_scores(found: Floats, is_token: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """"Sentence-level privacy" (the ablation `w/o TDP`): every token of a text gets the text's mean score, [n, L].
+
+    Stop words too, so that one noise is on all of them. Args: scores [n, L]; is_token: False for padding, which stays 0.
+    """
+    total = np.where(is_token, found, 0.0).sum(axis=1, keepdims=True)
+    means: NDArray[np.float64] = np.where(is_token, total / np.maximum(is_token.sum(axis=1, keepdims=True), 1), 0.0)
+    return means
+
+
+def nominal_epsilon(found: Floats, lower: float = LOWER, upper: float = UPPER) -> NDArray[np.float64]:
+    """eps_i (Eq. 4): lower + (upper - lower) (1 - Score)^2. Nominal: no mechanism of the paper delivers it.
+
+    Above `upper` where a score is negative, against Corollary 1. For stop words Eq. 4 gives `upper`, but they get no noise.
+    """
+    check_range(lower, upper)
+    return lower + (upper - lower) * np.square(1.0 - np.asarray(found, np.float64))
+
+
+def check_range(lower: float, upper: float) -> None:
+    """Raises BadInput for a range of nominal budgets that is none."""
+    if not 0 < lower <= upper:
+        raise BadInput("params.eps_lower", lower, f"must lie above 0 and be at most the upper budget, {upper:g}")
+
+
+def out_of_range(found: Floats, lower: float = LOWER, upper: float = UPPER) -> str | None:
+    """A warning where scores left [0, 1], with the nominal budget that follows; None where none did."""
+    n_below = int((np.asarray(found) < 0).sum())
+    if n_below == 0:
+        return None
+    least = np.asarray(found, np.float64).min(keepdims=True)
+    largest = float(nominal_epsilon(least, lower, upper).max())
+    whose = "1 token has a score" if n_below == 1 else f"{n_below:,} tokens have scores"
+    return (
+        f"{whose} below 0, down to {float(least.max()):.4f}: the nominal budget rises to {largest:.2f}, above the upper end "
+        f"of its range, {upper:g}. The printed formula gives that to tokens that are common in every task."
+    )
+
+
+def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPPER) -> float:
+    """lambda_dyn (Eq. 11): `upper` for a task of no sensitive tokens, `lower` where all are. Args: mean score in [0, 1]."""
+    return upper * (1 - mean_score) + lower * mean_score
+
+
+def loss_weights(
+    found: Floats,
+    unlearning: Unlearning,
+    loss: Loss,
+    *,
+    strength: float = 1.0,
+    threshold: float = THRESHOLD,
+    gap: Floats | None = None,
+    margin: float = 0.0,
+) -> NDArray[np.float64]:
+    """How much the total loss of a text (Eqs. 12, 13) grows with a token's cross-entropy, times the number of tokens.
+
+    Above 0 the token is learned, at 0 left alone, below 0 unlearned. L_task gives 1 under loss "full" and 0 under "answer",
+    where these are tokens of the text. With w = (Score - threshold)+ the term adds strength · w as "printed": sensitive
+    tokens are learned harder. "flipped" takes it off. "mask" and "hinge" also take sensitive tokens out of L_task, and the
+    hinge unlearns with weight -strength · w until a token is `margin` nats less likely than the public model has it.
+
+    Args: scores, any shape; gap: a token's cross-entropy less that of the frozen public model, same shape, for "hinge".
+    """
+    base = 1.0 if loss == "full" else 0.0
+    excess = np.maximum(np.asarray(found, np.float64) - threshold, 0.0)
+    match unlearning:
+        case "none":
+            return np.full(excess.shape, base)
+        case "printed":
+            return base + strength * excess
+        case "flipped":
+            return base - strength * excess
+        case "mask":
+            return np.where(excess > 0, 0.0, base)
+        case "hinge":
+            if gap is None:
+                raise ValueError("the hinge compares with the public model: gap is missing")
+            active = np.asarray(gap) < margin
+            return np.where(excess > 0, np.where(active, -strength * excess, 0.0), base)
+
