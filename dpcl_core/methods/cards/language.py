@@ -10,6 +10,7 @@ from pydantic import Field
 from dpcl_core.spec import Inputs, Params
 
 Loss = Literal["answer", "full"]
+Evaluation = Literal["rank", "generate"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -24,6 +25,11 @@ class LanguageParams(Params):
     lora_alpha: Positive = Field(16.0, le=1000, description="LoRA's alpha: what is added counts alpha / rank times.")
     loss: Loss = Field(
         "answer", description="answer: only the label is learned, given the text. full: the text as well, token by token."
+    )
+    eval: Evaluation = Field(
+        "rank",
+        description="rank: the label of the task whose name is likeliest after the text. generate: what the model writes, "
+        "which has to be a label's name letter by letter.",
     )
 
     @property

@@ -1,0 +1,85 @@
+"""From encoded texts to what a language model is trained on: text, a template, and the label's name as the answer.
+
+A text comes first and the template behind it, so that what a model thinks of the text's tokens does not depend on the task:
+
+    text ⏎ task: label ∎
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.texts import KIND, PADDING, STOP, TOKEN
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones.language.tokenizer import Tokenizer
+
+PAD, TEMPLATE, TEXT, ANSWER = 0, 1, 2, 3  # roles of tokens
+FIRST = 1  # column of a text's first token: one token stands before every text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompted:
+    """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
+
+    `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word; `kind` int16 [n, S]: 1 + the
+    place of the marked span's kind, 0 outside. Template and answer are in no stop word and no span.
+    """
+
+    ids: NDArray[np.int64]
+    role: NDArray[np.int8]
+    stop: NDArray[np.bool_]
+    kind: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def template(name: str) -> str:
+    """What stands between the text and its label in a task of this name; the label follows after a blank."""
+    return f"\n{name}:"
+
+
+def answer_ids(tokenizer: Tokenizer, label: str) -> list[int]:
+    """The tokens of a label's name as an answer, the end included, which keeps one answer from beginning another."""
+    return [*tokenizer.encode(f" {label}")[0], tokenizer.eos]
+
+
+def prompted(
+    tokenizer: Tokenizer,
+    inputs: NDArray[np.int32],
+    labels: NDArray[np.int64] | None,
+    classes: Sequence[str],
+    name: str,
+) -> Prompted:
+    """Texts of one task as a model reads them. `labels` None: without the answers, to be asked.
+
+    Args: inputs int32 [n, length, planes] as `backbones.language.reader` gives them; labels int64 [n], places in `classes`.
+    """
+    n, length = len(inputs), inputs.shape[1]
+    middle = tokenizer.encode(template(name))[0]
+    answers: list[list[int]] = []
+    if labels is not None:
+        known = {int(label): answer_ids(tokenizer, classes[label]) for label in np.unique(labels)}
+        answers = [known[label] for label in labels.tolist()]
+    width = FIRST + length + len(middle) + max(map(len, answers), default=0)
+    ids, role = np.zeros((n, width), np.int64), np.zeros((n, width), np.int8)
+    stop, kind = np.zeros((n, width), np.bool_), np.zeros((n, width), np.int16)
+    ids[:, 0], role[:, 0] = tokenizer.bos, TEMPLATE
+    is_text = inputs[:, :, TOKEN] != PADDING
+    inner = slice(FIRST, FIRST + length)
+    ids[:, inner], role[:, inner] = np.where(is_text, inputs[:, :, TOKEN], 0), TEXT * is_text
+    stop[:, inner], kind[:, inner] = (inputs[:, :, STOP] != 0) & is_text, inputs[:, :, KIND] * is_text
+    for row, end in enumerate((FIRST + is_text.sum(axis=1)).tolist()):
+        after = end + len(middle)
+        ids[row, end:after], role[row, end:after] = middle, TEMPLATE
+        if answers:
+            ids[row, after : after + len(answers[row])] = answers[row]
+            role[row, after : after + len(answers[row])] = ANSWER
+    used = int((role != PAD).sum(axis=1).max(initial=FIRST))
+    return Prompted(ids[:, :used], role[:, :used], stop[:, :used], kind[:, :used])
