@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
             _print_json(export.document(run.id, run.status, spec, events))
         else:
             print(_table_of(events))
-            print(export.privacy_text(events), end="")
+            print(export.leaks_text(events, spec) + export.privacy_text(events), end="")
     return _exit_status(run)
 
 
@@ -297,7 +297,7 @@ def _show(options: argparse.Namespace) -> int:
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
     print(_table_of(events))
-    print(export.privacy_text(events), end="")
+    print(export.leaks_text(events, run.spec) + export.privacy_text(events), end="")
     return 0
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks
-from dpcl_core.events import CellFinished, Event, Guarantee, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.events import (
+    CellFinished,
+    Event,
+    Guarantee,
+    JsonValue,
+    Leaks,
+    Retained,
+    Started,
+    TaskLearned,
+    TokensScored,
+    plain_number,
+    to_json,
+)
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, words
 from dpcl_core.spec import Cell, RunSpec
@@ -18,11 +31,19 @@ if TYPE_CHECKING:
 
     from dpcl_core.runs.store import Run, Store
 
+# What the methods that train a language model say of synthetic or public texts, by the name it is exported under.
+_OF_TEXTS: Mapping[str, type[TokensScored] | type[Retained] | type[Leaks]] = {
+    "tokens": TokensScored,
+    "retained": Retained,
+    "leaks": Leaks,
+}
+
 
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
 
-    Where the method has several prediction rules, `by_rule` holds such a matrix for each.
+    Where the method has several prediction rules, `by_rule` holds such a matrix for each. What a language model's run said
+    of its texts stands under "tokens", "retained" and "leaks", as the events have it.
     """
     learned: dict[Cell, list[TaskLearned]] = {}
     for event in events:
@@ -44,7 +65,22 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
                     "seconds": event.seconds,
                 }
             )
-    return {"run_id": run_id, "status": status, "spec": json.loads(spec.model_dump_json()), "cells": cells}
+    return {
+        "run_id": run_id,
+        "status": status,
+        "spec": json.loads(spec.model_dump_json()),
+        "cells": cells,
+        **{name: told for name, of in _OF_TEXTS.items() if (told := _told(events, of))},
+    }
+
+
+def _told(events: Sequence[Event], of: type[TokensScored] | type[Retained] | type[Leaks]) -> list[JsonValue]:
+    """All events of a kind as JSON, without the name of the kind."""
+    return [
+        {name: value for name, value in to_json(event).items() if name != "event"}
+        for event in events
+        if isinstance(event, of)
+    ]
 
 
 def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
@@ -86,7 +122,8 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
 def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     """Every file of a run's export by name: csv tables, spec.toml, command.txt, figures as html, the privacy card.
 
-    Where the method has several prediction rules, its tables under each of them too, as accuracy-RULE.csv.
+    Where the method has several prediction rules, its tables under each of them too, as accuracy-RULE.csv; where a language
+    model was trained on texts that may be shown, tokens.csv, retained.csv and leaks.csv.
 
     Raises BadInput for an unknown run.
     """
@@ -99,7 +136,12 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         for rule in frames.rules(events)
         for name, table in (("accuracy", frames.accuracy), ("metrics", frames.metrics))
     }
-    files = by_rule | {
+    of_texts = {
+        f"{name}.csv": found.to_csv(index=False).encode()
+        for name, table in (("tokens", frames.tokens), ("retained", frames.retained), ("leaks", frames.leaks))
+        if not (found := table(events)).empty
+    }
+    files = by_rule | of_texts | {
         "accuracy.csv": frames.accuracy(events).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),
@@ -111,6 +153,29 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "privacy.txt": privacy_text(events).encode(),
     }
     return files | {f"{name}.html": page for name, page in _figures(run, events).items()}
+
+
+def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
+    """What the models tell of the secrets planted most often, one line a budget; empty where none were planted."""
+    from dpcl_core.runs import frames
+
+    table = frames.leaks(events)
+    lines = []
+    for asked, rows in table.groupby("epsilon"):
+        most = rows[rows["planted"] == rows["planted"].max()]
+        before, after = most[most["after_task"] < 0], most[most["after_task"] == most["after_task"].max()]
+        controls = rows[(rows["planted"] == 0) & (rows["after_task"] == most["after_task"].max())]
+        parts = [
+            f"exposure {after['exposure'].mean():.1f} bits after the last task told",
+            f"{before['exposure'].mean():.1f} before the first" if not before.empty else "",
+            f"controls {controls['exposure'].mean():.1f}" if not controls.empty else "",
+            f"{100 * after['extracted'].mean():.0f} % printed by greedy continuation",
+            f"epsilon at least {shown(after['epsilon_at_least'].max())} measured",
+        ]
+        claim = " (nominal, no guarantee)" if methods.is_nominal(spec.method) and math.isfinite(float(asked)) else ""
+        head = f"epsilon {float(asked):g}{claim}: secrets planted {most['planted'].max()} times"
+        lines.append(f"{head}: {'; '.join(part for part in parts if part)}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def privacy_text(events: Sequence[Event]) -> str:

@@ -7,7 +7,20 @@ import math
 
 import pytest
 
-from dpcl_core.events import CellFinished, Guarantee, Note, Progress, Started, TaskLearned, from_json, to_json
+from dpcl_core.events import (
+    CellFinished,
+    Guarantee,
+    Leaks,
+    Note,
+    Progress,
+    Retained,
+    ScoredText,
+    Started,
+    TaskLearned,
+    TokensScored,
+    from_json,
+    to_json,
+)
 from dpcl_core.spec import Cell
 
 GUARANTEE = Guarantee(
@@ -30,6 +43,27 @@ EVENTS = [
     TaskLearned(Cell(math.inf, 3), 1, (0.5, 0.25), 0.4, math.inf),
     CellFinished(Cell(1.0, 0), {"AA": 0.5, "AF": None}, GUARANTEE, 1.5),
     Note("warning", "careful"),
+    TokensScored(
+        Cell(10.0, 0),
+        2,
+        "current",
+        (
+            ScoredText(
+                (" Grace", "\n", " \u05e9\u05dc\u05d5\u05dd", "\U0001f600"),
+                (0.25, 1.0, 1e-9, 0.5),
+                (-0.154, 0.0, 0.3, 0.1),
+                (False, True, False, False),
+                ("NAME", "", "D:city", ""),
+                "neutral",
+            ),
+            ScoredText((), (), (), (), (), ""),
+        ),
+    ),
+    Retained(Cell(math.inf, 1), 1, (0.5, -0.1), (None, 2.5)),
+    Leaks(
+        Cell(8.0, 0), -1, (0, 1, 16), (1.4, 1.5, 13.3), (1.4, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.5), (10, 5, 5), 0.0,
+        0.95,
+    ),  # fmt: skip
 ]
 
 

@@ -16,6 +16,7 @@ from dpcl_core import events as said
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.texts import SCORED, with_texts
 
 SPEC = replay.a_spec(epsilons=(0.5, math.inf), seeds=(0,))
 FIELDS = {
@@ -102,3 +103,30 @@ def test_a_real_run_of_the_method_carries_its_rules_terms_and_audit_into_every_f
     assert document["audit_trials"] == 1000
     assert "The noise is inside the model file" in files["privacy.txt"].decode()
     assert "claimed ε = 0.5, not verified" in files["tradeoff.html"].decode()
+
+
+def test_what_was_said_of_texts_is_in_the_document_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    store, events = Store(), with_texts(replay.recorded(SPEC, n_tasks=2))
+    document = json.loads(json.dumps(export.document("0" * 12, "finished", SPEC, events), allow_nan=False))
+    assert len(document["tokens"]) == 2 * len(document["retained"]) == 4 * len(list(SPEC.cells()))
+    assert tuple(document["tokens"][0]["texts"][0]["tokens"]) == SCORED.tokens
+    assert document["leaks"][0]["task"] == -1
+    files = export.bundle(store, replay.fill(store, SPEC, events))
+    for name in ("tokens", "retained", "leaks"):
+        assert len(pd.read_csv(io.BytesIO(files[f"{name}.csv"]))) > 0
+    plain = export.bundle(store, replay.fill(store, SPEC, replay.recorded(SPEC)))
+    assert not {"tokens.csv", "retained.csv", "leaks.csv"} & set(plain)
+    assert not {"tokens", "retained", "leaks"} & set(export.document("0" * 12, "finished", SPEC, replay.recorded(SPEC)))
+
+
+def test_planted_secrets_are_told_in_one_line_a_budget() -> None:
+    events = with_texts(replay.recorded(SPEC, n_tasks=2))
+    lines = export.leaks_text(events, SPEC).splitlines()
+    assert len(lines) == len(SPEC.privacy.epsilons)
+    assert lines[0] == (
+        "epsilon 0.5: secrets planted 16 times: exposure 11.5 bits after the last task told; 1.8 before the first; "
+        "controls 1.4; 0 % printed by greedy continuation; epsilon at least 0.4 measured"
+    )
+    assert export.leaks_text(replay.recorded(SPEC), SPEC) == ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from dpcl_core import metrics as measures
-from dpcl_core.events import CellFinished, Event, Guarantee, TaskLearned
+from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, TaskLearned, TokensScored
 from dpcl_core.spec import Cell
 
 
@@ -65,6 +65,62 @@ def spent(events: Iterable[Event]) -> pd.DataFrame:
             if isinstance(event, TaskLearned)
         ],
     )
+
+
+def tokens(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, model (base, current), text (its number among those said), label, place, token, kind,
+    is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row a token of a synthetic or public text.
+    """
+    return _frame(
+        {"epsilon": "float64", "seed": "int64", "task": "int64", "model": "str", "text": "int64", "label": "str",
+         "place": "int64", "token": "str", "kind": "str", "is_stop": "bool", "probability": "float64",
+         "commonness": "float64"},
+        [
+            (event.cell.epsilon, event.cell.seed, event.task, event.model, number, text.label, place, *row)
+            for event in events
+            if isinstance(event, TokensScored)
+            for number, text in enumerate(event.texts)
+            for place, row in enumerate(
+                zip(text.tokens, text.kinds, text.is_stop, text.probability, text.commonness, strict=True)
+            )
+        ],
+    )  # fmt: skip
+
+
+def retained(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, after_task, of_task, ordinary, private: nats a token above the frozen public model.
+
+    `private` is NaN where no private span is marked in the task.
+    """
+    return _frame(
+        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "of_task": "int64", "ordinary": "float64",
+         "private": "float64"},
+        [
+            (event.cell.epsilon, event.cell.seed, event.task, of_task, ordinary, private)
+            for event in events
+            if isinstance(event, Retained)
+            for of_task, (ordinary, private) in enumerate(zip(event.ordinary, event.private, strict=True))
+        ],
+    )  # fmt: skip
+
+
+def leaks(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, after_task (-1: before the first), planted (in how many texts; 0: controls), codes, exposure,
+    below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row a level.
+    """
+    return _frame(
+        {"epsilon": "float64", "seed": "int64", "after_task": "int64", "planted": "int64", "codes": "int64",
+         "exposure": "float64", "below": "float64", "first": "float64", "extracted": "float64",
+         "epsilon_at_least": "float64", "confidence": "float64"},
+        [
+            (event.cell.epsilon, event.cell.seed, event.task, *level, event.epsilon_at_least, event.confidence)
+            for event in events
+            if isinstance(event, Leaks)
+            for level in zip(
+                event.levels, event.codes, event.exposure, event.below, event.first, event.extracted, strict=True
+            )
+        ],
+    )  # fmt: skip
 
 
 def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core import metrics
-from dpcl_core.events import CellFinished, TaskLearned
+from dpcl_core.events import CellFinished, Leaks, Retained, TaskLearned, TokensScored
 from dpcl_core.runs import frames
 from dpcl_core.spec import Cell
 from tests.support import replay
+from tests.support.texts import SCORED, with_texts
 
 SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0, 7))
 SAID = replay.recorded(SPEC, n_tasks=3)
@@ -55,9 +56,41 @@ def test_the_guarantee_of_a_budget_is_the_worst_of_its_seeds():
     assert frames.guarantees(worse[::-1]) == frames.guarantees(worse)
 
 
-@pytest.mark.parametrize("table", [frames.accuracy, frames.metrics, frames.spent])
+OF_TEXTS = with_texts(SAID)
+
+
+def test_every_token_said_has_one_row():
+    table = frames.tokens(OF_TEXTS)
+    scored = [event for event in OF_TEXTS if isinstance(event, TokensScored)]
+    assert len(table) == sum(len(text.tokens) for event in scored for text in event.texts)
+    one = table.query("epsilon == 1 and seed == 7 and task == 2 and model == 'base' and text == 1").sort_values("place")
+    assert tuple(one["token"]) == SCORED.tokens
+    assert tuple(one["probability"]) == SCORED.probability
+    assert tuple(one["commonness"]) == SCORED.commonness
+    assert tuple(one["is_stop"]) == SCORED.is_stop
+    assert tuple(one["kind"]) == SCORED.kinds
+    assert set(one["label"]) == {SCORED.label}
+
+
+def test_what_is_retained_and_leaks_has_one_row_a_number():
+    kept, leaks = frames.retained(OF_TEXTS), frames.leaks(OF_TEXTS)
+    assert len(kept) == sum(len(event.ordinary) for event in OF_TEXTS if isinstance(event, Retained))
+    row = kept.query("epsilon == 1 and seed == 0 and after_task == 2").sort_values("of_task")
+    assert row["ordinary"].tolist() == [0.5, 0.6, 0.7]
+    assert row["private"].isna().tolist() == [True, False, False]
+    said = [event for event in OF_TEXTS if isinstance(event, Leaks)]
+    assert len(leaks) == 3 * len(said)
+    before = leaks.query("epsilon == 1 and seed == 0 and after_task == -1").sort_values("planted")
+    assert before["planted"].tolist() == [0, 1, 16]
+    assert before["exposure"].tolist() == [1.4, 1.5, 1.8]
+    assert set(before["confidence"]) == {0.95}
+
+
+@pytest.mark.parametrize(
+    "table", [frames.accuracy, frames.metrics, frames.spent, frames.tokens, frames.retained, frames.leaks]
+)
 def test_an_empty_table_has_the_columns_and_types_of_a_full_one(table):
-    assert table([]).dtypes.to_dict() == table(SAID).dtypes.to_dict()
+    assert table([]).dtypes.to_dict() == table(OF_TEXTS).dtypes.to_dict()
     assert len(table([])) == 0
     assert frames.guarantees([]) == {}
 
