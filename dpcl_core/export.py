@@ -70,7 +70,7 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "status": status,
         "spec": json.loads(spec.model_dump_json()),
         "cells": cells,
-        **{name: told for name, of in _OF_TEXTS.items() if (told := _told(events, of))},
+        **{name: texts for name, of in _OF_TEXTS.items() if (texts := _told(events, of))},
     }
 
 
