@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import dp_accounting as dp
+import numpy as np
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from scipy.optimize import brentq
-from scipy.stats import binom
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import gaussian
@@ -51,20 +51,22 @@ class LocalDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no type
 
 @dataclass(frozen=True, slots=True)
 class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
-    """A Gaussian step on a Poisson-sampled batch, for a person with `size` examples.
+    """A Gaussian step on a batch that a person's examples are in by independent coins: one chance in `rates` for each.
 
-    How many of them are in the batch is binomial, and each shifts the sum by the sensitivity at most: a Gaussian mixture.
+    How many of them are in it has the distribution of a sum of such coins, and each shifts the sum by the sensitivity at
+    most: a Gaussian mixture. In a ledger's entry that names as many tasks as there are rates, each belongs to the person of
+    one task, in their order (`of_part`), and all of them to someone who is in every task.
     """
 
     noise_multiplier: float
-    sample_rate: float
-    size: int
+    rates: tuple[float, ...]
 
     @property
     def all_at_once(self) -> dp.DpEvent:
         """Costs more: all of the examples are in the batch whenever one is."""
-        rate = 1 - (1 - self.sample_rate) ** self.size
-        return dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(self.noise_multiplier / self.size))
+        rate = 1 - math.prod(1 - rate for rate in self.rates)
+        step = dp.GaussianDpEvent(self.noise_multiplier / len(self.rates))
+        return step if rate == 1 else dp.PoissonSampledDpEvent(rate, step)
 
 
 class Unaccountable(ValueError):
@@ -164,11 +166,13 @@ def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
 
 @lru_cache(maxsize=64)
 def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_distribution.PrivacyLossDistribution:
-    counts = range(event.size + 1)
+    chances = np.ones(1)  # of 0, 1, ... examples in the batch
+    for rate in event.rates:
+        chances = np.convolve(chances, [1 - rate, rate])
     return privacy_loss_distribution.from_mixture_gaussian_mechanism(
         event.noise_multiplier,
-        [float(count) for count in counts],
-        binom.pmf(counts, event.size, event.sample_rate),
+        [float(count) for count in np.flatnonzero(chances)],
+        chances[chances > 0],
         value_discretization_interval=interval,
     )
 
@@ -225,7 +229,9 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
         case dp.GaussianDpEvent(sigma):
             return dp.GaussianDpEvent(sigma / size)
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
-            return SampledGroupDpEvent(sigma, rate, size)
+            return SampledGroupDpEvent(sigma, (rate,) * size)
+        case SampledGroupDpEvent(_, rates) if len(rates) == size:
+            return event
         case LabelListDpEvent(epsilon, delta):
             # Worst where all have one label: its count moves by `size`, and delta grows at each step. Spread over several
             # labels the moves are independent decisions, which cost no more.
@@ -234,6 +240,17 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
         case dp.NonPrivateDpEvent():
             return event
     raise Unaccountable(f"nothing is known of several examples of one person in {event}")
+
+
+def of_part(event: dp.DpEvent, part: int) -> dp.DpEvent:
+    """The event for a person who has one of the examples that a `SampledGroupDpEvent` tells apart, or in any other event."""
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            return dp.SelfComposedDpEvent(of_part(inner, part), count)
+        case SampledGroupDpEvent(sigma, rates):
+            step = dp.GaussianDpEvent(sigma)
+            return step if rates[part] == 1 else dp.PoissonSampledDpEvent(rates[part], step)
+    return event
 
 
 def subsampled_gaussian(noise_multiplier: float, sample_rate: float, n_steps: int) -> dp.DpEvent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import dp_accounting as dp
 
 from dpcl_core.events import Claim
-from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group
+from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part
 from dpcl_core.spec import Adjacency, Recurrence
 
 
@@ -73,8 +73,8 @@ class Ledger:
             return {"everyone": self._if_in_every_task()} if self.entries else {}
         groups: dict[str, list[dp.DpEvent]] = {}
         for entry in self.entries:
-            for task in entry.people_of:
-                groups.setdefault(f"people of task {task + 1}", []).append(entry.event)
+            for place, task in enumerate(entry.people_of):
+                groups.setdefault(f"people of task {task + 1}", []).append(of_part(entry.event, place))
         return groups
 
     def by_task(self) -> dict[int, float]:
@@ -82,7 +82,8 @@ class Ledger:
         groups: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
             if entry.task in entry.people_of:
-                groups.setdefault(entry.task, []).append(entry.event)
+                own = of_part(entry.event, entry.people_of.index(entry.task))
+                groups.setdefault(entry.task, []).append(own)
         return {task: self._composed(events) for task, events in groups.items()}
 
     def if_in_every_task(self) -> float:

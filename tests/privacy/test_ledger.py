@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.accounting import Pld, SampledGroupDpEvent, subsampled_gaussian
 from dpcl_core.privacy.ledger import Ledger
 
 DELTA = 1e-5
@@ -111,6 +112,39 @@ def test_several_examples_in_sampled_batches_cost_what_their_mixture_of_gaussian
     found = ledger.if_in_every_task()
     assert delta(found * 1.005) < 1e-3 < delta(found * 0.995)
     assert ledger.epsilon() < found
+
+
+def test_examples_in_one_batch_at_chances_of_their_own_cost_what_their_mixture_costs() -> None:
+    """One step, a batch with one example at chance 0.1 and one at 0.4: shifts 0, 1 and 2, both hockey sticks integrated."""
+    from scipy.stats import norm
+
+    sigma, rates = 1.5, (0.4, 0.1)
+    ledger = Ledger(1e-3, "add-remove", "once")
+    ledger.spend(dp.SelfComposedDpEvent(SampledGroupDpEvent(sigma, rates), 1), task=1, what="replay", people_of=(0, 1))
+    grid = np.linspace(-12, 14, 200_001)
+    chances = (0.6 * 0.9, 0.6 * 0.1 + 0.4 * 0.9, 0.4 * 0.1)
+    without = norm.pdf(grid, scale=sigma)
+    with_person = sum(chance * norm.pdf(grid, loc=shift, scale=sigma) for shift, chance in enumerate(chances))
+
+    def delta(epsilon: float) -> float:
+        there = np.maximum(with_person - math.exp(epsilon) * without, 0).sum()
+        back = np.maximum(without - math.exp(epsilon) * with_person, 0).sum()
+        return float(max(there, back)) * (grid[1] - grid[0])
+
+    found = ledger.if_in_every_task()
+    assert delta(found * 1.002) < 1e-3 < delta(found * 0.998)
+    steps = [subsampled_gaussian(sigma, rate, 1) for rate in rates]
+    alone = [Pld().epsilon([step], 1e-3, "add-remove") for step in steps]
+    assert ledger.by_people() == {"people of task 1": alone[0], "people of task 2": alone[1]}
+    assert ledger.by_task() == {1: alone[1]}
+    assert found > Pld().epsilon(steps, 1e-3, "add-remove")  # one noise for both examples, not one for each
+
+
+def test_an_example_that_is_in_every_batch_has_a_chance_of_one() -> None:
+    ledger = Ledger(DELTA, "add-remove", "once")
+    ledger.spend(dp.SelfComposedDpEvent(SampledGroupDpEvent(SIGMA, (1.0, 1.0)), 3), task=1, what="both", people_of=(0, 1))
+    assert ledger.epsilon() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(3), DELTA), rel=1e-4)
+    assert ledger.if_in_every_task() == pytest.approx(gaussian.epsilon(SIGMA / math.sqrt(12), DELTA), rel=1e-4)
 
 
 def test_under_replace_several_examples_in_sampled_batches_are_bounded_from_above() -> None:
