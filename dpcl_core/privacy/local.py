@@ -39,7 +39,7 @@ class Randomiser:
         That is 2 for each value in [-1, 1], and twice the clip (two records of that norm and opposite directions).
         """
         distance = 2.0 * self.n_values if self.l1_clip is None else 2 * self.l1_clip
-        return distance / self.epsilon_values
+        return distance / self.epsilon_values if distance > 0 else 0.0
 
     def chances(self, n_labels: int) -> tuple[float, float]:
         """Chance that the true label is named, and that a certain other one is: e^epsilon to 1 (randomised response)."""
@@ -99,6 +99,17 @@ def noisy_records(
             rows += randomiser.scale * noise.laplace(rows.shape)
         copies[part] = rows
     return copies, _answers(labels, listed, np.asarray(space, dtype=np.int64), randomiser, noise)
+
+
+def noisy_labels(
+    labels: NDArray[np.int64], space: Sequence[int], epsilon: float, noise: Noise, ledger: Ledger, *, task: int
+) -> NDArray[np.int64]:
+    """The label of every record by randomised response: named with odds of e^epsilon to 1 against any other, [n].
+
+    Each is epsilon-DP towards its record; the ledger must be one of "replace". Args: as `noisy_records`; inf: as they are.
+    """
+    nothing = np.zeros((len(labels), 0))
+    return noisy_records(nothing, labels, space, Randomiser(0, 0.0, epsilon), noise, ledger, task=task)[1]
 
 
 def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.float64]:

@@ -76,3 +76,21 @@ def noisy_class_sums(
         ledger.spend(event, task=task, what=f"sums of unit features of {len(space)} classes")
         released[release, chosen] = clean + std * noise.normal(clean.shape) if std > 0 else clean
     return released
+
+
+def noisy_mean(
+    values: NDArray[np.floating], n_nominal: float, std: float, noise: Noise, ledger: Ledger, *, task: int, what: str
+) -> float:
+    """Mean of one number in [0, 1] for each person, with Gaussian noise of standard deviation `std`, in [0, 1].
+
+    The sum is divided by the public nominal number of people, not by how many there are. A person moves the sum by 1 at
+    most, whether added, removed or replaced (both values lie in [0, 1]), hence the mean by 1 / n_nominal. Numbers that are
+    not finite count zero. Bringing the result into [0, 1] is post-processing.
+    """
+    own = 1 / n_nominal / SENSITIVITY[ledger.adjacency]  # the accountant multiplies by that under "replace"
+    event = dp.GaussianDpEvent(std / own) if std > 0 else dp.NonPrivateDpEvent()
+    ledger.spend(event, task=task, what=what)
+    given = np.asarray(values, dtype=np.float64)
+    clean = float(np.clip(np.where(np.isfinite(given), given, 0.0), 0.0, 1.0).sum()) / n_nominal
+    drawn = std * float(noise.normal((1,))[0]) if std > 0 else 0.0
+    return min(1.0, max(0.0, clean + drawn))

@@ -1,0 +1,94 @@
+"""Noisy embeddings of texts: one noise for every token, which is accounted, and the published one, which has no bound."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import row_blocks
+from dpcl_core.privacy.noise import Noise
+
+_CAUTION = 1 - 2.0**-22  # rows are cut that much shorter, so that rounding to single precision never leaves the ball
+
+
+def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]:
+    """Rows e · min(1, C / ||e||), of length C at most; rows that are not finite give zero. Args: rows [..., d]."""
+    given = np.asarray(rows, np.float64)
+    given = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
+    norms = np.linalg.norm(given, axis=-1, keepdims=True)
+    cut: NDArray[np.float32] = (given * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)
+    return cut
+
+
+def noisy_embeddings(
+    table: NDArray[np.floating],
+    tokens: NDArray[np.integer],
+    ratio: float,
+    clip_norm: float,
+    noise: Noise,
+    ledger: Ledger,
+    *,
+    task: int,
+) -> NDArray[np.float32]:
+    """One noisy vector for every token of every text: clipped to length C, plus Gaussian noise of `ratio` · C on each value.
+
+    One call is one release, written down once. Whoever keeps what it returns may read it as often as he likes, which is
+    post-processing; a call in every epoch is a release in every epoch, and they add up.
+
+    Texts get noise independently, so replacing one changes the law of its own vectors alone. Two texts may differ in all of
+    their L tokens: each row lies in a ball of radius C, two of them are at most 2C apart, and L of them stacked 2C sqrt(L),
+    reached by opposite rows. The noise is the same for stop words and all others, or it would tell of the token. How many
+    texts there are, and how long each is, is not hidden: the ledger must be one of "replace".
+
+    Args: table [V, d], public; tokens int [n, L], -1 for padding, whose vectors are zero; ratio: sigma / C, 0 for no noise.
+    Returns: [n, L, d].
+    """
+    if ledger.adjacency != "replace":
+        raise BadInput("privacy.adjacency", ledger.adjacency, "must be replace where every token leaves a noisy vector")
+    length = tokens.shape[1]
+    # The accountant doubles the sensitivity under "replace": C sqrt(L) is written down, 2C sqrt(L) is meant.
+    event = dp.GaussianDpEvent(ratio / math.sqrt(length)) if ratio > 0 else dp.NonPrivateDpEvent()
+    ledger.spend(event, task=task, what=f"noisy embeddings of every text, {length} tokens at most")
+    return _noised(table, tokens, np.full(tokens.shape, ratio, dtype=np.float32), clip_norm, noise)
+
+
+def published_embeddings(
+    table: NDArray[np.floating],
+    tokens: NDArray[np.integer],
+    ratios: NDArray[np.floating],
+    clip_norm: float,
+    noise: Noise,
+    ledger: Ledger,
+    *,
+    task: int,
+) -> NDArray[np.float32]:
+    """The same with a noise of its own for every token, as PeCL's Eq. 5 has it: NO bound holds, and the ledger says so.
+
+    The noise level is computed from the text, and whoever sees one vector sees its noise level; tokens with a ratio of 0
+    (stop words) come out exactly. Args: ratios [n, L], sigma / C of every token.
+    """
+    ledger.spend(dp.NonPrivateDpEvent(), task=task, what="embeddings with noise that depends on the text")
+    return _noised(table, tokens, ratios, clip_norm, noise)
+
+
+def _noised(
+    table: NDArray[np.floating],
+    tokens: NDArray[np.integer],
+    ratios: NDArray[np.floating],
+    clip_norm: float,
+    noise: Noise,
+) -> NDArray[np.float32]:
+    rows, (n_texts, length), width = clipped(table, clip_norm), tokens.shape, table.shape[1]
+    found = np.empty((n_texts, length, width), dtype=np.float32)
+    for part in row_blocks(n_texts, length * width):
+        stds = np.asarray(clip_norm * ratios[part], dtype=np.float32)[..., None]
+        clean = rows[tokens[part]]
+        noisy = clean + stds * noise.normal32(clean.shape) if (stds > 0).any() else clean
+        found[part] = np.where(stds > 0, noisy, clean)  # without noise bit by bit what it was
+        found[part][tokens[part] < 0] = 0.0
+    return found
