@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
 
 from dpcl_core.backbones.language.tokenizer import Tokenizer
 from dpcl_core.data.texts import Canary
 from dpcl_core.events import Leaks
 from dpcl_core.methods.language.exposure import Ranked, leaks, ranked
 from dpcl_core.spec import Cell, PrivacySpec
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
 
 MOST_DIGITS = 5  # of codes that are ranked among all others; longer ones among references
 N_REFERENCES = 1000
@@ -26,7 +29,6 @@ def measured(
     network: nn.Module,
     tokenizer: Tokenizer,
     canaries: Sequence[Canary],
-    before: Callable[[str], Sequence[int]],
     *,
     cell: Cell,
     task: int,
@@ -34,38 +36,36 @@ def measured(
 ) -> Leaks:
     """Exposure, extraction and the bound on epsilon after a task, of these codes: the planted ones, and controls.
 
-    Args: network: a Hugging Face causal model, adapted or not; canaries: of the tasks learned so far; before(source):
-    tokens ahead of a text of this source as in training, the start of a text and the prompt's words included; privacy: delta
-    and adjacency of the bound. Codes of up to five digits, each digit a token, are ranked among all codes of that length,
-    others among 1,000 references drawn at random. Costs about a second for 30 codes of four digits on lm-tiny.
+    Args: network: a Hugging Face causal model, adapted or not; canaries: of the tasks learned so far; privacy: delta and
+    adjacency of the bound. Codes of up to five digits, each digit a token, are ranked among all codes of that length, others
+    among 1,000 references drawn at random. A code is read behind its prefix alone, as in training, where nothing but the
+    start of the text comes before.
     """
-    return leaks(ranks(network, tokenizer, canaries, before), cell=cell, task=task, privacy=privacy)
+    return leaks(ranks(network, tokenizer, canaries), cell=cell, task=task, privacy=privacy)
 
 
 @torch.no_grad()
-def ranks(
-    network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary], before: Callable[[str], Sequence[int]]
-) -> list[Ranked]:
+def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) -> list[Ranked]:
     """Where each code stands; see `measured`."""
     was_training = network.training
     network.eval()
     try:
-        return [_ranked(network, tokenizer, canary, list(before(canary.source))) for canary in canaries]
+        return [_ranked(network, tokenizer, canary) for canary in canaries]
     finally:
         network.train(was_training)
 
 
-def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary, before: list[int]) -> Ranked:
+def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
     ids, start = _continued(tokenizer, canary.prefix, canary.code)
-    context, own = before + ids[:start], ids[start:]
+    context, own = [tokenizer.bos, *ids[:start]], ids[start:]
     digits = _digits(tokenizer, canary)
     if digits is not None and len(canary.code) <= MOST_DIGITS:
         likelihoods = _of_all(network, context, digits, len(canary.code))
         place = int(canary.code)
         likelihood, others = float(likelihoods[place]), np.delete(likelihoods, place)
     else:
-        rows = [before + _continued(tokenizer, canary.prefix, code)[0] for code in _references(canary)]
-        scored = _of_rows(network, [context + own, *rows], len(before) + start)
+        rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
+        scored = _of_rows(network, [context + own, *rows], len(context))
         likelihood, others = float(scored[0]), scored[1:]
     return ranked(likelihood, others, 10 ** len(canary.code), canary.repetitions, _is_printed(network, context, own))
 
