@@ -115,7 +115,7 @@ def _branches(
     network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, left: int
 ) -> NDArray[np.float64]:
     """Log-likelihoods of all continuations by `left` digits of sequences [n], in counting order [n * 10^left]."""
-    steps = logits.double().log_softmax(dim=-1)[:, digits]
+    steps = logits[:, digits].double() - logits.logsumexp(dim=-1, keepdim=True)
     likelihoods = (so_far.double()[:, None] + steps).flatten()
     if left == 1:
         return likelihoods.cpu().numpy()
