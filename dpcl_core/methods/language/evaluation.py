@@ -1,16 +1,28 @@
-"""What a trained model answers: labels by how likely their names are, or by what it writes."""
+"""What a trained model answers: labels by how likely their names are, or by what it writes. Test texts are read as they are.
+
+All labels of a text share its prompt: the prompt is read once, the names behind it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.tokenizer import Tokenizer
+from dpcl_core.methods.language.gradients import Batch, batch_of
+from dpcl_core.methods.language.prompts import answer_ids, prompted
+
+_ROWS = 512  # texts times labels at once
 
 
+@torch.no_grad()
 def ranked(
     net: Adapted,
     tokenizer: Tokenizer,
@@ -23,11 +35,19 @@ def ranked(
 ) -> NDArray[np.float32]:
     """Log-likelihood of every label's name after each text's prompt, [n, classes]; -inf outside `labels`.
 
+    The mark of the end counts too, so that no name has an advantage by being the beginning of another.
     Args: inputs int32 [n, length, planes]; labels: places in `classes`, the task's own list; name: the task's.
     """
-    raise NotImplementedError
+    found = np.full((len(inputs), len(classes)), -np.inf, np.float32)
+    if not len(labels):
+        return found
+    answers = [answer_ids(tokenizer, classes[label]) for label in labels]
+    for batch in _prompts(tokenizer, inputs, classes, name, len(labels), device):
+        found[np.ix_(batch.rows, np.asarray(labels))] = _of_answers(net, batch, answers).float().cpu().numpy()
+    return found
 
 
+@torch.no_grad()
 def generated(
     net: Adapted,
     tokenizer: Tokenizer,
@@ -42,4 +62,82 @@ def generated(
 
     Where it writes no label's name the row is -inf throughout, which counts as wrong.
     """
-    raise NotImplementedError
+    found = np.full((len(inputs), len(classes)), -np.inf, np.float32)
+    most = max((len(answer_ids(tokenizer, classes[label])) for label in labels), default=0)
+    for batch in _prompts(tokenizer, inputs, classes, name, 1, device):
+        for row, written in zip(batch.rows.tolist(), _written(net, batch, tokenizer, most), strict=True):
+            for label in labels:
+                if written == classes[label]:
+                    found[row, label] = 0.0
+    return found
+
+
+def _prompts(
+    tokenizer: Tokenizer, inputs: NDArray[np.int32], classes: Sequence[str], name: str, n_answers: int, device: str
+) -> Iterator[Batch]:
+    """The texts with their prompts, those of a length together, as many at once as may be."""
+    asked = prompted(tokenizer, inputs, None, classes, name)
+    order = np.argsort((asked.role != 0).sum(axis=1), kind="stable")
+    step = max(1, _ROWS // n_answers)
+    return (batch_of(asked, order[start : start + step], device) for start in range(0, len(order), step))
+
+
+def _of_answers(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) -> Tensor:
+    """Log-likelihoods [b, answers] of each answer behind each prompt."""
+    device, n = batch.ids.device, len(answers)
+    first, cache = _read(net, batch)
+    starts = torch.tensor([answer[0] for answer in answers], device=device)
+    likelihoods = first[:, starts]
+    rest = max(map(len, answers)) - 1
+    if rest == 0:
+        return likelihoods
+    cache.batch_repeat_interleave(n)
+    tokens = pad_sequence([torch.tensor(answer) for answer in answers], batch_first=True).to(device)
+    known = pad_sequence([torch.ones(len(answer) - 1) for answer in answers], batch_first=True).to(device)
+    lengths = batch.mask.sum(dim=1).repeat_interleave(n)
+    positions = lengths[:, None] + torch.arange(rest, device=device)
+    seen = torch.cat([batch.mask.repeat_interleave(n, dim=0), torch.ones_like(positions, dtype=torch.bool)], dim=1)
+    said = net.model(
+        input_ids=tokens[:, :-1].repeat(len(batch), 1), attention_mask=seen, position_ids=positions, past_key_values=cache
+    )
+    steps = said.logits.log_softmax(dim=-1).view(len(batch), n, rest, -1)
+    later = steps.gather(3, tokens[None, :, 1:, None].expand(len(batch), -1, -1, -1))[..., 0]
+    return likelihoods + (later * known).sum(dim=2)
+
+
+def _written(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> list[str]:
+    """What the model writes after each prompt, up to the mark of the end or `most` tokens, without blanks around it."""
+    if most == 0:
+        return [""] * len(batch)
+    steps, cache = _read(net, batch)
+    lengths, seen = batch.mask.sum(dim=1), batch.mask
+    tokens: list[Tensor] = []
+    for step in range(most):
+        tokens.append(steps.argmax(dim=-1))
+        if step + 1 == most:
+            break
+        seen = torch.cat([seen, torch.ones_like(seen[:, :1])], dim=1)
+        said = net.model(
+            input_ids=tokens[-1][:, None],
+            attention_mask=seen,
+            position_ids=(lengths + step)[:, None],
+            past_key_values=cache,
+        )
+        steps, cache = said.logits[:, -1], said.past_key_values
+    return [_text(tokenizer, row) for row in torch.stack(tokens, dim=1).tolist()]
+
+
+def _text(tokenizer: Tokenizer, ids: list[int]) -> str:
+    """The string of these tokens up to the mark of the end; what does not end is no answer, and gives nothing."""
+    if tokenizer.eos not in ids:
+        return ""
+    return "".join(tokenizer.shown(token) for token in ids[: ids.index(tokenizer.eos)]).strip()
+
+
+def _read(net: Adapted, batch: Batch) -> tuple[Tensor, Any]:
+    """Log-probabilities [b, size] of what comes behind each prompt, and the model's memory of the prompts."""
+    lengths = batch.mask.sum(dim=1)
+    columns, places = torch.unique(lengths - 1, return_inverse=True)
+    said = net.model(input_ids=batch.ids, use_cache=True, logits_to_keep=columns)
+    logits = said.logits if said.logits.shape[1] == len(columns) else said.logits[:, columns]
+    return logits[torch.arange(len(batch)), places].log_softmax(dim=-1), said.past_key_values

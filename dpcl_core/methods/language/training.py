@@ -1,95 +1,60 @@
-"""Training of a language model's low-rank adapters, plain or by DP-SGD: batches, per-text gradients, steps.
+"""Training of a language model's low-rank adapters, plain or by DP-SGD: batches, and what a step does.
 
-The pieces can be put together anew: `Gradients` sums clipped gradients of a batch, `noisy_means` makes a sum private,
-`Descent` takes steps. `private_steps` and `plain_steps` are the two usual ways.
+The pieces can be put together anew: `gradients.Gradients` sums clipped gradients of a batch, `noisy_means` makes a sum
+private, `Descent` takes steps. `private_steps` and `plain_steps` are the two usual ways.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor, nn
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.language.gradients import Gradients, Reading, TextLoss, batch_of, clean
 from dpcl_core.methods.language.prompts import Prompted
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.noisy_means import noisy_means
+from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """Texts of one step, on the device. `rows` int64 [b]: their places in the task; the rest as in `Prompted`."""
-
-    rows: NDArray[np.int64]
-    ids: Tensor
-    role: Tensor
-    stop: Tensor
-    kind: Tensor
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def mask(self) -> Tensor:
-        """bool [b, S]: not padding."""
-        raise NotImplementedError
-
-
-TextLoss = Callable[[Tensor, Batch], Tensor]  # log-probabilities of a batch's tokens [b, S] -> losses [b]
-Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], whose, in which epoch -> what the network reads
 Penalty = Callable[[], Tensor]  # a number made of parameters alone, whose gradient joins a step after its noise
 Change = Callable[[list[Tensor]], list[Tensor]]  # of a step's (noisy) mean gradients
 
 
-def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-    """The reading without noise."""
-    return embeddings
-
-
-def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
-    """The texts of these rows, padded to the longest of them."""
-    raise NotImplementedError
-
-
-def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0) -> Tensor:
-    """log P(token | tokens before it) [b, S]; 0 in the first column and where padded. Computes gradients where enabled."""
-    raise NotImplementedError
-
-
-class Gradients:
-    """Gradients of per-text losses by the adapters' parameters, each text's clipped to `clip_norm` over all of them, summed.
-
-    inf: no clipping. Parameters come in the order of `parameters`.
-    """
-
-    def __init__(self, net: Adapted, clip_norm: float) -> None:
-        self.parameters: list[nn.Parameter] = []
-        raise NotImplementedError
-
-    def of(self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0) -> list[Tensor]:
-        """The sums, one for each parameter; zeros for an empty batch.
-
-        Adding a text changes the sums, taken together, by at most `clip_norm` in L2, replacing one by twice that. A text
-        whose gradient is not finite counts zero.
-        """
-        raise NotImplementedError
-
-
 class Descent:
-    """AdamW along a cosine: the learning rate of step t of T is plan.learning_rate (1 + cos(pi t / T)) / 2."""
+    """AdamW along a cosine: the learning rate of step t of T, from 0, is plan.learning_rate (1 + cos(pi t / T)) / 2."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], plan: Schedule) -> None:
-        raise NotImplementedError
+        self._parameters, self._plan, self._step = list(parameters), plan, 0
+        self._adam = torch.optim.AdamW(self._parameters, lr=plan.learning_rate)
 
     def step(self, means: Sequence[Tensor], penalty: Penalty | None = None) -> None:
         """One step along mean gradients, which are final: noise is in them. The penalty's gradient is added to them.
 
         Raises Diverged as `methods.schedule` says.
         """
-        raise NotImplementedError
+        for parameter, mean in zip(self._parameters, means, strict=True):
+            parameter.grad = mean
+        if penalty is not None:
+            number = penalty()
+            if number.requires_grad:  # not while nothing is there to be held
+                for parameter, more in zip(self._parameters, _gradients(number, self._parameters), strict=True):
+                    if more is not None:
+                        parameter.grad = more if parameter.grad is None else parameter.grad + more
+        for group in self._adam.param_groups:
+            group["lr"] = self._plan.learning_rate * (1 + math.cos(math.pi * self._step / self._plan.n_steps)) / 2
+        self._adam.step()
+        if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in self._parameters]).all():
+            raise diverged(self._step, self._plan)
+        self._step += 1
+
+
+def _gradients(number: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
+    found: Sequence[Tensor | None] = torch.autograd.grad(number, parameters, allow_unused=True)
+    return found
 
 
 def private_steps(
@@ -111,7 +76,13 @@ def private_steps(
     `change`, `penalty` and the step, reads no text. An empty batch takes the same noisy step. A noise multiplier of 0 trains
     without noise and without clipping. Raises Diverged.
     """
-    raise NotImplementedError
+    gradients = Gradients(net, plan.clip_norm if noise_multiplier > 0 else math.inf)
+    descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
+    for step in range(plan.n_steps):
+        sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
+        means = noisy_means(sums, plan.expected_batch, std, noise)
+        descent.step(means if change is None else change(means), penalty)
+        yield step + 1
 
 
 def plain_steps(
@@ -127,5 +98,22 @@ def plain_steps(
     penalty: Penalty | None = None,
     change: Change | None = None,
 ) -> Iterator[int]:
-    """Steps on batches of a shuffled pass after the other, without clipping or noise: yields the steps taken so far."""
-    raise NotImplementedError
+    """Steps on batches of a shuffled pass after the other, without clipping or noise: yields the steps taken so far.
+
+    A pass that ends with fewer texts than a batch has ends with a smaller one. No texts, no steps. Raises Diverged.
+    """
+    gradients = Gradients(net, math.inf)
+    descent = Descent(gradients.parameters, plan)
+    step = epoch = 0
+    while len(texts) and step < plan.n_steps:
+        shuffled = order.permutation(len(texts))
+        for start in range(0, len(shuffled), batch_size):
+            rows = shuffled[start : start + batch_size]
+            sums = gradients.of(batch_of(texts, rows, device), loss, reading, epoch)
+            means = [part / len(rows) for part in sums]
+            descent.step(means if change is None else change(means), penalty)
+            step += 1
+            yield step
+            if step == plan.n_steps:
+                return
+        epoch += 1
