@@ -11,7 +11,7 @@ from scipy.stats import binomtest, kstest, laplace
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.accounting import LocalDpEvent, Pld, Unaccountable
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
+from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_labels, noisy_records
 from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell, Recurrence
 
@@ -167,3 +167,15 @@ def test_whether_a_record_is_there_is_not_hidden_and_never_said_to_be() -> None:
         )
     with pytest.raises(Unaccountable):
         Pld().epsilon([LocalDpEvent(1.0)], DELTA, "add-remove")
+
+
+def test_labels_alone_are_answered_as_with_a_record_and_cost_their_epsilon() -> None:
+    """Binomial tests of each of five answers, 1e-7 each."""
+    book, n, epsilon = ledger(), 50_000, 2.0
+    answers = noisy_labels(np.full(n, 3), SPACE, epsilon, ReleaseNoise(), book, task=0)
+    kept, other = Randomiser(0, 0.0, epsilon).chances(5)
+    for answer, count in enumerate(np.bincount(answers, minlength=5)):
+        assert binomtest(int(count), n, kept if answer == 3 else other).pvalue > 1e-7
+    assert book.epsilon() == pytest.approx(epsilon, rel=1e-3)
+    assert noisy_labels(np.array([4, 0]), SPACE, math.inf, ReleaseNoise(), book, task=0).tolist() == [4, 0]
+    assert book.epsilon() == math.inf

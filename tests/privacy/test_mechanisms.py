@@ -11,9 +11,9 @@ from scipy.stats import chi2
 
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, noisy_mean, unit_rows
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.spec import Cell
+from dpcl_core.spec import Adjacency, Cell
 
 DELTA = 1e-5
 
@@ -135,3 +135,31 @@ def test_seeded_noise_repeats_and_differs_between_cells_and_purposes() -> None:
     for cell, purpose in ((Cell(2.0, 0), "class sums"), (Cell(1.0, 1), "class sums"), (Cell(1.0, 0), "batches")):
         other = SeededNoise(cell, purpose)
         assert abs(np.corrcoef(first, other.normal((50,)))[0, 1]) < 0.7
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_a_noisy_mean_costs_what_one_person_can_move_it_by(adjacency: Adjacency) -> None:
+    """n = 3000, standard deviation 0.01: mu = 1/30 under both, for a number in [0, 1] that is replaced moves by 1 at most."""
+    book = Ledger(1e-6, adjacency, "once")
+    values = np.concatenate([np.full(2000, 0.5), [np.nan, 7.0, -3.0]])
+    drawn = [
+        noisy_mean(values, 3000, 0.01, ReleaseNoise(), Ledger(1e-6, adjacency, "once"), task=0, what="mean")
+        for _ in range(2000)
+    ]
+    assert np.mean(drawn) == pytest.approx(1001 / 3000, abs=6 * 0.01 / math.sqrt(2000))
+    squares = np.square((np.array(drawn) - 1001 / 3000) / 0.01).sum()
+    assert 1e-7 < chi2.cdf(squares, 2000) < 1 - 1e-7
+    noisy_mean(values, 3000, 0.01, ReleaseNoise(), book, task=0, what="mean")
+    assert book.epsilon() == pytest.approx(gaussian.epsilon(30.0, 1e-6), rel=1e-3, abs=1e-4)
+    assert noisy_mean(values, 3000, 0.0, ReleaseNoise(), book, task=0, what="mean") == pytest.approx(1001 / 3000)
+    assert book.epsilon() == math.inf
+
+
+def test_a_noisy_mean_moves_by_one_share_for_any_person() -> None:
+    values = np.random.default_rng(0).random(50)
+    found = [
+        noisy_mean(given, 50, 0.0, ReleaseNoise(), ledger(), task=0, what="mean")
+        for given in (values, values[1:], np.concatenate([[1.0 - np.round(values[0])], values[1:]]), np.append(values, np.inf))
+    ]
+    assert max(abs(other - found[0]) for other in found) <= 1 / 50
+    assert 0 <= noisy_mean(values, 50, 100.0, ReleaseNoise(), ledger(), task=0, what="mean") <= 1
