@@ -139,7 +139,7 @@ def test_seeded_noise_repeats_and_differs_between_cells_and_purposes() -> None:
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_a_noisy_mean_costs_what_one_person_can_move_it_by(adjacency: Adjacency) -> None:
-    """n = 3000, standard deviation 0.01: mu = 1/30 under both, for a number in [0, 1] that is replaced moves by 1 at most."""
+    """n = 3000, standard deviation 0.01: mu = 1/30 under both, for a number in [0, 1] moves by 1 at most when replaced."""
     book = Ledger(1e-6, adjacency, "once")
     values = np.concatenate([np.full(2000, 0.5), [np.nan, 7.0, -3.0]])
     drawn = [
@@ -157,9 +157,10 @@ def test_a_noisy_mean_costs_what_one_person_can_move_it_by(adjacency: Adjacency)
 
 def test_a_noisy_mean_moves_by_one_share_for_any_person() -> None:
     values = np.random.default_rng(0).random(50)
+    other = np.concatenate([[1.0 - np.round(values[0])], values[1:]])
     found = [
         noisy_mean(given, 50, 0.0, ReleaseNoise(), ledger(), task=0, what="mean")
-        for given in (values, values[1:], np.concatenate([[1.0 - np.round(values[0])], values[1:]]), np.append(values, np.inf))
+        for given in (values, values[1:], other, np.append(values, np.inf))
     ]
-    assert max(abs(other - found[0]) for other in found) <= 1 / 50
+    assert max(abs(mean - found[0]) for mean in found) <= 1 / 50
     assert 0 <= noisy_mean(values, 50, 100.0, ReleaseNoise(), ledger(), task=0, what="mean") <= 1
