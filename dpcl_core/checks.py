@@ -64,6 +64,16 @@ def check(spec: RunSpec) -> None:
     if scenario.needs_values and backbone.name != "pixels":
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
         raise BadInput("data.backbone", backbone.name, allowed)
+    reads_texts = spec.params.inputs == "text"
+    if dataset.kind == "text" and not reads_texts:
+        able = [card.name for card in methods.CARDS.values() if card.params().inputs == "text"]
+        raise BadInput("method", method.name, f"reads no texts, as {dataset.title} has them; take {' or '.join(able)}")
+    if reads_texts and dataset.kind != "text":
+        raise BadInput("data.dataset", dataset.name, f"must be a dataset of texts: {method.title} trains a language model")
+    if backbone.is_language_model and not reads_texts:
+        raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
+    if reads_texts and not backbone.is_language_model:
+        raise BadInput("data.backbone", backbone.name, f"must be a language model for {method.title}: lm-tiny or hf:NAME")
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from dpcl_core.backbones import weights
+from dpcl_core.backbones.language import files as language
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import hub
 from dpcl_core.data.cards import Kind
@@ -16,7 +17,13 @@ from dpcl_core.errors import BadInput, DataMissing
 FIELD = weights.FIELD
 TIMM = "timm:"
 NO_PICTURES = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
+NO_TEXTS = f"reads no texts; take a language model, {language.BUNDLED} or {language.HUB}NAME"
+ONLY_TEXTS = "is a language model, which reads texts only"
+_HUB_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
+_OTHERS = (
+    f"{TIMM}MODEL for another image model of timm, or {language.HUB}NAME for a causal language model of the Hugging Face hub"
+)
 _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
 
 
@@ -26,7 +33,8 @@ class BackboneCard:
 
     `feature_dim`: None where the images or the model's own settings decide. `saw`: names of the datasets it was trained on;
     for a timm model as far as the name tells. `reads`: kinds of data it can turn into features. `module` holds
-    `make(card, device)`. `size_mb`: size of the weights in MB, None where only the hub knows.
+    `make(card, device)`. `size_mb`: size of the weights in MB, None where only the hub knows. `is_language_model`: it gives
+    no features but is trained itself, by methods that read texts; `module` holds `load(name, device)` then.
     """
 
     name: str
@@ -38,6 +46,7 @@ class BackboneCard:
     saw: tuple[str, ...]
     module: str
     size_mb: float | None
+    is_language_model: bool = False
 
 
 CARDS: Mapping[str, BackboneCard] = {
@@ -114,17 +123,36 @@ CARDS: Mapping[str, BackboneCard] = {
             module="dpcl_core.backbones.timm_models",
             size_mb=410.0,
         ),
+        BackboneCard(
+            name=language.BUNDLED,
+            title="Tiny language model",
+            summary=(
+                "A bundled model of GPT-2's kind with 0.2 million weights and 1,536 tokens, trained by this project on "
+                "made-up texts about made-up people and on sentences of the English Wikipedia. Every digit is a token of "
+                "its own. It writes no good English, and is small enough to be trained on a CPU while you watch."
+            ),
+            source="scripts/pretrain_language_model.py; network after Radford et al. 2019, GPT-2",
+            reads=("text",),
+            feature_dim=None,
+            saw=(),
+            module="dpcl_core.backbones.language.causal",
+            size_mb=0.4,
+            is_language_model=True,
+        ),
     )
 }
 
 
 def card(name: str) -> BackboneCard:
-    """The card of a backbone; `timm:MODEL` makes one for any model of timm. Raises BadInput naming the known ones."""
+    """The card of a backbone; `timm:MODEL` makes one for any model of timm, `hf:NAME` for any causal language model of the
+    Hugging Face hub. Raises BadInput naming the known ones."""
     if name in CARDS:
         return CARDS[name]
+    if name.startswith(language.HUB):
+        return _of_hub(name)
     model = name.removeprefix(TIMM)
     if model == name or not _TIMM_MODEL.fullmatch(model):
-        raise BadInput(FIELD, name, f"must be one of {', '.join(CARDS)}, or {TIMM}MODEL for another image model of timm")
+        raise BadInput(FIELD, name, f"must be one of {', '.join(CARDS)}, {_OTHERS}")
     return BackboneCard(
         name=name,
         title=f"{model} (timm)",
@@ -149,12 +177,14 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
     except BadInput:
         dataset, members = None, [dataset_name]
     if dataset is not None and dataset.kind not in card.reads:
-        return NO_PICTURES
+        return ONLY_TEXTS if card.is_language_model else NO_TEXTS if dataset.kind == "text" else NO_PICTURES
     seen = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
     if not seen:
         return None
-    fitting = [other.name for other in CARDS.values() if not set(other.saw) & {dataset_name, *members}]
-    return f"was trained on {', '.join(seen)}, whose images are then no longer private; take {' or '.join(fitting)}"
+    able = [other for other in CARDS.values() if other.is_language_model == card.is_language_model]
+    fitting = [other.name for other in able if not set(other.saw) & {dataset_name, *members}]
+    what = "texts" if card.is_language_model else "images"
+    return f"was trained on {', '.join(seen)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
 
 
 def available(card: BackboneCard) -> str | None:
@@ -164,6 +194,8 @@ def available(card: BackboneCard) -> str | None:
     """
     if card.module == "dpcl_core.backbones.pixels":
         return None
+    if card.is_language_model:
+        return _language_model_missing(card)
     if not card.name.startswith(TIMM):
         try:
             weights.bundled(card.name)
@@ -177,6 +209,43 @@ def available(card: BackboneCard) -> str | None:
     if weights.local(model) or weights.in_hub_cache(f"timm/{model}") or hub.is_reachable():
         return None
     return weights.wish(model, "the Hugging Face hub cannot be reached")
+
+
+def _of_hub(name: str) -> BackboneCard:
+    model = name.removeprefix(language.HUB)
+    if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
+        raise BadInput(FIELD, name, f"must be hf:OWNER/NAME as the Hugging Face hub writes it, such as {language.EXAMPLE}")
+    return BackboneCard(
+        name=name,
+        title=f"{model} (Hugging Face)",
+        summary=(
+            "A causal language model of the Hugging Face hub. Whether its training texts include the ones you call private "
+            "is for you to know: its name does not tell."
+        ),
+        source="the Hugging Face hub",
+        reads=("text",),
+        feature_dim=None,
+        saw=(),
+        module="dpcl_core.backbones.language.causal",
+        size_mb=None,
+        is_language_model=True,
+    )
+
+
+def _language_model_missing(card: BackboneCard) -> str | None:
+    lacking = [package for package in ("tokenizers", "transformers", "peft") if find_spec(package) is None]
+    if lacking:
+        return f"needs {' and '.join(lacking)}: install requirements.txt"
+    if card.name == language.BUNDLED:
+        try:
+            language.bundled()
+        except DataMissing as missing:
+            return missing.allowed
+        return None
+    model = card.name.removeprefix(language.HUB)
+    if language.local(model) or language.in_hub_cache(model) or hub.is_reachable():
+        return None
+    return language.wish(model, "the Hugging Face hub cannot be reached")
 
 
 def _saw(model: str) -> tuple[str, ...]:

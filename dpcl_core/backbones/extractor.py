@@ -44,6 +44,8 @@ def load(name: str, device: str = "cpu") -> Extractor:
     """The extractor of that name on a torch device. Raises BadInput for unknown names and damaged weights, DataMissing for
     weights or packages that are not here."""
     card = catalog.card(name)
+    if card.is_language_model:
+        raise BadInput(catalog.FIELD, name, "must be a backbone that gives features: a language model is trained itself")
     return cast(Make, import_module(card.module).make)(card, device)
 
 

@@ -1,0 +1,158 @@
+"""Causal language models in torch: frozen as they come, or with low-rank adapters (LoRA, Hu et al. 2022) to be trained."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.language import files
+from dpcl_core.backbones.language.plain import EPSILON
+from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+from dpcl_core.backbones.weights import FIELD
+from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Attention's projections of its input, as the families of models call them: GPT-2, Llama and most after it, GPT-NeoX, Phi.
+PROJECTIONS = ("c_attn", "q_proj", "k_proj", "v_proj", "query_key_value", "qkv_proj", "Wqkv")
+_ADAPTER = "default"
+
+
+class Adapted(nn.Module):
+    """A frozen language model and, beside each of attention's projections, W x + (alpha / rank) B A x with A and B trained.
+
+    B starts at zero: the model begins as the frozen one, whose tensors it shares. `context`: tokens it can look back on,
+    None where it states none. `scale`: alpha / rank.
+    """
+
+    def __init__(self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int) -> None:
+        """`seed` decides the starting values of A, uniform as in the original; on every device the same."""
+        super().__init__()
+        from peft import LoraConfig, inject_adapter_in_model
+
+        shared = {id(tensor): tensor for tensor in (*frozen.parameters(), *frozen.buffers())}
+        model = copy.deepcopy(frozen, shared)
+        named = {name: module for name, module in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS}
+        if not named:
+            allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
+            raise BadInput(FIELD, str(frozen.config.model_type), allowed)
+        transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
+        config = LoraConfig(
+            r=rank,
+            lora_alpha=alpha,  # type: ignore[arg-type]
+            target_modules=list(named),
+            fan_in_fan_out=transposed,
+        )
+        self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
+        self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}
+        self.context: int | None = getattr(frozen.config, "max_position_embeddings", None)
+        self.scale = alpha / rank
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for first, _ in self.pairs():
+                fresh = torch.empty(first.shape)
+                nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
+                first.copy_(fresh)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Token embeddings [b, S, width] of ids int64 [b, S], places in the text not yet added; any at the padding."""
+        embedded: Tensor = self.model.get_input_embeddings()(ids.clamp(min=0))  # type: ignore[operator]
+        return embedded
+
+    def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
+        """Logits [b, S, size] of the token that comes next, from embeddings [b, S, width] and mask [b, S], 0 at padding."""
+        logits: Tensor = self.model(inputs_embeds=embeddings, attention_mask=mask, use_cache=False).logits
+        return logits
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """The trained tensors by name: LAYER.A [rank, inputs] and LAYER.B [outputs, rank] of each adapted layer in turn."""
+        named: dict[str, nn.Parameter] = {}
+        for name, (first, second) in zip(self.layers, self.pairs(), strict=True):
+            named |= {f"{name}.A": first, f"{name}.B": second}
+        return named
+
+    def pairs(self) -> list[tuple[nn.Parameter, nn.Parameter]]:
+        """A [rank, inputs] and B [outputs, rank] of each adapted layer, in the order of `layers`."""
+        return [(layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight) for layer in self.layers.values()]  # type: ignore[index, union-attr]
+
+
+@lru_cache(maxsize=1)
+def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
+    """A language model, frozen, dropout off; single precision on a CPU. Nothing may change it: all callers share it.
+
+    Raises BadInput for a name, weights or a kind of model that cannot be used, DataMissing where it cannot be had.
+    """
+    ensure_torchvision()
+    model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
+    model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
+    return model
+
+
+def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> Adapted:
+    """The model under fresh adapters. Its frozen tensors are those of every other one. Raises what `load` raises."""
+    return Adapted(load(backbone, device), rank, alpha, seed).to(device)
+
+
+def fresh(shape: files.Shape) -> PreTrainedModel:
+    """A network of the bundled model's kind with random weights, from torch's own generator; without dropout."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=shape.size,
+        n_positions=shape.context,
+        n_embd=shape.width,
+        n_layer=shape.n_blocks,
+        n_head=shape.n_heads,
+        layer_norm_epsilon=EPSILON,
+        activation_function="gelu_new",
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def _bundled() -> PreTrainedModel:
+    from safetensors.torch import load as read_safetensors
+
+    bundle = files.bundled()
+    model = fresh(bundle.shape)
+    try:
+        state = {name: values.float() for name, values in read_safetensors(bundle.read_weights()).items()}
+        model.load_state_dict({**state, "lm_head.weight": state["transformer.wte.weight"]})
+    except (KeyError, RuntimeError, SafetensorError) as error:
+        raise weights.damaged(files.BUNDLED, bundle.weights, error) from error
+    return model
+
+
+def _of_hub(backbone: str, device: str) -> PreTrainedModel:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = files.folder(backbone.removeprefix(files.HUB))
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        kinds = tuple(config.architectures or ())
+        if not any(kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in kinds):
+            raise ValueError(f"it is {', '.join(kinds) or 'of no known kind'}, which does not predict the next token")
+        for name in config.to_dict():
+            if "dropout" in name or name.endswith("pdrop"):
+                setattr(config, name, 0.0)  # in the settings: training mode would turn it on again
+        precision = torch.float32 if device == "cpu" else "auto"
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=precision, use_safetensors=True
+        )
+    except Exception as error:  # the library raises many kinds; to the reader all mean one thing
+        reason = str(error).strip().partition("\n")[0]
+        allowed = f"must be a causal language model with safetensors weights that transformers can read ({reason})"
+        raise BadInput(FIELD, backbone, allowed) from error
+    return model

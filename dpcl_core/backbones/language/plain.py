@@ -1,0 +1,147 @@
+"""The bundled language model in NumPy: what it thinks of a text, without torch, for pages and for scores before training.
+
+The same network as `causal` opens (GPT-2's, Radford et al. 2019), term by term; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_safetensors
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.language import files, tokenizer
+from dpcl_core.data.texts import PADDING
+
+Floats = NDArray[np.float32]
+_TOKENS_AT_ONCE = 8192  # in a chunk: its scores over the vocabulary are what takes memory
+EPSILON = 1e-5  # added to the variance in every norm
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Tokens [start, end) of a text, read at once; those before `new` were scored by the window before."""
+
+    row: int
+    start: int
+    new: int
+    end: int
+
+
+class PlainModel:
+    """The bundled model. `embeddings` [size, width]: what each token is to it, and what its scores are made with."""
+
+    def __init__(self, state: dict[str, Floats], shape: files.Shape, bos: int) -> None:
+        self.shape = shape
+        self.embeddings = state["transformer.wte.weight"]
+        self._state = state
+        self._bos = bos
+
+    def log_probabilities(self, tokens: NDArray[np.integer]) -> Floats:
+        """log P(t_i | bos, t_<i) of tokens [n, L] in nats, 0 at the padding (which may only stand at the end).
+
+        A text that is longer than the model can look back is read in windows, each of them half new: its later tokens are
+        given the last half window or more, not all of what came before.
+        """
+        found = np.zeros(tokens.shape, np.float32)
+        windows = _windows((tokens != PADDING).sum(axis=1), self.shape.context)
+        windows.sort(key=lambda window: window.end - window.start)  # alike ones together: hardly any padding
+        for chunk in _chunks(windows):
+            targets = np.full((len(chunk), chunk[-1].end - chunk[-1].start), PADDING, np.int64)
+            for place, window in enumerate(chunk):
+                targets[place, : window.end - window.start] = tokens[window.row, window.start : window.end]
+            scored = self._scored(targets)
+            for place, window in enumerate(chunk):
+                new = scored[place, window.new - window.start : window.end - window.start]
+                found[window.row, window.new : window.end] = new
+        return found
+
+    def _scored(self, targets: NDArray[np.int64]) -> Floats:
+        """log P of each target [b, L] given the mark of the beginning and the targets before it; 0 at the padding."""
+        inputs = np.full_like(targets, self._bos)
+        inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
+        wanted = targets != PADDING
+        hidden = self._hidden(inputs)[wanted]
+        scored = np.zeros(targets.shape, np.float32)
+        logits = hidden @ self.embeddings.T
+        chosen = np.take_along_axis(logits, targets[wanted][:, None], axis=1)[:, 0]
+        top = logits.max(axis=1)
+        scored[wanted] = chosen - top - np.log(np.exp(logits - top[:, None]).sum(axis=1))
+        return scored
+
+    def _hidden(self, inputs: NDArray[np.int64]) -> Floats:
+        """Last hidden states [b, L, width], normed."""
+        states = self.embeddings[inputs] + self._state["transformer.wpe.weight"][: inputs.shape[1]]
+        for block in range(self.shape.n_blocks):
+            prefix = f"transformer.h.{block}"
+            states = states + self._attended(self._normed(states, f"{prefix}.ln_1"), f"{prefix}.attn")
+            inner = _gelu(self._affine(self._normed(states, f"{prefix}.ln_2"), f"{prefix}.mlp.c_fc"))
+            states = states + self._affine(inner, f"{prefix}.mlp.c_proj")
+        return self._normed(states, "transformer.ln_f")
+
+    def _attended(self, states: Floats, name: str) -> Floats:
+        """Causal attention over [b, L, width]; padding at the end is never looked at by what stands before it."""
+        n, length, width = states.shape
+        heads = self._affine(states, f"{name}.c_attn").reshape(n, length, 3, self.shape.n_heads, -1)
+        queries, keys, values = heads.transpose(2, 0, 3, 1, 4)
+        scores = queries @ keys.swapaxes(2, 3) / np.float32(math.sqrt(width / self.shape.n_heads))
+        scores += np.triu(np.full((length, length), -np.inf, np.float32), 1)
+        scores = np.exp(scores - scores.max(axis=3, keepdims=True))
+        mixed = scores @ values / scores.sum(axis=3, keepdims=True)
+        return self._affine(mixed.transpose(0, 2, 1, 3).reshape(n, length, width), f"{name}.c_proj")
+
+    def _affine(self, states: Floats, name: str) -> Floats:
+        made: Floats = states @ self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
+        return made
+
+    def _normed(self, states: Floats, name: str) -> Floats:
+        centred = states - states.mean(axis=-1, keepdims=True)
+        spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
+        made: Floats = centred / spread * self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
+        return made
+
+
+@lru_cache(maxsize=1)
+def load() -> PlainModel:
+    """The bundled model. Raises DataMissing where its files are missing, BadInput where they are not its own."""
+    bundle = files.bundled()
+    try:
+        state = {name: values.astype(np.float32) for name, values in read_safetensors(bundle.read_weights()).items()}
+    except SafetensorError as error:
+        raise weights.damaged(files.BUNDLED, bundle.weights, error) from error
+    return PlainModel(state, bundle.shape, tokenizer.load(files.BUNDLED).bos)
+
+
+def _gelu(values: Floats) -> Floats:
+    """GELU in GPT-2's approximation by tanh."""
+    made: Floats = 0.5 * values * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (values + 0.044715 * values**3)))
+    return made
+
+
+def _windows(lengths: NDArray[np.integer], context: int) -> list[_Window]:
+    """How texts of these lengths are read: whole, or in windows that begin half a context before what is new in them."""
+    windows: list[_Window] = []
+    for row, length in enumerate(lengths.tolist()):
+        new, end = 0, min(length, context)
+        while new < length:
+            windows.append(_Window(row, max(0, end - context), new, end))
+            new, end = end, min(length, end + context // 2)
+    return windows
+
+
+def _chunks(windows: list[_Window]) -> Iterator[list[_Window]]:
+    """Windows in groups whose padded tokens stay within the bound; expects them shortest first."""
+    chunk: list[_Window] = []
+    for window in windows:
+        if chunk and (len(chunk) + 1) * (window.end - window.start) > _TOKENS_AT_ONCE:
+            yield chunk
+            chunk = []
+        chunk.append(window)
+    if chunk:
+        yield chunk

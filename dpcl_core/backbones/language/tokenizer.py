@@ -1,0 +1,77 @@
+"""How a language model cuts a text into tokens. Imports no torch; only models of the hub bring transformers along."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dpcl_core.backbones.language import files
+from dpcl_core.backbones.weights import FIELD
+from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    import tokenizers
+
+START, END = "<|start|>", "<|end|>"  # the bundled tokenizer's marks, which no text can spell
+Encoded = tuple[list[int], list[tuple[int, int]]]
+_LONE = re.compile("[\ud800-\udfff]")  # halves of a character, which Python's strings may hold and UTF-8 may not
+
+
+class Tokenizer:
+    """Text to tokens and back. `size`: tokens in the vocabulary; `bos` and `eos` stand before and behind a text.
+
+    The bundled tokenizer makes every digit a token of its own, and falls back to bytes: there is no text it cannot read.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, bos: int, eos: int) -> None:
+        self.size: int = inner.get_vocab_size()
+        self.bos, self.eos = bos, eos
+        inner.encode_special_tokens = True  # a text that spells the end-of-text mark does not end there
+        inner.no_truncation()
+        inner.no_padding()
+        self._inner = inner
+        self._anchor: int = inner.encode("a", add_special_tokens=False).ids[0]
+        self._before: str = inner.decode([self._anchor])
+
+    def encode(self, string: str) -> Encoded:
+        """Ids, and of each the characters [start, end) it was made of, leading blank included; nothing is added."""
+        return self.encode_all([string])[0]
+
+    def encode_all(self, strings: Sequence[str]) -> list[Encoded]:
+        """`encode` of each string, on all cores."""
+        found = self._inner.encode_batch([_LONE.sub("�", string) for string in strings], add_special_tokens=False)
+        return [(one.ids, one.offsets) for one in found]
+
+    def shown(self, token: int) -> str:
+        """The token as printed, leading blank included; "�" for one that is only part of a character."""
+        # Behind another token, since many decoders drop the blank at the start of a text.
+        printed: str = self._inner.decode([self._anchor, token], skip_special_tokens=False)
+        return printed[len(self._before) :]
+
+
+@lru_cache(maxsize=2)
+def load(backbone: str) -> Tokenizer:
+    """The tokenizer of a language model. Raises BadInput and DataMissing as `files` does, BadInput where there is none."""
+    if backbone == files.BUNDLED:
+        import tokenizers
+
+        inner = tokenizers.Tokenizer.from_buffer(files.bundled().read_tokenizer())
+        bos, eos = inner.token_to_id(START), inner.token_to_id(END)
+        assert bos is not None
+        assert eos is not None
+        return Tokenizer(inner, bos, eos)
+    folder = files.folder(backbone.removeprefix(files.HUB))
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(folder)
+        eos = found.eos_token_id
+        bos = found.bos_token_id if found.bos_token_id is not None else eos
+        if eos is None or not found.is_fast:
+            raise ValueError("it has no mark for the end of a text, or no table of tokens")
+        return Tokenizer(found.backend_tokenizer, bos=bos, eos=eos)
+    except Exception as error:  # the library raises many kinds; to the reader all mean one thing
+        reason = str(error).strip().partition("\n")[0]
+        raise BadInput(FIELD, backbone, f"must have a tokenizer that transformers can read ({reason})") from error
