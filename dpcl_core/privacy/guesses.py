@@ -37,10 +37,10 @@ def bound_of_guesses(
     Let epsilon' and delta' hold for replacing all examples of one secret. Whatever was found on other secrets, he names the
     right value with chance at most p = e^epsilon' r / (e^epsilon' r + N - r), r = allowed, N = candidates, up to delta':
     summing P_c[E] <= e^epsilon' P_c'[E] + delta' for E = "c is named, c' is not" over all pairs c, c' gives
-    (N - r) P[right] <= e^epsilon' r (1 - P[right]) + (N - 1) delta', weighted by any event of the other secrets. So the number
-    of right ones passes v with chance at most P[Binomial(n, p) >= v] + n delta'. A secret in g examples takes g replacements,
-    each of them two steps under add/remove: epsilon' = s epsilon and delta' = delta (e^(s epsilon) - 1) / (e^epsilon - 1) with
-    s = g or 2 g. Never below 0; inf is not possible.
+    (N - r) P[right] <= e^epsilon' r (1 - P[right]) + (N - 1) delta', in any event of the other secrets too. So v are right
+    with chance at most P[Binomial(n, p) >= v] + n delta'. A secret in g examples takes g replacements, each two steps under
+    add/remove: epsilon' = s epsilon and delta' = delta (e^(s epsilon) - 1) / (e^epsilon - 1), s = g or 2 g. Never below 0,
+    and never inf.
 
     Raises ValueError where numbers do not fit together.
     """

@@ -48,10 +48,8 @@ class Ranked:
         return float(np.log2(self.n_values) - np.log2(self.n_values + 1 - self.place))
 
 
-def ranked(
-    likelihood: float, others: NDArray[np.floating], n_values: int, repetitions: int, extracted: bool
-) -> Ranked:
-    """A secret's place among other values, from log-likelihoods; `others` [m] are all of them (m = n_values - 1) or a sample.
+def ranked(likelihood: float, others: NDArray[np.floating], n_values: int, repetitions: int, extracted: bool) -> Ranked:
+    """A secret's place among others, from log-likelihoods; `others` [m] are all other values (m = n_values - 1) or a sample.
 
     With a sample the place is interpolated linearly between references' expected places i n_values / (m + 1); beyond the
     outermost it lies halfway to the end, so that exposure is at most log2(2 (m + 1)). What is not a number counts as
@@ -69,8 +67,8 @@ def leaks(found: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpe
     """Means by level of repetitions, and what they prove about the epsilon of one text.
 
     The controls of the proof are all values that a secret could have had and had not; codes that are never planted are only
-    shown beside. With few codes, or codes in many texts each, it is a weak proof: fifteen codes, once in the data each and all
-    of them the most likely of 10,000, prove 10.0 under "replace" and half of that under "add-remove"; in 16 texts each, a
+    shown beside. With few codes, or codes in many texts each, it is a weak proof: fifteen codes, in one text each and all of
+    them the most likely of 10,000, prove 10.3 under "replace" and half of that under "add-remove"; in 16 texts each, a
     sixteenth of that at most. 0 is no sign that nothing leaks.
     """
     levels = tuple(sorted({one.repetitions for one in found}))

@@ -137,7 +137,7 @@ def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[n
     device = next(network.parameters()).device
     for first in range(0, len(rows), _ROWS // 10):
         part = [torch.tensor(row, device=device) for row in rows[first : first + _ROWS // 10]]
-        ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: what comes behind a row's end changes nothing in it
+        ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: padding at a row's end changes nothing before it
         steps = network(input_ids=ids).logits[:, start - 1 : -1].double().log_softmax(dim=-1)
         chosen = steps.gather(2, ids[:, start:, None])[:, :, 0]
         lengths = torch.tensor([len(row) for row in part], device=device)

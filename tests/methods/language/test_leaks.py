@@ -1,0 +1,113 @@
+"""Codes ranked through a language model: equal to reading every code on its own, and found once one is learned."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dpcl_core.data.texts import Canary
+from dpcl_core.methods.language import leaks
+from dpcl_core.spec import Cell, PrivacySpec
+from tests.methods.language import tiny
+
+PREFIX = "the code of ann is "
+REPLACE = PrivacySpec(epsilons=(1.0,), delta=1e-6, adjacency="replace")
+
+
+class Pairs(tiny.Letters):
+    """A tokenizer that reads two digits as one token, as many do."""
+
+    size = tiny.Letters.size + 100
+
+    def encode(self, string: str) -> tuple[list[int], list[tuple[int, int]]]:
+        ids, offsets, place = [], [], 0
+        while place < len(string):
+            two = string[place : place + 2]
+            if len(two) == 2 and two.isdigit():
+                ids.append(tiny.Letters.size + int(two))
+            else:
+                two = string[place]
+                ids.append(super().encode(two)[0][0])
+            offsets.append((place, place + len(two)))
+            place += len(two)
+        return ids, offsets
+
+
+def one_by_one(network: torch.nn.Module, tokenizer: tiny.Letters, codes: list[str]) -> list[float]:
+    """Log-likelihood of each code behind the prefix, every text read on its own."""
+    found = []
+    start = 1 + len(tokenizer.encode(PREFIX)[0])
+    for code in codes:
+        ids = [tokenizer.bos, *tokenizer.encode(PREFIX + code)[0]]
+        with torch.no_grad():
+            steps = network(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(dim=-1)
+        found.append(sum(float(steps[place - 1, ids[place]]) for place in range(start, len(ids))))
+    return found
+
+
+@pytest.mark.parametrize("rows", [40, 1000])
+def test_the_tree_of_codes_equals_reading_each(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaks, "_ROWS", rows)
+    network, canary = tiny.frozen(), Canary(PREFIX, "407", 1, "")
+    ids, start = leaks._continued(tiny.Letters(), PREFIX, canary.code)  # type: ignore[arg-type]
+    digits = leaks._digits(tiny.Letters(), canary)  # type: ignore[arg-type]
+    assert digits is not None
+    with torch.no_grad():
+        found = leaks._of_all(network, [0, *ids[:start]], digits, 3)
+    plain = one_by_one(network, tiny.Letters(), [f"{code:03d}" for code in range(1000)])
+    assert found == pytest.approx(np.array(plain), abs=2e-4)
+    (one,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    assert (one.n_ranked, one.n_values, one.repetitions) == (1000, 1000, 1)
+    assert abs(one.rank - (1 + (np.array(plain) > plain[407]).sum())) <= 2  # neighbours within rounding may swap
+
+
+def test_references_of_long_codes_equal_reading_each() -> None:
+    network, canary = tiny.frozen(), Canary(PREFIX, "4071234", 0, "")
+    (found,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    assert (found.n_ranked, found.n_values) == (1001, 10**7)
+    others = leaks._references(canary)
+    assert len(set(others)) == 1000
+    assert canary.code not in others
+    assert {len(code) for code in others} == {7}
+    plain = one_by_one(network, tiny.Letters(), [canary.code, *others])
+    assert abs(found.rank - (1 + (np.array(plain[1:]) > plain[0]).sum())) <= 2
+
+
+def test_codes_whose_digits_share_tokens_are_ranked_among_references() -> None:
+    network, canary = tiny.frozen(size=Pairs.size), Canary(PREFIX, "40711", 1, "")
+    assert leaks._digits(Pairs(), canary) is None  # type: ignore[arg-type]
+    (found,) = leaks.ranks(network, Pairs(), [canary])  # type: ignore[arg-type]
+    assert (found.n_ranked, found.n_values) == (1001, 10**5)
+    plain = one_by_one(network, Pairs(), [canary.code, *leaks._references(canary)])
+    assert abs(found.rank - (1 + (np.array(plain[1:]) > plain[0]).sum())) <= 2
+
+
+def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> None:
+    network = tiny.frozen().requires_grad_(True)
+    learned, control = Canary(PREFIX, "4071", 16, ""), Canary("the code of bob is ", "8203", 0, "")
+    ids = torch.tensor([[0, *tiny.Letters().encode(PREFIX + learned.code)[0]]])
+    descent = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(60):
+        descent.zero_grad()
+        network(input_ids=ids, labels=ids).loss.backward()
+        descent.step()
+    network.train()
+    said = leaks.measured(network, tiny.Letters(), [learned, control], cell=Cell(1.0, 0), task=0, privacy=REPLACE)  # type: ignore[arg-type]
+    assert network.training  # left as it was found
+    assert said.levels == (0, 16)
+    assert said.exposure[1] == pytest.approx(math.log2(10_000))
+    assert said.first[1] == said.extracted[1] == 1
+    assert said.extracted[0] == 0
+    assert said.exposure[0] < 9  # of a code never seen: a 1-in-500 chance, fixed by the seed
+
+
+def test_a_model_that_is_not_a_number_tells_nothing() -> None:
+    network = tiny.frozen()
+    with torch.no_grad():
+        network.get_parameter("transformer.wte.weight").fill_(math.nan)
+    (found,) = leaks.ranks(network, tiny.Letters(), [Canary(PREFIX, "40", 1, "")])  # type: ignore[arg-type]
+    assert found.rank == 100
+    assert not found.extracted
