@@ -22,7 +22,8 @@ class MethodCard:
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput where settings cannot work on data with these public numbers.
-    `derived` says what follows from settings and those numbers, in a sentence for the form.
+    `derived` says what follows from settings and those numbers, in a sentence for the form; `totals` what noise its budgets
+    come to and what all of it costs, where that is no plain matter. It loads the accountant and may search for a second.
     `guarantee`: "proved" (the ledger bounds what a release tells), "nominal" (published with an epsilon that its mechanism
     does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
@@ -43,6 +44,7 @@ class MethodCard:
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, Facts], None] = lambda spec, facts: None
     derived: Callable[[Params, Facts], str] = lambda params, facts: ""
+    totals: Callable[[RunSpec, Facts], str] = lambda spec, facts: ""
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
