@@ -38,10 +38,10 @@ from dpcl_core.backbones.language import causal
 from dpcl_core.backbones.language.files import BUNDLED, Shape
 from dpcl_core.backbones.language.tokenizer import END, START, Tokenizer
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
-from dpcl_core.data import synthetic
+from dpcl_core.data.synthetic import corpus
 
 SHAPE = Shape(n_blocks=2, n_heads=4, width=64, context=256, size=1536)
-COMPANIONS, COMPANION_SEED = 12_000, 7
+COMPANIONS, COMPANION_SEED = 30_000, 7
 BATCH = 16
 RATE, WARM_UP, DECAY = 4e-3, 0.03, 0.05
 HELD_OUT = 0.05
@@ -55,7 +55,7 @@ def public_texts() -> dict[str, list[str]]:
         raise FileNotFoundError("name the folder of datasets in DPCL_DATA")
     sentences = parquet.read_table(folder / "anchors_wikipedia" / "anchors.parquet", columns=["text"])
     return {
-        "companion": [str(text) for text in synthetic.companion(COMPANIONS, COMPANION_SEED)],
+        "companion": list(corpus.companion(COMPANIONS, COMPANION_SEED).strings),
         "wikipedia": [str(text) for text in sentences["text"].to_pylist()],
     }
 
@@ -124,7 +124,7 @@ def train(model: torch.nn.Module, source: Iterator[Tensor], minutes: float) -> i
         step += 1
         if share > shown + 0.05:
             shown = share
-            print(f"{share:4.0%}  step {step}  {float(loss):.3f} nats a token", flush=True)
+            print(f"{share:4.0%}  step {step}  {loss.item():.3f} nats a token", flush=True)
     return step
 
 

@@ -20,7 +20,8 @@ from dpcl_core.backbones.language import files, tokenizer
 from dpcl_core.data.texts import PADDING
 
 Floats = NDArray[np.float32]
-_TOKENS_AT_ONCE = 8192  # in a chunk: its scores over the vocabulary are what takes memory
+_TOKENS_AT_ONCE = 4096
+_SCORED_AT_ONCE = 256  # tokens whose scores over the vocabulary fit into a processor's cache
 EPSILON = 1e-5  # added to the variance in every norm
 
 
@@ -67,12 +68,16 @@ class PlainModel:
         inputs = np.full_like(targets, self._bos)
         inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
         wanted = targets != PADDING
-        hidden = self._hidden(inputs)[wanted]
+        hidden, ids = self._hidden(inputs)[wanted], targets[wanted]
+        found = np.empty(len(ids), np.float32)
+        for start in range(0, len(ids), _SCORED_AT_ONCE):
+            part = slice(start, start + _SCORED_AT_ONCE)
+            logits = hidden[part] @ self.embeddings.T
+            logits -= logits.max(axis=1, keepdims=True)
+            found[part] = logits[np.arange(len(logits)), ids[part]]
+            found[part] -= np.log(np.exp(logits, out=logits).sum(axis=1))
         scored = np.zeros(targets.shape, np.float32)
-        logits = hidden @ self.embeddings.T
-        chosen = np.take_along_axis(logits, targets[wanted][:, None], axis=1)[:, 0]
-        top = logits.max(axis=1)
-        scored[wanted] = chosen - top - np.log(np.exp(logits - top[:, None]).sum(axis=1))
+        scored[wanted] = found
         return scored
 
     def _hidden(self, inputs: NDArray[np.int64]) -> Floats:
@@ -92,7 +97,8 @@ class PlainModel:
         queries, keys, values = heads.transpose(2, 0, 3, 1, 4)
         scores = queries @ keys.swapaxes(2, 3) / np.float32(math.sqrt(width / self.shape.n_heads))
         scores += np.triu(np.full((length, length), -np.inf, np.float32), 1)
-        scores = np.exp(scores - scores.max(axis=3, keepdims=True))
+        scores -= scores.max(axis=3, keepdims=True)
+        np.exp(scores, out=scores)
         mixed = scores @ values / scores.sum(axis=3, keepdims=True)
         return self._affine(mixed.transpose(0, 2, 1, 3).reshape(n, length, width), f"{name}.c_proj")
 
@@ -101,10 +107,12 @@ class PlainModel:
         return made
 
     def _normed(self, states: Floats, name: str) -> Floats:
-        centred = states - states.mean(axis=-1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
-        made: Floats = centred / spread * self._state[f"{name}.weight"] + self._state[f"{name}.bias"]
-        return made
+        centred: Floats = states - states.mean(axis=-1, keepdims=True)
+        variance = np.einsum("...i,...i->...", centred, centred)[..., None] / np.float32(states.shape[-1])
+        centred /= np.sqrt(variance + np.float32(EPSILON))
+        centred *= self._state[f"{name}.weight"]
+        centred += self._state[f"{name}.bias"]
+        return centred
 
 
 @lru_cache(maxsize=1)
@@ -120,8 +128,16 @@ def load() -> PlainModel:
 
 def _gelu(values: Floats) -> Floats:
     """GELU in GPT-2's approximation by tanh."""
-    made: Floats = 0.5 * values * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (values + 0.044715 * values**3)))
-    return made
+    inner = values * values  # a third power would be taken by logarithms, many times slower
+    inner *= np.float32(0.044715)
+    inner += 1
+    inner *= values
+    inner *= np.float32(math.sqrt(2 / math.pi))
+    np.tanh(inner, out=inner)
+    inner += 1
+    inner *= values
+    inner *= np.float32(0.5)
+    return inner
 
 
 def _windows(lengths: NDArray[np.integer], context: int) -> list[_Window]:
