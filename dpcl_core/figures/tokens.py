@@ -1,0 +1,162 @@
+"""What a score of tokens finds, what a model remembers of its tasks, and what it tells of planted secrets."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+
+COIN = 0.5
+NEVER = 1.44  # bits: mean exposure of a code that was never seen, by exact rank
+
+
+def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """AUROC bars of the score and of a plain pattern, group by group; a coin's line.
+
+    Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: nothing to tell apart).
+    """
+    groups = list(dict.fromkeys(table["group"]))
+    inks = theme.ink(dark)
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=300,
+            xaxis={"showgrid": False},
+            yaxis={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": "AUROC", "zeroline": False},
+            barmode="group",
+            bargap=0.35,
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 48, "b": 44},
+        )
+    )
+    for index, (detector, name) in enumerate((("score", "the score"), ("pattern", "capital letter, @ or two digits"))):
+        rows = table[table["detector"] == detector].set_index("group")["auroc"].reindex(groups)
+        figure.add_trace(
+            go.Bar(
+                x=[group.replace(" ", "<br>", 1) for group in groups],
+                y=rows.tolist(),
+                name=name,
+                marker={"color": theme.colour_of_series(index, dark), "pattern": {"shape": "" if index == 0 else "/"}},
+                text=["" if pd.isna(value) else f"{value:.2f}" for value in rows],
+                textposition="outside",
+                textfont={"color": inks.text},
+                hovertemplate=f"%{{x}}, {name}: %{{y:.3f}}<extra></extra>",
+            )
+        )
+    figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+    figure.add_annotation(
+        text="a coin", x=0, xref="paper", y=COIN, xanchor="left", yanchor="bottom", showarrow=False,
+        font={"color": inks.soft, "size": 11.5},
+    )  # fmt: skip
+    by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
+    said = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
+    known = [each for each, group in zip(said, groups, strict=True) if not pd.isna(by[group, "score"])]
+    finding = f"AUROC of the score for private tokens: {', '.join(known)}." if known else "No private token is marked here."
+    return Picture(figure, finding, finding)
+
+
+def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """Nats a token that a model remembers of each task after its last one: ordinary tokens beside private ones.
+
+    Columns after_task, of_task, ordinary, private (NaN: none marked), one or several rows a pair; their mean is drawn.
+    """
+    if table.empty:
+        return Picture(theme.empty("Nothing is remembered yet.", dark, 300), "Nothing to show yet.", "Nothing to show yet.")
+    last = table[table["after_task"] == table["after_task"].max()]
+    means = last.groupby("of_task", as_index=False)[["ordinary", "private"]].mean()
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=300,
+            xaxis={"showgrid": False, "type": "category"},
+            yaxis={"title": "nats a token above the public model", "zeroline": True},
+            barmode="group",
+            bargap=0.35,
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 48, "b": 44},
+        )
+    )
+    names = [f"task {task + 1}" for task in means["of_task"]]
+    for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "private words"))):
+        figure.add_trace(
+            go.Bar(
+                x=names,
+                y=means[column].tolist(),
+                name=name,
+                marker={"color": theme.colour_of_series(2 - index, dark), "pattern": {"shape": "" if index == 0 else "/"}},
+                text=["" if pd.isna(value) else f"{value:.2f}" for value in means[column]],
+                textposition="outside",
+                textfont={"color": theme.ink(dark).text},
+                hovertemplate=f"%{{x}}, {name}: %{{y:.3f}} nats<extra></extra>",
+            )
+        )
+    after = int(table["after_task"].max()) + 1
+    ordinary, private = means["ordinary"].mean(), means["private"].mean()
+    finding = f"After task {after} the model holds {ordinary:.2f} nats an ordinary token on average"
+    finding += f" and {private:.2f} a private one." if not pd.isna(private) else "; no private token is marked."
+    return Picture(figure, finding, finding)
+
+
+def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """Exposure of planted codes by how often they were planted: before the first task, after the last one told, and
+    counted from the other end, so that too much forgetting shows too.
+
+    Columns after_task (-1: before), planted (0: controls), exposure, below (bits); several rows a level are averaged.
+    """
+    if table.empty:
+        none = "No secrets were planted."
+        return Picture(theme.empty(none, dark, 300), none, none)
+    planted = sorted(table["planted"].unique())
+    last = table["after_task"].max()
+    of = {
+        "before training": table[table["after_task"] < 0].groupby("planted")["exposure"].mean(),
+        f"after task {last + 1}": table[table["after_task"] == last].groupby("planted")["exposure"].mean(),
+        "from the unlikely end": table[table["after_task"] == last].groupby("planted")["below"].mean(),
+    }
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=320,
+            xaxis={"showgrid": False, "type": "category", "title": "texts that a code was planted in"},
+            yaxis={"title": "exposure, bits", "rangemode": "tozero", "zeroline": False},
+            barmode="group",
+            bargap=0.35,
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 48, "b": 48},
+        )
+    )
+    inks, names = theme.ink(dark), ["never (controls)" if level == 0 else f"{level}" for level in planted]
+    styles = ((inks.soft, ""), (theme.colour_of_series(1, dark), ""), (theme.colour_of_series(0, dark), "/"))
+    for (name, values), (colour, shape) in zip(of.items(), styles, strict=True):
+        heights = values.reindex(planted)
+        if heights.isna().all():
+            continue
+        figure.add_trace(
+            go.Bar(
+                x=names,
+                y=heights.tolist(),
+                name=name,
+                marker={"color": colour, "pattern": {"shape": shape}},
+                text=["" if pd.isna(value) else f"{value:.1f}" for value in heights],
+                textposition="outside",
+                textfont={"color": inks.text},
+                hovertemplate=f"planted %{{x}}, {name}: %{{y:.2f}} bits<extra></extra>",
+            )
+        )
+    figure.add_hline(y=NEVER, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+    figure.add_annotation(
+        text="never seen", x=0, xref="paper", y=NEVER, xanchor="left", yanchor="bottom", showarrow=False,
+        font={"color": inks.soft, "size": 11.5},
+    )  # fmt: skip
+    most, now = planted[-1], of[f"after task {last + 1}"]
+    before = of["before training"].get(most)
+    controls = f", codes never planted {now.get(0):.1f}" if 0 in now.index else ""
+    began = f" ({before:.1f} before training)" if before is not None else ""
+    at_most = f"{now.get(most):.1f} bits of exposure after task {last + 1}"
+    finding = f"Codes planted in {most} texts have {at_most}{began}{controls}."
+    return Picture(figure, finding, finding)

@@ -1,0 +1,92 @@
+"""Lesson 4: does a score of surprise find what is private? Public synthetic texts, scored now by the bundled model.
+
+The Tokens page takes its examples from here too. Nothing of it may be played on private texts: exact scores are a leak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.synthetic import corpus
+from dpcl_core.data.texts import Texts
+from dpcl_core.events import ScoredText
+from dpcl_core.methods.language import detection, layers, scored, sensitivity
+from dpcl_core.methods.language.detection import Found, Tokens
+from dpcl_core.methods.language.layers import Dials
+
+N_TEXTS = 40  # of each source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """Synthetic texts of each source with spans and labels, and Score2 of every token by the counts of all sources."""
+
+    sources: tuple[str, ...]
+    texts: tuple[Texts, ...]
+    labels: tuple[tuple[str, ...], ...]
+    score2: NDArray[np.float64]
+
+    def text(self, source: int, number: int) -> ScoredText:
+        """One text, scored."""
+        rows = np.array([number])
+        return scored.scored(self.texts[source].take(rows), self.score2, [self.labels[source][number]])[0]
+
+    def everything(self) -> list[ScoredText]:
+        """All texts, scored, source after source."""
+        strings = [string for texts in self.texts for string in texts.strings]
+        spans = [marked for texts in self.texts for marked in texts.spans or ()]
+        return scored.scored(Texts(strings, spans), self.score2, [label for labels in self.labels for label in labels])
+
+
+@lru_cache(maxsize=1)
+def texts() -> Corpus:
+    """`N_TEXTS` texts of each source of the synthetic corpus. Raises DataMissing where the bundled model is."""
+    train, _ = corpus.corpus(round(N_TEXTS / 0.8))
+    assert isinstance(train.images, Texts)
+    assert train.sources is not None
+    names = [label for _, labels in corpus.classes() for label in labels]
+    rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(corpus.classes()))]
+    of_sources = tuple(train.images.take(each) for each in rows)
+    score2 = sensitivity.commonness(scored.counted(of_sources))
+    labels = tuple(tuple(names[label] for label in train.labels[each].tolist()) for each in rows)
+    return Corpus(tuple(name for name, _ in corpus.classes()), of_sources, labels, score2)
+
+
+def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:
+    """Score of every token of all texts in a row."""
+    return np.concatenate([layers.scores(text, dials) for text in of])
+
+
+def pattern(tokens: Tokens) -> Found:
+    """How well the plain pattern ranks private tokens."""
+    return detection.found(tokens.has_pattern.astype(np.float64), tokens)
+
+
+def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:
+    """The texts as a model scores them that has them by heart to this share: a stand-in for training on them.
+
+    Its chance of a token is (1 - share) P + share M, M being how often the token followed the `order` tokens before it in
+    these very texts: a model mixed with a memory (Kuhn and De Mori 1990; Khandelwal et al. 2020). At share 0 it is the
+    frozen model.
+    """
+    followed: dict[tuple[str, ...], dict[str, int]] = {}
+    for text in of:
+        for place, token in enumerate(text.tokens):
+            after = followed.setdefault(text.tokens[max(0, place - order) : place], {})
+            after[token] = after.get(token, 0) + 1
+    found = []
+    for text in of:
+        memory = []
+        for place, token in enumerate(text.tokens):
+            after = followed[text.tokens[max(0, place - order) : place]]
+            memory.append(after[token] / sum(after.values()))
+        mixed = (1 - share) * np.array(text.probability) + share * np.array(memory)
+        found.append(
+            ScoredText(text.tokens, tuple(mixed.tolist()), text.commonness, text.is_stop, text.kinds, text.label)
+        )
+    return found

@@ -1,0 +1,114 @@
+"""Does the score find private tokens? Ranked against true spans over many texts, beside a plain pattern, kind by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.data.texts import LOOKALIKE
+from dpcl_core.events import ScoredText
+from dpcl_core.figures.picture import Provenance
+from dpcl_core.methods.language.layers import Dials
+from pages.parts import layout, strip, style
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-mail", "RECORD": "record number"}
+
+
+def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapping[str, str] | None) -> None:
+    """AUROC bars, average precision, recall at the threshold, and a row for every kind of span."""
+    from dpcl_core.figures import tokens as figures
+
+    table, groups, kinds = measured(of, dials)
+    if groups.empty:
+        with layout.card("found"):
+            st.markdown("**Does the score find what is private?**")
+            st.caption("No private span is marked in these texts, so there is nothing to compare with.")
+        return
+    picture = figures.detection(table, dark=style.is_dark())
+    strip.figure(
+        picture, source, key="detection", title="Does the score find what is private?", note="1: always, 0.5: a coin",
+        table=table, share=share,
+    )  # fmt: skip
+    with layout.card("kinds"):
+        st.markdown("**How precise it is, and kind by kind**")
+        st.markdown(_groups(groups))
+        st.caption(
+            "Precision is average precision; hold it against the share of private tokens, which a coin reaches. The pattern "
+            "(a capital letter, @ or two digits in the word) is a floor, not a proposal."
+        )
+        with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
+            st.markdown(_kinds(kinds))
+            st.caption("AUROC of a kind is against tokens outside any span.")
+
+
+def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Three tables, the last two empty where no private span is marked.
+
+    1 group, detector ("score", "pattern"), auroc, average_precision, share (of private tokens in the group).
+    2 the same, wide. 3 kind, is_private, n, mean_score, nominal_epsilon, true_epsilon (means; NaN: stop words alone),
+    recall (share above the threshold), auroc.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from dpcl_core.methods.language import detection, layers
+
+    tokens = detection.gathered(of)
+    score = np.concatenate([layers.scores(text, dials) for text in of])
+    found = {
+        "score": detection.found(score, tokens),
+        "pattern": detection.found(tokens.has_pattern.astype(np.float64), tokens),
+    }
+    rows = [
+        (group, detector, one.auroc[group], one.precision[group], one.share[group])
+        for detector, one in found.items()
+        for group in one.auroc
+    ]
+    table = pd.DataFrame(rows, columns=["group", "detector", "auroc", "average_precision", "share"])
+    if not tokens.is_private.any():
+        return table, pd.DataFrame(), pd.DataFrame()
+    nominal, true = (np.concatenate([layers.values(text, layer, dials) for text in of]) for layer in ("nominal", "true"))
+    by_kind = detection.by_kind(score, tokens)
+    kinds = []
+    for kind, auroc in by_kind.items():
+        inside = tokens.kinds == kind
+        noised = inside & ~tokens.is_stop
+        means = (float(each[noised].mean()) if noised.any() else float("nan") for each in (nominal, true))
+        recall = detection.recall(score, inside, dials.threshold)
+        is_private = not kind.startswith(LOOKALIKE)
+        kinds.append((kind, is_private, int(inside.sum()), float(score[inside].mean()), *means, recall, auroc))
+    columns = ["kind", "is_private", "n", "mean_score", "nominal_epsilon", "true_epsilon", "recall", "auroc"]
+    wide = table.pivot(index="group", columns="detector", values=["auroc", "average_precision", "share"])
+    return table, wide.loc[list(found["score"].auroc)], pd.DataFrame(kinds, columns=columns)
+
+
+def _groups(wide: pd.DataFrame) -> str:
+    rows = "".join(
+        f"| {group} | {row['auroc', 'score']:.2f} | {row['auroc', 'pattern']:.2f} | "
+        f"{row['average_precision', 'score']:.2f} | {row['average_precision', 'pattern']:.2f} | "
+        f"{100 * row['share', 'score']:.0f} % |\n"
+        for group, row in wide.iterrows()
+    )
+    head = "| | AUROC, score | AUROC, pattern | precision, score | precision, pattern | private |\n"
+    return head + "|---|---:|---:|---:|---:|---:|\n" + rows
+
+
+def _kinds(table: pd.DataFrame) -> str:
+    rows = "".join(
+        f"| {_kind(row.kind)} | {row.n:,} | {row.mean_score:.2f} | {row.nominal_epsilon:.2g} | {row.true_epsilon:.2g} | "
+        f"{100 * row.recall:.0f} % | {row.auroc:.2f} |\n"
+        for row in table.sort_values(["is_private", "mean_score"], ascending=[False, True]).itertuples()
+    )
+    head = "| kind | tokens | mean score | mean nominal ε (no guarantee) | mean true ε of the noise | above θ | AUROC |\n"
+    return head + "|---|---:|---:|---:|---:|---:|---:|\n" + rows
+
+
+def _kind(kind: str) -> str:
+    if kind.startswith(LOOKALIKE):
+        return f"{kind.removeprefix(LOOKALIKE)} (harmless)"
+    return _SPELLED.get(kind, kind.lower())

@@ -1,0 +1,143 @@
+"""The heatmap of a text: a layer to choose, the text itself, what the shades mean, and the finding in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import streamlit as st
+
+from dpcl_core.data.texts import LOOKALIKE
+from dpcl_core.events import ScoredText
+from dpcl_core.figures import heatmap
+from dpcl_core.methods.language import layers
+from dpcl_core.methods.language.layers import Dials, Layer
+from pages.parts import link
+from pages.parts.text import plain
+
+TITLES: dict[Layer, str] = {
+    "score": "Score",
+    "p": "P",
+    "score1": "Score1",
+    "score2": "Score2",
+    "nominal": "nominal ε",
+    "true": "true ε",
+    "sigma": "σ / C",
+    "printed": "loss, printed",
+    "flipped": "loss, flipped",
+    "hinge": "loss, hinge",
+}
+MEANS: dict[Layer, str] = {
+    "score": "Score (Eq. 1): 1 − exp(−(α · Score1 + (1 − α) · Score2)); 0 for stop words. It measures surprise.",
+    "p": "P: how likely the model finds the token after those before it.",
+    "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
+    "score2": "Score2 (Eq. 3): how common the token is in the six tasks; negative where it is common in all of them.",
+    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: nothing that the method does delivers it.",
+    "true": "Exact ε of the noise that Eq. 5 prints, one release. No guarantee either: it takes the noise level as fixed, "
+    "and here the level itself depends on the token.",
+    "sigma": "σ / C (Eq. 5): noise on each value of the token's embedding, against the length that it is clipped to.",
+    "printed": "How much the loss grows with the token's own, printed sign (Eq. 12): sensitive tokens are learned harder.",
+    "flipped": "The same with the sign turned around: sensitive tokens are unlearned, without an end.",
+    "hinge": "The same with the hinge: sensitive tokens are unlearned until they are no likelier than the public model has "
+    "them, and then left alone.",
+}
+
+
+def picker(start: Layer, key: str) -> Layer:
+    """Which layer is shown."""
+    options = list(TITLES)
+    picked = st.pills(
+        "Layer", options, default=start, format_func=TITLES.__getitem__, key=key, required=True, label_visibility="collapsed"
+    )
+    return picked or start
+
+
+def picture(text: ScoredText, layer: Layer, dials: Dials, name: str) -> str:
+    """The text with its shades, and the legend, as HTML."""
+    found, edges = layers.values(text, layer, dials), layers.edges(layer, dials)
+    origin = layers.base(dials) if layer in layers.WEIGHTS else None
+    numbers = [heatmap.number(value, edges, origin) for value in found.tolist()]
+    shades = layers.shades(layer, found, dials).tolist()
+    beyond = f" from {origin:g}" if origin else ""
+    ranges = heatmap.ranges(edges, falling=layer in layers.FALLING, beyond=beyond)
+    legend = heatmap.legend(
+        ranges, has_spans=any(text.kinds), has_stops=layer in layers.NOISE and any(text.is_stop)
+    )
+    return heatmap.markup(text.tokens, shades, numbers, text.kinds, label=name) + legend
+
+
+def show(text: ScoredText, layer: Layer, dials: Dials, name: str) -> None:
+    """The layer's meaning, the text, the legend, the finding, and a warning where the printed formula leaves its range."""
+    st.caption(f"{MEANS[layer]} The darker, the more sensitive the token is taken for.")
+    st.html(picture(text, layer, dials, name))
+    st.markdown(f"**{plain(finding(text, dials))}**")
+    if (said := layers.warning([text], dials)) and layer in ("score", *layers.NOISE):
+        st.caption(f"{plain(said)} Nominal, no guarantee.")
+
+
+def finding(text: ScoredText, dials: Dials) -> str:
+    """How many tokens of each sort have a score above the threshold."""
+    is_above = (layers.scores(text, dials) > dials.threshold).tolist()
+    sorts: dict[str, list[bool]] = {"private": [], "harmless look-alike": [], "other": []}
+    for above, kind in zip(is_above, text.kinds, strict=True):
+        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "private"
+        sorts[sort].append(above)
+    if not any(text.kinds):
+        n = len(is_above)
+        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {n} token{'s' if n != 1 else ''}."
+    said = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
+    return f"The score is above θ = {dials.threshold:g} for {', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}."
+
+
+def bar(text: ScoredText, dials: Dials, name: str) -> None:
+    """What this noise protects: nothing that anybody has proved. Printed and exact numbers beside each other."""
+    nominal, true = layers.values(text, "nominal", dials), layers.values(text, "true", dials)
+    is_noised = [not stop for stop in text.is_stop]
+    cells = [("wide not", "Nominal budget, no guarantee.", "PeCL as published protects no token, no text and no person.")]
+    if any(is_noised):
+        low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
+        least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
+        whole = f"{layers.text_epsilon(text, dials):,.0f}"
+        numbers = f"{low} to {high} (nominal, no guarantee). Exact ε of that noise {least} to {most}, of this text {whole}."
+        cells.append(("wide", "ε printed per token", numbers))
+    n_stops = sum(text.is_stop)
+    stops = f"{n_stops} stop word token{'s' if n_stops != 1 else ''}: no noise. " if n_stops else ""
+    cells.append(("not", "Not covered", f"{stops}The noise level tells the token."))
+    cells.append(("", "", f"{name[:1].upper()}{name[1:]}."))
+    spans = "".join(
+        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(said)}</div>'
+        for kind, head, said in cells
+    )
+    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
+
+
+def strip(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) -> None:
+    """Where the numbers come from, and the ways to take them along."""
+    with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
+        budgets = f"nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee"
+        told = f"{name} · {len(text.tokens)} tokens · α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets}"
+        st.caption(plain(told), width="stretch")
+        st.download_button(
+            "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
+            help="Every token with the numbers of every layer",
+        )  # fmt: skip
+        with st.popover("link", type="tertiary"):
+            st.code(link.address(st.context.url or "", share), language=None, wrap_lines=True)
+
+
+def csv(text: ScoredText, dials: Dials) -> str:
+    """Every token with all layers, one row a token."""
+    import pandas as pd
+
+    columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
+    of_layers = {_column(layer): layers.values(text, layer, dials) for layer in layers.LAYERS}
+    written: str = pd.DataFrame({**columns, **of_layers}).to_csv(index=False)
+    return written
+
+
+def _column(layer: Layer) -> str:
+    names: dict[Layer, str] = {
+        "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
+        "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
+    }  # fmt: skip
+    return names.get(layer, layer)

@@ -1,0 +1,123 @@
+"""What remains readable of a text under the noise: each noisy embedding read as the nearest token of the public table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.events import ScoredText
+from dpcl_core.methods.language import layers
+from dpcl_core.methods.language.layers import Dials
+from pages.parts import layout
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+RELEASES = (1, 3, 10, 30, 100)
+HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
+
+
+@dataclass(frozen=True)
+class Read:
+    """What an attacker reads: every token's nearest neighbour as printed, whether it is right, and whether it had noise."""
+
+    printed: tuple[str, ...]
+    is_right: tuple[bool, ...]
+    is_noised: tuple[bool, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Of the tokens with noise, those read right; None without any."""
+        noised = [right for right, had in zip(self.is_right, self.is_noised, strict=True) if had]
+        return sum(noised) / len(noised) if noised else None
+
+
+def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
+    """The text as it is read from its noisy embeddings; the noise is drawn anew with every look."""
+    from dpcl_core.privacy import token_noise
+
+    with layout.card("noise"):
+        st.markdown("**What remains readable**")
+        tokens = _ids(text)
+        if tokens is None:
+            st.caption("The tokens of this text are not those of the bundled model, whose embeddings are at hand here.")
+            return
+        ratios = layers.values(text, "sigma", dials)
+        published = _read(tokens, ratios, n_releases)
+        st.html(_markup(published))
+        n_noised = sum(published.is_noised)
+        n_right = round((published.share or 0.0) * n_noised)
+        clean = len(text.tokens) - n_noised
+        stops = f" {clean} stop word token{'s stand' if clean != 1 else ' stands'} there exactly." if clean else ""
+        st.markdown(f"**The nearest row of the public table names {n_right} of {n_noised} noised tokens.{stops}**")
+        honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
+        bounded = _read(tokens, ratios * 0 + honest, 1, everywhere=honest)
+        rows = [
+            (f"as published, nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee", published, n_releases),
+            (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
+        ]
+        body = "".join(f"| {name} | {n} | {_percent(read.share)} |\n" for name, read, n in rows)
+        st.markdown(f"| noise | releases | noised tokens read |\n|---|---:|---:|\n{body}")
+        st.button("Draw again", key=key, help="Fresh noise; none is recorded")
+        st.caption(
+            f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median length. Fresh noise in every "
+            "epoch is a release in every epoch; who reads takes their mean. As published, stop words get no noise. Where "
+            "nothing can be read, a model can learn next to nothing either."
+        )
+
+
+def _read(
+    tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: int, everywhere: float | None = None
+) -> Read:
+    """What the nearest rows are. `ratios` [m]: sigma / C, NaN where there is no noise; `everywhere`: one for all tokens."""
+    import numpy as np
+
+    from dpcl_core.backbones.language import plain, tokenizer
+    from dpcl_core.methods.language import inversion
+    from dpcl_core.privacy.embeddings import clipped
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    table = plain.load().embeddings
+    clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
+    levels = np.full(len(tokens), everywhere) if everywhere is not None else np.nan_to_num(ratios, nan=0.0)
+    rows = clipped(table, clip_norm)
+    seen = inversion.seen(rows[tokens], levels * clip_norm, n_releases, ReleaseNoise())
+    found, _ = inversion.nearest(rows, seen)
+    ready = tokenizer.load("lm-tiny")
+    return Read(
+        tuple(ready.shown(token) for token in found.tolist()),
+        tuple((found == tokens).tolist()),
+        tuple((levels > 0).tolist()),
+    )
+
+
+def _ids(text: ScoredText) -> NDArray[np.int64] | None:
+    """The tokens' numbers in the bundled tokenizer; None where it cuts the text otherwise."""
+    import numpy as np
+
+    from dpcl_core.backbones.language import tokenizer
+
+    ids, _ = tokenizer.load("lm-tiny").encode("".join(text.tokens))
+    return np.array(ids, np.int64) if ids and len(ids) == len(text.tokens) else None
+
+
+def _markup(read: Read) -> str:
+    """The text as it is read: right tokens bold and underlined, wrong ones faint, exact ones plain."""
+    parts = []
+    for printed, right, had in zip(read.printed, read.is_right, read.is_noised, strict=True):
+        name = "exact" if not had else "right" if right else "wrong"
+        word = printed.lstrip(" ")
+        parts.append(f"{printed[: len(printed) - len(word)]}<i class='{name}'>{escape(word)}</i>")
+    legend = (
+        '<ul class="heat-legend" aria-label="Legend"><li><i class="right">read right</i></li>'
+        '<li><i class="wrong">read wrong</i></li><li><i class="exact">had no noise</i></li></ul>'
+    )
+    return f'<div class="heat read" dir="auto" role="group" aria-label="What is read">{"".join(parts)}</div>{legend}'
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"

@@ -1,0 +1,163 @@
+"""Tokens: which words are treated as sensitive? A text shaded by what PeCL makes of it, what its noise hides, what leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.figures.picture import Provenance
+from dpcl_core.methods.language import layers
+from dpcl_core.methods.language.layers import Dials, Layer
+from pages.parts import layout, link, state
+from pages.parts.header import actions, heading
+from pages.parts.tokens import found, heat, noise, ofrun, source
+from pages.parts.tokens.source import Looked
+from pages.parts.view import View
+
+BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+USUAL = Dials()
+CODEC = link.Codec(
+    [
+        *source.FIELDS,
+        link.Field("layer", "l", "layer", link.Choice(layers.LAYERS), "score"),
+        link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
+        link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
+        link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+        link.Field("upper", "up", "upper nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
+        link.Field("strength", "la", "λ", link.Maybe(link.Number(0.0, 100.0)), None),
+        link.Field("loss", "lf", "loss", link.Maybe(link.Choice(("answer", "full"))), None),
+        link.Field("releases", "r", "releases", link.Whole(1, 100), 1),
+    ]
+)
+HELP = """**Score** is PeCL's measure of how sensitive a token is: how unlikely a language model finds it, moved a little by
+how common it is. From it follow the **noise** on the token and its weight in the **loss**. The budgets that the publication
+prints are nominal, and no guarantee comes with them: the noise is too small by a factor of two, depends on the token itself,
+and leaves stop words out. Private words are outlined where somebody marked them: hold the shades against the outlines."""
+
+
+@state.guarded
+def page() -> None:
+    """The page."""
+    view = View("tokens", lambda _: CODEC)
+    place = heading("Tokens", "Which words are treated as sensitive?", notices=[*view.read.notices, *_trouble(view)])
+    controls, answer = layout.controls_and_answer()
+    with controls:
+        looked = source.choose(view)
+        usual = ofrun.dials_of(looked.result.spec) if looked.result is not None else USUAL
+        dials, values = _dials(view, usual)
+    with answer:
+        layer = cast(Layer, view["layer"])
+        if looked.text is None or not looked.text.tokens:
+            _nothing(looked)
+        else:
+            layer = _looked_at(view, looked, looked.text, dials, int(str(values["releases"])))
+        _many(looked, dials)
+    share = view.commit({**looked.values, **values, "layer": layer}, CODEC)
+    actions(place, share=share, help_text=HELP, view=view)
+
+
+def _trouble(view: View) -> list[str]:
+    """What to say about a run that a link names and that is not there."""
+    if view["run"] is None:
+        return []
+    try:
+        state.store().get(str(view["run"]))
+    except BadInput as refused:
+        return [f"{refused}."]
+    return []
+
+
+def _dials(view: View, usual: Dials) -> tuple[Dials, dict[str, object]]:
+    """Settings of score and noise, starting from those of the run or the published ones; what differs goes into the link."""
+    start = {name: getattr(usual, name) if view[name] is None else view[name] for name in _NAMES}
+    number = {name: float(str(start[name])) for name in _NAMES if name != "loss"}
+    key = "-".join(f"{value}" for value in start.values())
+    alpha = st.slider(
+        "α: surprise against commonness", 0.0, 1.0, number["alpha"], 0.05, key=view.key(f"alpha-{key}"),
+        help="1: Score1 alone. 0: Score2 alone. Published: 0.5.",
+    )  # fmt: skip
+    threshold = st.slider(
+        "θ: sensitive above", 0.0, 1.0, number["threshold"], 0.05, key=view.key(f"threshold-{key}"),
+        help="Where the unlearning term begins. Published: 0.6.",
+    )  # fmt: skip
+    options = sorted({*BUDGETS, number["lower"], number["upper"]})
+    lower, upper = st.select_slider(
+        "Nominal ε of a token, from the most to the least noised (no guarantee)", options,
+        (number["lower"], number["upper"]), key=view.key(f"budget-{key}"), format_func=lambda each: f"{each:g}",
+        help="As published: 1 to 10.",
+    )  # fmt: skip
+    releases = st.select_slider(
+        "Releases of each token (epochs with fresh noise)", sorted({*noise.RELEASES, int(str(view["releases"]))}),
+        int(str(view["releases"])), key=view.key("releases"),
+    )  # fmt: skip
+    with st.expander("The loss"):
+        strength = st.number_input(
+            "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{key}"),
+            help="Published: 1.",
+        )  # fmt: skip
+        losses = ["answer", "full"]
+        loss = st.segmented_control(
+            "What is learned", losses, default=str(start["loss"]), key=view.key(f"loss-{key}"), required=True,
+            format_func={"answer": "the label only", "full": "text and label"}.__getitem__,
+        )  # fmt: skip
+    dials = Dials(alpha, threshold, lower, upper, usual.delta, strength, "full" if loss == "full" else "answer")
+    values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
+    return dials, {**values, "releases": releases}
+
+
+_NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")
+
+
+def _nothing(looked: Looked) -> None:
+    """Why there is no heatmap, and what to do."""
+    with layout.card("heat"):
+        st.markdown("**No text to show yet**")
+        why = looked.why or "This text has no tokens."
+        (st.warning if looked.is_warning else st.info)(why)
+
+
+def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, n_releases: int) -> Layer:
+    """Bar, heatmap and what noise leaves of the text."""
+    heat.bar(text, dials, looked.name)
+    with layout.card("heat"):
+        layer = heat.picker(cast(Layer, view["layer"]), view.key("layer"))
+        heat.show(text, layer, dials, looked.name)
+        heat.strip(text, dials, looked.name, st.query_params.to_dict())
+    if looked.is_bundled:
+        noise.card(text, dials, n_releases=n_releases, key=view.key("draw"))
+    return layer
+
+
+def _many(looked: Looked, dials: Dials) -> None:
+    """Over many texts: what the score finds; of a run, what it remembers and what leaks."""
+    share = st.query_params.to_dict()
+    if looked.result is None:
+        told = source.corpus()
+        n_texts = sum(len(texts) for texts in told.texts)
+        with st.spinner(f"Scoring {n_texts} texts ..."):
+            of = everything()
+        title = "synthetic texts with marked personal data, bundled model"
+        found.card(of, dials, Provenance(title, n_texts, "PeCL's score", "", (), None, 0, ()), share)
+        return
+    if looked.epsilon is None:
+        return
+    ofrun.figures(looked.result, looked.epsilon, share=share, live=False)
+    said = [event for event in looked.result.said if isinstance(event, TokensScored)]
+    wanted = looked.epsilon, looked.values["model"]
+    texts = [text for event in said if (event.cell.epsilon, event.model) == wanted for text in event.texts]
+    if texts:
+        found.card(texts, dials, looked.result.provenance, share)
+
+
+@st.cache_resource(show_spinner=False)
+def everything() -> Sequence[ScoredText]:
+    """All examples, scored once for all visitors."""
+    return source.corpus().everything()
+
+
+if __name__ == "__main__":
+    page()
