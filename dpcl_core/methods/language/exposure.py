@@ -19,6 +19,8 @@ from dpcl_core.spec import Cell, PrivacySpec
 
 CONFIDENCE = 0.95
 _SHARES = (1e-4, 1e-3, 1e-2)  # of all values, those that the attacker may name: fixed beforehand, whatever is found
+# Codes are drawn without replacement, from those that no text holds elsewhere: the proof takes so many as possible only.
+_FREE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def leaks(found: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpe
 
     The controls of the proof are all values that a secret could have had and had not; codes that are never planted are only
     shown beside. With few codes, or codes in many texts each, it is a weak proof: fifteen codes, in one text each and all of
-    them the most likely of 10,000, prove 10.3 under "replace" and half of that under "add-remove"; in 16 texts each, a
+    them the most likely of 10,000, prove 10.1 under "replace" and half of that under "add-remove"; in 16 texts each, a
     sixteenth of that at most. 0 is no sign that nothing leaks.
     """
     levels = tuple(sorted({one.repetitions for one in found}))
@@ -93,11 +95,11 @@ def epsilon_at_least(found: Sequence[Ranked], privacy: PrivacySpec) -> float:
     for level in sorted({one.repetitions for one in found} - {0}):
         group = [one for one in found if one.repetitions == level]
         size = min(one.n_ranked for one in group)
-        if size < 2:
+        if size < 10:  # too few values to tell anything
             continue
         for allowed in sorted({max(1, round(share * size)) for share in _SHARES}):
             right = sum(one.rank <= allowed for one in group)
-            games.append(Guesses(len(group), right, allowed, size, level))
+            games.append(Guesses(len(group), right, allowed, int(_FREE * size), level))
     return bound_of_guesses(tuple(games), privacy.delta, privacy.adjacency, CONFIDENCE)
 
 
