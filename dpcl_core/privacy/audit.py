@@ -81,6 +81,16 @@ def bound_of_counts(
     return max(0.0, _of_counts(hits, n_with, n_without - false_alarms, n_without, delta, confidence))
 
 
+def one_way_bound(
+    hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
+) -> float:
+    """The same from one inequality alone, P_with[cry] <= e^eps P_without[cry] + delta; for claims of that one direction."""
+    error = (1 - confidence) / 2
+    tpr_low = _lower(hits, n_with, error)
+    fpr_high = 1 - _lower(n_without - false_alarms, n_without, error)
+    return max(0.0, _log_ratio(tpr_low - delta, fpr_high))
+
+
 def _bound(
     with_person: NDArray[np.float64], without: NDArray[np.float64], cut: float, delta: float, confidence: float
 ) -> float:
