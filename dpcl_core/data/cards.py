@@ -2,78 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from dpcl_core.data.windows import AXES, SAMPLES
+from dpcl_core.data.card import DatasetCard, Hub, Kind, Shape
+from dpcl_core.data.text_cards import PECL_SIX, SYNTHETIC, TEXT_LIMITS, TEXTS
 
-Shape = tuple[int, int, int]
-Kind = Literal["image", "sensor", "text"]
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """Where the Hugging Face hub keeps a dataset: its repository, and the files of each split as shell patterns."""
-
-    repository: str
-    train: str
-    test: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetCard:
-    """What a visitor reads of a dataset, and what its loader must know. All of it is public.
-
-    `n_train` and `n_test` count the full published set. Where that is undivided, `held_out` is the share of each class that
-    our own division holds out for testing, and the two counts are nominal. `is_balanced`: every class has equally many.
-    For a person's own data, which only reading tells, `n_classes`, `n_train` and `n_test` are 0.
-    `classes`: names in label order, empty where only the file tells. `shape`: height, width, channels, None where images
-    differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
-    class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
-    `kind`: pictures, or windows of a sensor. `scaled_by`: how windows come to [-1, 1], by a public range or by mean and
-    variance of the training part. `files_of`: the set whose files it reads. `limits`: what is not protected with these data.
-    `may_show`: texts are synthetic or a public benchmark, so that pages may show them token by token.
-    """
-
-    name: str
-    title: str
-    summary: str
-    source: str
-    licence: str
-    n_classes: int
-    n_train: int
-    n_test: int
-    classes: tuple[str, ...] = ()
-    shape: Shape | None = None
-    held_out: float | None = None
-    is_balanced: bool = False
-    hub: Hub | None = None
-    label_column: str = "label"
-    name_column: str = "label_name"
-    stands_in_for: str | None = None
-    members: tuple[str, ...] = ()
-    kind: Kind = "image"
-    scaled_by: Literal["range", "training"] = "range"
-    files_of: str | None = None
-    limits: tuple[str, ...] = ()
-    may_show: bool = True
-
-    @property
-    def is_own(self) -> bool:
-        return self.name.startswith("own:")
-
-    @property
-    def folder(self) -> str:
-        """The folder it is looked for in, under `DPCL_DATA` or the download cache."""
-        return self.name.removeprefix("own:") if self.is_own else (self.files_of or self.name).replace("-", "_")
-
-    @property
-    def n_values(self) -> int | None:
-        """Values of an example; None where examples differ in size."""
-        return SAMPLES * AXES if self.kind == "sensor" else math.prod(self.shape) if self.shape else None
-
+__all__ = ["CARDS", "SENSOR_LIMITS", "TEXT_LIMITS", "DatasetCard", "Hub", "Kind", "Shape"]
 
 _DIGITS = tuple("0123456789")
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -346,5 +281,8 @@ CARDS: Mapping[str, DatasetCard] = {
             "Lai et al. 2022, Lifelong DP (split CIFAR-10/100)",
             ("cifar10", "cifar100"),
         ),
+        *SYNTHETIC,
+        *TEXTS,
+        PECL_SIX,
     )
 }

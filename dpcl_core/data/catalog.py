@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpcl_core import paths
 from dpcl_core.data import files, hub
-from dpcl_core.data.cards import CARDS, SENSOR_LIMITS, DatasetCard
+from dpcl_core.data.cards import CARDS, SENSOR_LIMITS, TEXT_LIMITS, DatasetCard
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members", "outlines"]
 
 BUNDLED = "digits"
+_HELD_OUT = 0.2  # of a person's own texts without a test part
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,22 @@ def card(name: str) -> DatasetCard:
         n_train=0,
         n_test=0,
     )
-    from dpcl_core.data import header
+    from dpcl_core.data import header, showing
 
-    if header.kind(images) != "sensor":
-        return images
-    summary = "Your own sensor windows, read from a folder on this computer."
-    return replace(images, summary=summary, kind="sensor", limits=SENSOR_LIMITS)
+    kind = header.kind(images)
+    if kind == "sensor":
+        summary = "Your own sensor windows, read from a folder on this computer."
+        return replace(images, summary=summary, kind="sensor", limits=SENSOR_LIMITS)
+    if kind == "text":
+        texts = replace(images, kind="text", held_out=_HELD_OUT)
+        return replace(
+            texts,
+            summary="Your own texts, read from a folder on this computer.",
+            limits=TEXT_LIMITS,
+            held_out=None if files.find(texts).test else _HELD_OUT,
+            may_show=showing.is_marked(texts),
+        )
+    return images
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
@@ -78,7 +89,7 @@ def available(dataset: DatasetCard) -> str | None:
     """
     for member in members(dataset):
         try:
-            if member.name != BUNDLED:
+            if member.name != BUNDLED and not member.made_per_source:
                 files.find(member)
         except DataMissing as missing:
             if member.hub is None or not hub.is_reachable():

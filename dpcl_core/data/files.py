@@ -12,12 +12,13 @@ from dpcl_core.data.cards import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
+TABLES = (".parquet", ".csv")
 _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files of a dataset: per split one or several parquet files, or one folder with a folder of images for each class.
+    """The files of a dataset: per split some parquet files, one CSV file, or a folder with one of images for each class.
 
     `test` is empty for a set without a test part that its card allows to divide.
     """
@@ -27,7 +28,7 @@ class Found:
 
     @property
     def is_folder(self) -> bool:
-        return not self.train[0].name.endswith(".parquet")
+        return self.train[0].suffix not in TABLES
 
 
 def cache_dir() -> Path:
@@ -43,7 +44,12 @@ def roots(card: DatasetCard) -> tuple[Path, ...]:
 
 
 def find(card: DatasetCard) -> Found:
-    """The dataset's files. Raises DataMissing saying what to put where, BadInput for a folder that cannot be used."""
+    """The dataset's files, made first where they are made here.
+
+    Raises DataMissing saying what to put where, BadInput for a folder that cannot be used.
+    """
+    if card.made_per_source:
+        return _made(card)
     for root in roots(card):
         folder = paths.inside(root, card.folder, FIELD)
         try:
@@ -60,27 +66,47 @@ def wish(card: DatasetCard) -> str:
     if card.kind == "sensor":
         made = "python -m scripts.prepare_sensors makes them"
         what = f"train.parquet and test.parquet (columns window, rate_hz and label; {made})"
+    if card.kind == "text":
+        what = "train.parquet and test.parquet (columns text and label)"
+        if card.is_own:
+            what += ", or train.csv and test.csv, or one CSV file, with a first line text,label,"
     return f"put {what} into {roots(card)[0] / card.folder}"
+
+
+def _made(card: DatasetCard) -> Found:
+    from dpcl_core.data.synthetic import store  # only those who need the corpus load what makes it
+
+    try:
+        train, test = store.ready(cache_dir() / card.folder, card.made_per_source)
+    except OSError as error:
+        allowed = f"{cache_dir() / card.folder} must be a folder that you can write: {error.strerror or error}"
+        raise BadInput(FIELD, card.name, allowed) from error
+    return Found((train,), (test,))
 
 
 def _in_folder(card: DatasetCard, folder: Path) -> Found:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
+    if card.is_own and not train and not test and len(only := sorted(folder.glob("*.csv"))) == 1:
+        paths.inside(folder, only[0].name, FIELD)
+        train = (only[0],)
     if not train:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no training part")
     if not test and card.held_out is None:
         raise DataMissing(FIELD, card.name, f"{wish(card)}; that folder has no test part")
-    if card.kind == "sensor" and not train[0].name.endswith(".parquet"):
+    if card.kind == "sensor" and train[0].suffix != ".parquet":
         raise BadInput(FIELD, card.name, "holds sensor windows, which must be parquet files")
-    if test and train[0].name.endswith(".parquet") != test[0].name.endswith(".parquet"):
-        raise BadInput(FIELD, card.name, "its training and test part must both be parquet files, or both folders of images")
+    if test and len({path.suffix if path.suffix in TABLES else "" for path in (train[0], test[0])}) > 1:
+        allowed = "its training and test part must both be parquet files, or both CSV files, or both folders of images"
+        raise BadInput(FIELD, card.name, allowed)
     return Found(train, test)
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
-    single = folder / f"{split}.parquet"
+    single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
-    images = folder / split
     found = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
+    if card.is_own and (table := folder / f"{split}.csv").exists():
+        found.append(table)
     if len(found) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*found, *shards):

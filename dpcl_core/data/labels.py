@@ -50,10 +50,12 @@ def joined(card: DatasetCard, outlines: Sequence[Outline]) -> Labels:
     """The members' examples one after another: each keeps its own labels, shifted behind those of the members before it."""
     if not card.members:
         only = outlines[0]
-        everything = tuple(range(len(only.classes)))
+        classes = card.classes or only.classes
+        # Which classes a source can hold is public: a style all of them, a member set or a family of texts its own.
+        held = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
+        everything = tuple(range(len(classes)))
         train, test = (Labelled(part.labels, part.sources) for part in (only.train, only.test))
-        # Which classes a source can hold is public: a style all of them, a member set its own.
-        return Labels(card.classes or only.classes, train, test, tuple(Source(name, everything) for name in only.sources))
+        return Labels(classes, train, test, tuple(Source(name, held.get(name, everything)) for name in only.sources))
     first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
     sources = [Source(name, tuple(range(first[index], first[index + 1]))) for index, name in enumerate(card.members)]
     train, test = (

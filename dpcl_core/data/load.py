@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, windows
+from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, text_files, windows
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
 from dpcl_core.data.files import Found
 from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
+from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
@@ -33,6 +34,11 @@ def load(data: DataSpec) -> Dataset:
         Split(_together(read) if card.members else read[0], split.labels, split.sources)
         for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
     )
+    canaries: tuple[Canary, ...] = ()
+    if card.made_per_source:
+        from dpcl_core.data.synthetic.canaries import plant
+
+        train, canaries = plant(train, tuple(source.name for source in named.sources))
     return Dataset(
         name=card.name,
         title=title(card, members, [Sizes.counted(part) for part in kept], [Sizes.counted(part) for part in full]),
@@ -40,6 +46,7 @@ def load(data: DataSpec) -> Dataset:
         train=train,
         test=test,
         sources=named.sources,
+        canaries=canaries,
     )
 
 
@@ -56,8 +63,10 @@ def _find(card: DatasetCard) -> Found | None:
         return files.find(card)
 
 
-def _together(read: Sequence[Content]) -> Images:
-    """The pictures of all members."""
+def _together(read: Sequence[Content]) -> Images | Texts:
+    """The pictures or the texts of all members."""
+    if texts := [one for one in read if isinstance(one, Texts)]:
+        return text_files.joined(texts)
     return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
@@ -71,6 +80,10 @@ def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Conten
         if card.scaled_by == "training":
             return windows.z_scored(trained, tested)
         return windows.in_range(trained), windows.in_range(tested)
+    if card.kind == "text":
+        pairs = zip(files_, (kept.train, kept.test), strict=True)
+        texts = [text_files.read_texts(paths, card, part.rows) for paths, part in pairs]
+        return texts[0], texts[1]
     train, test = (_images(card, *split) for split in zip(files_, (kept.train, kept.test), strict=True))
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, files, folder, parquet
+from dpcl_core.data import bundled, files, folder, parquet, text_files
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.files import Found
 from dpcl_core.data.parquet import Rows
@@ -74,8 +74,13 @@ def _outline(card: DatasetCard, found: Found | None, _stamp_of_files: tuple[tupl
         return _divided(card, rows)
     if found.is_folder:
         return _of_folders(card, found)
-    train = parquet.read_rows(found.train, card)
-    return _of_pair(card, train, parquet.read_rows(found.test, card)) if found.test else _divided(card, train)
+    if card.kind == "text":
+        train = text_files.read_rows(found.train, card)
+        test = text_files.read_rows(found.test, card, train.names) if found.test else None
+    else:
+        train = parquet.read_rows(found.train, card)
+        test = parquet.read_rows(found.test, card) if found.test else None
+    return _divided(card, train) if test is None else _of_pair(card, train, test)
 
 
 def _of_folders(card: DatasetCard, found: Found) -> Outline:
@@ -141,7 +146,13 @@ def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:
     found = [set(split.sources.tolist()) for split in splits if split.sources is not None]
     for name in sorted(set.symmetric_difference(found[0], found[-1])) if found else ():
         raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "must occur in both train and test")
-    return tuple(sorted(found[0], key=_natural)) if found else ()
+    if not found:
+        return ()
+    if not card.sources:
+        return tuple(sorted(found[0], key=_natural))
+    for name in sorted(found[0] - {name for name, _ in card.sources}):
+        raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "is none of the sources of this dataset")
+    return tuple(name for name, _ in card.sources)
 
 
 def _natural(name: str) -> tuple[int, str]:

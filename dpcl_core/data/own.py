@@ -10,7 +10,7 @@ from dpcl_core.errors import BadInput
 
 
 def names() -> list[str]:
-    """own:NAME of every folder that holds pictures or sensor windows and is none of the catalog's; reads headers only."""
+    """own:NAME of every folder with pictures, sensor windows or texts that is none of the catalog's; reads headers only."""
     found: list[str] = []
     known = {card.folder for card in CARDS.values()}
     for root in files.roots(catalog.card("own:any")):

@@ -51,10 +51,10 @@ def read_rows(parts: Sequence[Path], card: DatasetCard) -> Rows:
     for path, piece in zip(parts, pieces, strict=True):
         for label, name in piece.names.items():
             if names.setdefault(label, name) != name:
-                raise BadInput(_shown(card, path), f"{names[label]} and {name}", f"label {label} must have one name")
+                raise BadInput(called(card, path), f"{names[label]} and {name}", f"label {label} must have one name")
     sources = [piece.sources for piece in pieces if piece.sources is not None]
     if len(sources) not in (0, len(pieces)):
-        raise BadInput(_shown(card, parts[0]), SOURCE_COLUMN, "must be a column of every piece of a split, or of none")
+        raise BadInput(called(card, parts[0]), SOURCE_COLUMN, "must be a column of every piece of a split, or of none")
     return Rows(np.concatenate([piece.labels for piece in pieces]), names, np.concatenate(sources) if sources else None)
 
 
@@ -94,13 +94,13 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
 
 
 def _n_rows(path: Path, card: DatasetCard) -> int:
-    with _readable(path, _shown(card, path)), pq.ParquetFile(path) as file:
+    with readable(path, called(card, path)), pq.ParquetFile(path) as file:
         return int(file.metadata.num_rows)
 
 
 def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
-    shown = _shown(card, path)
-    with _readable(path, shown), pq.ParquetFile(path) as file:
+    shown = called(card, path)
+    with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         column = _label_column(schema, card, shown)
         source = source_column(card)
@@ -126,9 +126,9 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
 
 
 def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
-    shown = _shown(card, path)
+    shown = called(card, path)
     origins = [f"{shown} row {row}" for row in rows]
-    with _readable(path, shown), pq.ParquetFile(path) as file:
+    with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         name = next((name for name in IMAGE_COLUMNS if name in schema.names), None)
         if name is None:
@@ -148,8 +148,8 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
 
 
 def _windows(path: Path, card: DatasetCard) -> NDArray[np.float32]:
-    shown = _shown(card, path)
-    with _readable(path, shown), pq.ParquetFile(path) as file:
+    shown = called(card, path)
+    with readable(path, shown), pq.ParquetFile(path) as file:
         if WINDOW_COLUMN not in file.schema_arrow.names:
             raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
         return windows_of(file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].combine_chunks(), shown)
@@ -216,12 +216,17 @@ def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
 
 def _texts(column: pa.ChunkedArray, name: str, shown: str) -> tuple[list[str], NDArray[np.int64]]:
     """The different texts of a column, and which of them each row holds."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+    if not is_text(column.type):
         raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
     _refuse_nulls(column, name, shown, "must hold text")
     coded: pa.DictionaryArray = pc.cast(column, pa.string()).combine_chunks().dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, each value once or every time."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, start: int = 0) -> None:
@@ -231,12 +236,13 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, 
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
 
 
-def _shown(card: DatasetCard, path: Path) -> str:
+def called(card: DatasetCard, path: Path) -> str:
+    """What a file is called in a sentence about it."""
     return f"{card.name}/{path.name}"
 
 
 @contextlib.contextmanager
-def _readable(path: Path, shown: str) -> Iterator[None]:
+def readable(path: Path, shown: str) -> Iterator[None]:
     """Turns what Arrow and the file system raise while a file is read into one sentence."""
     try:
         yield

@@ -8,10 +8,11 @@ from dpcl_core.data import own
 from tests.data.making import picture, write, write_pair
 
 
-def test_folders_of_images_are_listed_and_others_are_not(data_dir: Path, tmp_path: Path) -> None:
+def test_folders_that_can_be_read_are_listed_and_others_are_not(data_dir: Path, tmp_path: Path) -> None:
     write_pair(data_dir / "mine", [0, 1], [0, 1])
     for split in ("train", "test"):
         write(data_dir / "texts", split, text=["a", "b"], label=[0, 1])
+        write(data_dir / "numbers", split, value=[1.0, 2.0], label=[0, 1])
         folder = tmp_path / "home" / "data" / "photos" / split / "cats"
         folder.mkdir(parents=True)
         (folder / "1.png").write_bytes(picture())
@@ -21,7 +22,7 @@ def test_folders_of_images_are_listed_and_others_are_not(data_dir: Path, tmp_pat
     (data_dir / "broken" / "train.parquet").write_bytes(b"no parquet")
     (data_dir / "broken" / "test.parquet").write_bytes(b"no parquet")
     (data_dir / "bad name").mkdir()
-    assert own.names() == ["own:mine", "own:photos"]
+    assert own.names() == ["own:mine", "own:texts", "own:photos"]
 
 
 def test_no_folder_of_data_is_no_trouble(data_dir: Path) -> None:

@@ -1,0 +1,80 @@
+"""What is known of a dataset before a file is read: where it comes from, and the numbers of its full published form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dpcl_core.data.windows import AXES, SAMPLES
+
+Shape = tuple[int, int, int]
+Kind = Literal["image", "sensor", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the Hugging Face hub keeps a dataset: its repository, and the files of each split as shell patterns."""
+
+    repository: str
+    train: str
+    test: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCard:
+    """What a visitor reads of a dataset, and what its loader must know. All of it is public.
+
+    `n_train` and `n_test` count the full published set. Where that is undivided, `held_out` is the share of each class that
+    our own division holds out for testing, and the two counts are nominal. `is_balanced`: every class has equally many.
+    For a person's own data, which only reading tells, `n_classes`, `n_train` and `n_test` are 0.
+    `classes`: names in label order, empty where only the file tells. `shape`: height, width, channels, None where images
+    differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
+    class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
+    `kind`: pictures, windows of a sensor, or texts. `scaled_by`: how windows come to [-1, 1], by a public range or by mean
+    and variance of the training part. `files_of`: the set whose files it reads. `limits`: what is not protected with these
+    data. `text_columns`: the columns that make up a text, one a line. `sources`: its parts, in the order of the tasks, with
+    the classes of each; empty where only the file tells, or every part can hold every class. `made_per_source`: texts of a
+    source in a corpus that is made on this computer, 0 for data that are read. `may_show`: texts are synthetic or a public
+    benchmark, so that pages may show them token by token.
+    """
+
+    name: str
+    title: str
+    summary: str
+    source: str
+    licence: str
+    n_classes: int
+    n_train: int
+    n_test: int
+    classes: tuple[str, ...] = ()
+    shape: Shape | None = None
+    held_out: float | None = None
+    is_balanced: bool = False
+    hub: Hub | None = None
+    label_column: str = "label"
+    name_column: str = "label_name"
+    stands_in_for: str | None = None
+    members: tuple[str, ...] = ()
+    kind: Kind = "image"
+    scaled_by: Literal["range", "training"] = "range"
+    files_of: str | None = None
+    limits: tuple[str, ...] = ()
+    text_columns: tuple[str, ...] = ("text",)
+    sources: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    made_per_source: int = 0
+    may_show: bool = True
+
+    @property
+    def is_own(self) -> bool:
+        return self.name.startswith("own:")
+
+    @property
+    def folder(self) -> str:
+        """The folder it is looked for in, under `DPCL_DATA` or the download cache."""
+        return self.name.removeprefix("own:") if self.is_own else (self.files_of or self.name).replace("-", "_")
+
+    @property
+    def n_values(self) -> int | None:
+        """Values of an example; None where examples differ in size."""
+        return SAMPLES * AXES if self.kind == "sensor" else math.prod(self.shape) if self.shape else None

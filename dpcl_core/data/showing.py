@@ -1,0 +1,27 @@
+"""Whether the texts of a dataset may be shown word by word, and what their owner can do about it."""
+
+from __future__ import annotations
+
+from dpcl_core.data import files
+from dpcl_core.data.card import DatasetCard
+
+MARKS = ("public.txt", "synthetic.txt")  # an empty file of one of these names says what the texts beside it are
+
+
+def is_marked(card: DatasetCard) -> bool:
+    """Whether the owner of these texts says that they are public or synthetic. Raises as `files.find` does."""
+    folder = files.find(card).train[0].parent
+    return any((folder / mark).is_file() for mark in MARKS)
+
+
+def refusal(card: DatasetCard) -> str | None:
+    """Why no text of this dataset is shown, in one sentence; None where they may be shown."""
+    if card.may_show:
+        return None
+    if card.is_own:
+        folder = files.roots(card)[0] / card.folder
+        return (
+            f"{card.name} may hold private texts, so none is shown: a page with the words of one is a release without any "
+            f"protection; if they are public or synthetic, say so with an empty file {MARKS[0]} or {MARKS[1]} in {folder}"
+        )
+    return f"{card.title} holds accounts of distress that people wrote under no name: none of them is shown"

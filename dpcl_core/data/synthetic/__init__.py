@@ -1,0 +1,1 @@
+"""The synthetic corpus with marked personal data: people nobody is, sentences about them, planted secrets, its cache."""

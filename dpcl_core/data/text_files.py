@@ -1,0 +1,197 @@
+"""Texts and their labels read from parquet files, or from a person's own CSV files of the columns text and label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dpcl_core.data import parquet
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.parquet import SOURCE_COLUMN, Rows
+from dpcl_core.data.texts import KINDS, Span, Texts
+from dpcl_core.errors import BadInput
+
+LABEL_COLUMN, PERSON_COLUMN, SPANS_COLUMN = "label", "person", "spans"
+_NO_TEXT = "must hold text; leave out rows without any"
+
+
+def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str] | None = None) -> Rows:
+    """Labels, class names and sources of a split. `known`: the training part's names, where labels are written as words.
+
+    Words are numbered in alphabetical order, or by value where all of them are numbers. Raises BadInput naming file, row and
+    what is allowed.
+    """
+    if parts[0].suffix != ".csv" and not _labels_are_words(parts[0], card):
+        return parquet.read_rows(parts, card)
+    tables = [(_table(path, card, (LABEL_COLUMN,), (SOURCE_COLUMN,)), parquet.called(card, path)) for path in parts]
+    words = [word for table, shown in tables for word in _words(table, LABEL_COLUMN, shown)]
+    names = sorted(set(words), key=_by_value) if known is None else list(known.values())
+    number = {name: place for place, name in enumerate(names)}
+    for row, word in enumerate(words):
+        if word not in number:
+            allowed = f"must be a label of the training part: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
+            raise BadInput(f"{parquet.called(card, parts[0])} row {row}, {LABEL_COLUMN}", word, allowed)
+    labels = np.array([number[word] for word in words], dtype=np.int64)
+    sources = None
+    if all(SOURCE_COLUMN in table.column_names for table, _ in tables):
+        found = [word for table, shown in tables for word in _words(table, SOURCE_COLUMN, shown)]
+        sources = np.asarray(found, dtype=np.str_)
+    return Rows(labels, dict(enumerate(names)), sources)
+
+
+def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Texts:
+    """The texts of these rows (ascending) of a split, with their marked spans and people where the file has them.
+
+    Raises BadInput naming file, row and what is allowed, also for a text of nothing but blanks.
+    """
+    pieces: list[Texts] = []
+    start = 0
+    for path in parts:
+        table = _table(path, card, (), (*card.text_columns, "text", PERSON_COLUMN, SPANS_COLUMN))
+        end = start + table.num_rows
+        chosen = rows[(rows >= start) & (rows < end)] - start
+        pieces.append(_texts(table.take(pa.array(chosen)), chosen, card, parquet.called(card, path)))
+        start = end
+    return joined(pieces)
+
+
+def joined(pieces: Sequence[Texts]) -> Texts:
+    """The texts of all pieces, one after another; spans and people only where every piece has them."""
+    if len(pieces) == 1:
+        return pieces[0]
+    spans = [piece.spans for piece in pieces if piece.spans is not None]
+    people = [piece.people for piece in pieces if piece.people is not None]
+    return Texts(
+        [string for piece in pieces for string in piece.strings],
+        [marked for piece in spans for marked in piece] if len(spans) == len(pieces) else None,
+        np.concatenate(people) if len(people) == len(pieces) else None,
+    )
+
+
+def _texts(table: pa.Table, rows: NDArray[np.int64], card: DatasetCard, shown: str) -> Texts:
+    """The texts of a table that holds these rows of its file."""
+    columns = ("text",) if "text" in table.column_names else card.text_columns
+    if missing := [name for name in columns if name not in table.column_names]:
+        raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(columns)}")
+    lines = [_strings(table[name], name, rows, shown) for name in columns]
+    strings = ["\n".join(pair) for pair in zip(*lines, strict=True)] if len(lines) > 1 else lines[0]
+    for row, string in zip(rows, strings, strict=True):
+        if not string.strip():
+            raise BadInput(f"{shown} row {row}, {columns[-1]}", "nothing", _NO_TEXT)
+    people = None
+    if PERSON_COLUMN in table.column_names:
+        if not pa.types.is_integer(table.schema.field(PERSON_COLUMN).type) or table[PERSON_COLUMN].null_count:
+            raise BadInput(f"{shown} column {PERSON_COLUMN}", "no numbers", "must number the person that each text is about")
+        people = table[PERSON_COLUMN].to_numpy().astype(np.int64)
+    spans = None
+    if SPANS_COLUMN in table.column_names:
+        marked = table[SPANS_COLUMN].to_pylist()
+        named = [f"{shown} row {row}" for row in rows]
+        spans = [_spans(*one) for one in zip(marked, strings, named, strict=True)]
+    return Texts(strings, spans, people)
+
+
+def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
+    """A row's spans. Raises BadInput for anything but characters of its text, marked as a kind that is known."""
+    try:
+        spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in found or ())  # type: ignore[attr-defined]
+    except (TypeError, KeyError, ValueError):
+        raise BadInput(f"{shown}, {SPANS_COLUMN}", found, "must be a list of start, end and kind") from None
+    for span in spans:
+        if not 0 <= span.start < span.end <= len(string):
+            allowed = f"must lie within the {len(string)} characters of its text"
+            raise BadInput(f"{shown}, {SPANS_COLUMN}", f"{span.start} to {span.end}", allowed)
+        if span.kind not in KINDS:
+            raise BadInput(f"{shown}, {SPANS_COLUMN}", span.kind, f"must be one of {', '.join(KINDS)}")
+    return spans
+
+
+def _table(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str]) -> pa.Table:
+    """These columns of a file, `wanted` ones where it has them. Raises BadInput for a file that cannot be read."""
+    shown = parquet.called(card, path)
+    if path.suffix == ".csv":
+        table = _csv(path, shown)
+        names = table.column_names
+    else:
+        with parquet.readable(path, shown), pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            table = file.read(columns=[name for name in dict.fromkeys((*needed, *wanted)) if name in names])
+    for name in needed:
+        if name not in names:
+            raise BadInput(shown, ", ".join(names), f"must have a column {name}")
+    if not table.num_rows:
+        raise BadInput(shown, "no rows", "must have at least one row")
+    return table
+
+
+def _csv(path: Path, shown: str) -> pa.Table:
+    """A CSV file, every column as text. Raises BadInput saying what is wrong with it, and where."""
+    with parquet.readable(path, shown):
+        content = path.read_bytes()
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
+    header = pa.py_buffer(content)
+    try:
+        names = pyarrow.csv.open_csv(header, read_options=_reading(content), parse_options=_PARSING).schema.names
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
+        return pyarrow.csv.read_csv(
+            pa.py_buffer(content),
+            read_options=_reading(content),
+            parse_options=_PARSING,
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={name: pa.string() for name in names}, strings_can_be_null=False
+            ),
+        )
+    except pa.ArrowException as error:
+        said = str(error).splitlines()[0].removeprefix("CSV parse error: ") if content.strip() else "empty file"
+        allowed = 'must be a CSV file with a first line text,label, and texts with commas between quotes (")'
+        raise BadInput(shown, said[:200], allowed) from error
+
+
+_PARSING = pyarrow.csv.ParseOptions(newlines_in_values=True)
+
+
+def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
+    """All of the file at once: a row of any length fits, and a complaint has its number."""
+    return pyarrow.csv.ReadOptions(use_threads=False, block_size=min(len(content) + 1, 2**31 - 1))
+
+
+def _labels_are_words(path: Path, card: DatasetCard) -> bool:
+    with parquet.readable(path, parquet.called(card, path)), pq.ParquetFile(path) as file:
+        schema: pa.Schema = file.schema_arrow
+    return LABEL_COLUMN in schema.names and parquet.is_text(schema.field(LABEL_COLUMN).type)
+
+
+def _words(table: pa.Table, name: str, shown: str) -> list[str]:
+    """A column of labels or sources: words, none of them empty."""
+    words = [word.strip() for word in _strings(table[name], name, np.arange(table.num_rows), shown)]
+    for row, word in enumerate(words):
+        if not word:
+            raise BadInput(f"{shown} row {row}, {name}", "nothing", f"must hold a {name}")
+    return words
+
+
+def _strings(column: pa.ChunkedArray, name: str, rows: NDArray[np.int64], shown: str) -> list[str]:
+    if not parquet.is_text(column.type):
+        raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
+    if column.null_count:
+        row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
+        raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_TEXT)
+    strings: list[str] = pc.cast(column, pa.large_string()).to_pylist()
+    return strings
+
+
+def _by_value(word: str) -> tuple[int, float, str]:
+    """Whole numbers by value and before words, words by the alphabet."""
+    return (0, int(word), word) if word.isdecimal() else (1, 0, word)
