@@ -58,6 +58,7 @@ def page() -> None:
     spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
     share = view.commit({**values, "run": run_id, "study": study_id, **looked_at}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
+    state.expect_run(str(values["method"]))
 
 
 def _first_view() -> dict[str, str]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
-import dpcl_core
-from dpcl_core import paths
 from dpcl_core.errors import failure_kind
 from dpcl_core.runs import process
+from dpcl_core.runs.spare import Spare
+from dpcl_core.runs.spawn import log_file, spawn
 from dpcl_core.runs.store import Failure, Run, Store
 from dpcl_core.runs.tables import ACTIVE
 
@@ -49,11 +45,13 @@ class Executor(Protocol):
 class LocalExecutor:
     """Processes of this computer. They outlive the app that started them; the store alone says what they do.
 
-    `worker` is the command that carries out the run whose id is put after it (tests put a stand-in here).
+    `worker` is the command that carries out the run whose id is put after it (tests put a stand-in here). `spare` may have
+    a process of the same command ready.
     """
 
     store: Store
     worker: Sequence[str] = WORKER
+    spare: Spare | None = None
 
     def submit(self, run_id: str) -> None:
         self.store.status(run_id)  # refuses an unknown id here, where somebody listens
@@ -73,6 +71,8 @@ class LocalExecutor:
                 busy.add(run.device)  # only the first of a queue, even if it cannot start just now
                 if not _is_waited_for(run) and self.store.claim(run.id):
                     self._start(run)
+        if self.spare is not None:
+            self.spare.keep(self.store.url, is_idle=not unfinished)
 
     def _bury_if_gone(self, run: Run) -> bool:
         """Ends a run whose process is gone or stuck. A stuck one is ended first, so that its device is free indeed."""
@@ -92,36 +92,18 @@ class LocalExecutor:
         return self.store.bury(run, Failure("worker-died", _last_sign(run), _end_of_log(run.id)))
 
     def _start(self, run: Run) -> None:
+        log = log_file(run.id)
         try:
-            started = _spawn([*self.worker, run.id], self.store.url, log_file(run.id))
+            log.parent.mkdir(parents=True, exist_ok=True)
+            pid = self.spare.take(run.id, self.store.url) if self.spare is not None else None
+            if pid is None:
+                with log.open("ab") as output:
+                    pid = spawn([*self.worker, run.id], self.store.url, stdout=output).pid
         except OSError as error:
             sentence = f"The process of this run could not be started: {error.strerror or error}."
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
             return
-        self.store.adopt(run.id, process.of(started.pid))
-
-
-def log_file(run_id: str) -> Path:
-    """Where the process of a run writes what it has to say beyond its events."""
-    return paths.inside(paths.home() / "logs", f"{run_id}.log", "run")
-
-
-def _spawn(command: Sequence[str], url: str, log: Path) -> subprocess.Popen[bytes]:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    root = str(Path(dpcl_core.__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    with log.open("ab") as output:
-        started = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a closed terminal or a stopped app takes no run along
-            env={**os.environ, "DPCL_STORE": url, "PYTHONPATH": path},  # not on the command line, which anyone may list
-        )
-    # Collected when it ends, so that it leaves no zombie; the thread holds nothing else and ends with this process.
-    threading.Thread(target=started.wait, name=f"wait for {started.pid}", daemon=True).start()
-    return started
+        self.store.adopt(run.id, process.of(pid))
 
 
 def _is_waited_for(run: Run) -> bool:

@@ -1,4 +1,7 @@
-"""Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the terminal does so in its own process."""
+"""Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the terminal does so in its own process.
+
+With `--spare` in place of the id it loads what runs need, and waits for the app to say which run it is.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import process, tuner
+from dpcl_core.runs import process, spare, tuner
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.store import End, Failure, Status, Store
 from dpcl_core.runs.tables import ACTIVE
@@ -33,12 +36,18 @@ _QUEUE_SECONDS = 0.25
 
 def real_engine(spec: RunSpec, device: str) -> Iterator[Event]:
     """The engine, loaded when a run begins: it brings the heavy libraries along."""
-    # Threads of a network's layers sleep while they wait for one another. Spinning, two of them on two busy cores took six
-    # times as long as one (2026-11-21). Read once, when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _calm_threads()
     from dpcl_core import engine
 
     return engine.run(spec, device=device)
+
+
+def _calm_threads() -> None:
+    """Threads of a network's layers sleep while they wait for one another; to be said before torch is loaded.
+
+    Spinning, two of them on two busy cores took six times as long as one (2026-11-21).
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def default_device() -> str:
@@ -61,11 +70,16 @@ def main(
     starts such a process for the next run.
     """
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
-    parser.add_argument("run_id", metavar="RUN_ID")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("run_id", metavar="RUN_ID", nargs="?")
+    what.add_argument(spare.FLAG, action="store_true", help="wait for an app to say which run")
     parser.add_argument("--store", metavar="URL")
     options = parser.parse_args(arguments)
+    if options.run_id is None:
+        _calm_threads()
     try:
-        store, run_id = Store(options.store), str(options.run_id)
+        run_id = spare.wait_for_run() if options.run_id is None else str(options.run_id)
+        store = Store(options.store)
         if store.adopt(run_id, process.me()) or store.claim(run_id, process.me()):
             _stop_on_sigterm(store, run_id)
             carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))

@@ -16,6 +16,7 @@ from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.runs.executor import LocalExecutor
+    from dpcl_core.runs.spare import Spare
     from dpcl_core.runs.store import Store
 
 PUMP_SECONDS = 0.5
@@ -34,6 +35,13 @@ def store() -> Store:
 def executor() -> LocalExecutor:
     """The executor that runs what the store has queued."""
     return _executor(where())
+
+
+def expect_run(method: str) -> None:
+    """Says that a run of this method may soon be started; a process gets ready for it as soon as nothing else runs."""
+    from dpcl_core.methods import catalog
+
+    _spare().expect(store().url, catalog.card(method).module)
 
 
 def keep_queue_moving() -> None:
@@ -75,7 +83,15 @@ def _store(where: tuple[str, str]) -> Store:
 def _executor(where: tuple[str, str]) -> LocalExecutor:
     from dpcl_core.runs.executor import LocalExecutor
 
-    return LocalExecutor(_store(where))
+    return LocalExecutor(_store(where), spare=_spare())
+
+
+@st.cache_resource(show_spinner=False)
+def _spare() -> Spare:
+    from dpcl_core.runs.executor import WORKER
+    from dpcl_core.runs.spare import Spare
+
+    return Spare(WORKER)
 
 
 @st.cache_resource(show_spinner=False)

@@ -137,6 +137,17 @@ def test_start_creates_a_run_with_the_settings_of_the_form(
     assert "Queued" in words(page)
 
 
+def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(
+    open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected: list[str] = []
+    monkeypatch.setattr("dpcl_core.runs.spare.Spare.expect", lambda self, url, module: expected.append(module))
+    open_page("start")
+    assert expected == []
+    open_page("train", m="naive")
+    assert expected == ["dpcl_core.methods.naive"]
+
+
 def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
     page = open_page("train", v="1", **{"s.tasks": "11"})
     assert any("scenario.tasks" in error.value.replace("\\", "") for error in page.error)

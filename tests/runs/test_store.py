@@ -15,7 +15,7 @@ from sqlalchemy import event, update
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.events import CellFinished, Note
 from dpcl_core.runs import process, tables
-from dpcl_core.runs.executor import log_file
+from dpcl_core.runs.spawn import log_file
 from dpcl_core.runs.store import Failure, Store
 from tests.support import replay
 from tests.support.together import together

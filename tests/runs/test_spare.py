@@ -1,0 +1,269 @@
+"""The process that waits for the next run: it takes the run over, and where it cannot, nobody notices."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dpcl_core.runs import process, spare
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.spare import Spare
+from dpcl_core.runs.spawn import log_file
+from dpcl_core.runs.store import Store
+from tests.support import replay, stand_in
+
+MODULE = "dpcl_core.methods.cosine"
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that stands for the program's own, so that nobody who edits those meanwhile is noticed."""
+    file = tmp_path / "program" / "part.py"
+    file.parent.mkdir()
+    file.write_text("0")
+    monkeypatch.setattr(spare, "PROGRAM", file.parent)
+    return file
+
+
+@pytest.fixture
+def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
+    """Makes an app's executor whose workers behave so, with a spare that a run is expected of."""
+    made: list[Spare] = []
+
+    def maker(behaviour: str = "replay:0.1") -> LocalExecutor:
+        made.append(Spare(stand_in.command(behaviour)))
+        made[-1].expect(store.url, MODULE)
+        return LocalExecutor(store, stand_in.command(behaviour), made[-1])
+
+    yield maker
+    for one in made:
+        one.close()
+
+
+def waiting(app: LocalExecutor) -> process.Process:
+    """The process that the app has made ready."""
+    assert app.spare is not None
+    app.pump()
+    until(lambda: app.spare.listens)
+    return process.of(app.spare.pid)
+
+
+def until(what: Callable[[], bool], seconds: float = 30.0) -> float:
+    """Waits for something to be so, and gives how long it took."""
+    started = time.monotonic()
+    while not what():
+        assert time.monotonic() - started < seconds, "waited in vain"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+def gone(one: process.Process) -> bool:
+    return process.is_alive(one) is False
+
+
+def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_waits_only_after_it(store, make):
+    app = make("replay:1.0")
+    ready = waiting(app)
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    assert store.get(run_id).process == ready
+    until(lambda: app.pump() or store.status(run_id) == "running")
+    assert app.spare.pid is None  # the run has the cores for itself
+    until(lambda: store.status(run_id) == "finished")
+    kept = [event for _, event in store.events_after(run_id)]
+    assert kept[-9:] == replay.recorded(replay.a_spec())[-9:]
+    following = waiting(app)
+    assert following != ready
+    assert waiting(app) == following  # there is one, however often it is asked for
+    until(lambda: gone(ready))
+
+
+def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store, make, tmp_path):
+    app = LocalExecutor(store, stand_in.command("replay:0.1"), Spare(stand_in.command("replay:0.1")))
+    app.pump()
+    assert app.spare.pid is None
+    app.spare.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
+    app.pump()
+    assert app.spare.pid is None
+
+
+def test_a_run_that_was_handed_over_stops_within_three_seconds_and_has_a_log_of_its_own(store, make):
+    app = make("asleep")
+    waiting(app)
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    until(lambda: store.status(run_id) == "running")
+    time.sleep(1)  # by now it is in its long step
+    asked = time.monotonic()
+    app.stop(run_id)
+    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    assert time.monotonic() - asked < 3
+    until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text(), 3)
+
+
+def test_a_run_stops_within_three_seconds_even_if_its_process_is_still_loading(store, make, monkeypatch, tmp_path):
+    (tmp_path / "heavy_part.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    app = make()
+    app.spare.expect(store.url, "heavy_part")
+    ready = waiting(app)
+    time.sleep(3)  # the engine is there by now
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    assert store.get(run_id).process == ready  # it has answered while it was loading
+    asked = time.monotonic()
+    app.stop(run_id)
+    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    assert time.monotonic() - asked < 3
+    until(lambda: gone(ready), 1)
+
+
+def test_a_run_that_was_handed_over_hears_the_system(store, make):
+    app = make("asleep")
+    waiting(app)
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    until(lambda: store.status(run_id) == "running")
+    os.kill(store.get(run_id).process.pid, signal.SIGTERM)
+    assert until(lambda: store.status(run_id) == "cancelled") < 3
+
+
+def test_a_module_that_cannot_be_loaded_is_left_to_the_run(store, make, monkeypatch, tmp_path):
+    (tmp_path / "broken_part.py").write_text(f"open({str(tmp_path / 'tried')!r}, 'w')\nraise RuntimeError('broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    app = make()
+    app.spare.expect(store.url, "broken_part")
+    ready = waiting(app)
+    until((tmp_path / "tried").exists)
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    assert store.get(run_id).process == ready
+    until(lambda: store.status(run_id) == "finished")
+
+
+def killed(one: process.Process) -> None:
+    os.kill(one.pid, signal.SIGKILL)
+    until(lambda: gone(one))
+
+
+def halted(one: process.Process) -> None:
+    os.kill(one.pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("harm", [killed, halted])
+def test_a_run_whose_spare_is_dead_or_does_not_answer_gets_a_process_of_its_own(store, make, harm):
+    app = make()
+    ready = waiting(app)
+    harm(ready)
+    run_id = store.create(replay.a_spec())
+    asked = time.monotonic()
+    app.submit(run_id)
+    assert time.monotonic() - asked < spare.ANSWER_SECONDS + 0.5
+    assert store.get(run_id).process != ready
+    until(lambda: gone(ready), 2)
+    until(lambda: store.status(run_id) == "finished")
+
+
+def test_one_that_does_not_listen_yet_is_not_waited_for(store, make):
+    app = make()
+    run_id = store.create(replay.a_spec())
+    app.spare.keep(store.url, is_idle=True)
+    halted(ready := process.of(app.spare.pid))  # long before it listens
+    asked = time.monotonic()
+    app.submit(run_id)
+    assert time.monotonic() - asked < 0.5
+    assert store.get(run_id).process != ready
+    until(lambda: gone(ready), 2)
+
+
+@pytest.mark.parametrize("change", ["program", "environment", "folder"])
+def test_a_spare_of_another_state_of_the_program_or_its_surroundings_is_not_used(
+    store, make, program, monkeypatch, change, tmp_path
+):
+    app = make()
+    ready = waiting(app)
+    if change == "program":
+        program.write_text("0 or 1")
+    elif change == "environment":
+        monkeypatch.setenv("DPCL_DATA", str(tmp_path))
+    else:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(Path(stand_in.__file__).parents[2]))
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    assert store.get(run_id).process != ready
+    until(lambda: gone(ready), 2)
+    until(lambda: store.status(run_id) == "finished")
+
+
+def test_a_spare_of_another_store_is_not_used(store, make, tmp_path):
+    app = make()
+    ready = waiting(app)
+    other = Store(f"sqlite:///{tmp_path / 'other.sqlite'}")
+    run_id = other.create(replay.a_spec())
+    elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.spare)
+    elsewhere.submit(run_id)
+    assert other.get(run_id).process != ready
+    until(lambda: gone(ready), 2)
+    until(lambda: other.status(run_id) == "finished")
+
+
+def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monkeypatch):
+    app = make()
+    ready = waiting(app)
+    monkeypatch.setattr(spare, "WANTED_SECONDS", -1.0)
+    app.spare.expect(store.url, MODULE)
+    app.pump()
+    assert app.spare.pid is None
+    until(lambda: gone(ready), 2)
+
+
+def test_one_that_dies_is_not_started_again_and_again(store, make):
+    app = make()
+    killed(waiting(app))
+    until(lambda: app.pump() or app.spare.pid is None, 2)
+    app.pump()
+    assert app.spare.pid is None
+
+
+def test_where_it_cannot_be_started_a_run_says_so_itself(store):
+    app = LocalExecutor(store, ("/no/such/program",), Spare(("/no/such/program",)))
+    app.spare.expect(store.url, MODULE)
+    app.pump()
+    assert app.spare.pid is None
+    run_id = store.create(replay.a_spec())
+    app.submit(run_id)
+    assert store.get(run_id).error == "The process of this run could not be started: No such file or directory."
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run):
+    """The app is ended in the hardest way: nothing in it can tidy up."""
+    run_id = store.create(replay.a_spec())
+    number = tmp_path / "number"
+
+    def end_of_app() -> None:
+        own = Store()
+        app = LocalExecutor(own, stand_in.command("replay:1.0"), Spare(stand_in.command("replay:1.0")))
+        app.spare.expect(own.url, MODULE)
+        app.spare.keep(own.url, is_idle=True)
+        number.write_text(str(app.spare.pid))
+        until(lambda: app.spare.listens)
+        if has_run:
+            app.submit(run_id)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    app = multiprocessing.get_context("fork").Process(target=end_of_app)
+    app.start()
+    app.join()
+    ready = process.of(int(number.read_text()))
+    if has_run:
+        assert store.get(run_id).process == ready
+        until(lambda: store.status(run_id) == "finished")
+    until(lambda: gone(ready), 3)
