@@ -47,7 +47,7 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         looked = source.choose(view)
-        usual = ofrun.dials_of(looked.result.spec) if looked.result is not None else USUAL
+        usual = ofrun.dials_of(looked.result.spec, looked.epsilon) if looked.result is not None else USUAL
         dials, values = _dials(view, usual)
     with answer:
         layer = cast(Layer, view["layer"])
@@ -122,7 +122,8 @@ def _nothing(looked: Looked) -> None:
 
 def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, n_releases: int) -> Layer:
     """Bar, heatmap and what noise leaves of the text."""
-    heat.bar(text, dials, looked.name)
+    is_published = looked.result is None or looked.result.is_nominal
+    heat.bar(text, dials, looked.name, is_published=is_published)
     with layout.card("heat"):
         layer = heat.picker(cast(Layer, view["layer"]), view.key("layer"))
         heat.show(text, layer, dials, looked.name)

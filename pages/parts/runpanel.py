@@ -19,6 +19,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
 from pages.parts.results import Result, rule_title
 from pages.parts.strip import figure
+from pages.parts.tokens import ofrun
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -87,9 +88,15 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
-    """Curves, matrix and forgetting of a run; the trade-off when its tab is opened."""
+    """Curves, matrix and forgetting of a run; the trade-off when its tab is opened.
+
+    While a run goes on that tells of its texts, these come first: they are there before a model has been tested.
+    """
     from dpcl_core.figures import curves
 
+    if live and ofrun.has_any(result):
+        ofrun.now(result, chosen, key="live")
+        ofrun.figures(result, chosen, share=None, live=True)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
     key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
     overall, matrix, forgotten = _pictures(key, result)
@@ -113,8 +120,9 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         figure(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
         return
-    names = ["What privacy costs", "Forgetting over tasks", "Settings"]
-    cost, lost, settings = st.tabs(names, key="more-figures", on_change="rerun")
+    has_texts = ofrun.has_any(result)
+    names = ["What privacy costs", "Forgetting over tasks", "Settings", *(["Tokens"] if has_texts else [])]
+    cost, lost, settings, *texts = st.tabs(names, key="more-figures", on_change="rerun")
     if cost.open:
         with cost:
             _trade_off(result, share)
@@ -128,6 +136,11 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         with settings:
             st.code(checks.to_toml(spec), language="toml")
             st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+    for tab in texts:
+        if tab.open:
+            with tab:
+                ofrun.now(result, chosen, key="over")
+                ofrun.figures(result, chosen, share=share, live=False)
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)

@@ -89,11 +89,17 @@ def finding(text: ScoredText, dials: Dials) -> str:
     return f"The score is above θ = {dials.threshold:g} for {', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}."
 
 
-def bar(text: ScoredText, dials: Dials, name: str) -> None:
-    """What this noise protects: nothing that anybody has proved. Printed and exact numbers beside each other."""
+def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> None:
+    """What this noise protects: nothing that anybody has proved. Printed and exact numbers beside each other.
+
+    `is_published`: it is the noise of what is looked at; else a run's own protection is another, and is told by its bar.
+    """
     nominal, true = layers.values(text, "nominal", dials), layers.values(text, "true", dials)
     is_noised = [not stop for stop in text.is_stop]
-    cells = [("wide not", "Nominal budget, no guarantee.", "PeCL as published protects no token, no text and no person.")]
+    whose = "PeCL as published protects no token, no text and no person."
+    if not is_published:
+        whose = "What PeCL as published would print. This run's noise is another: its own statement is on the Privacy page."
+    cells = [("wide not", "Nominal budget, no guarantee.", whose)]
     if any(is_noised):
         low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
         least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))

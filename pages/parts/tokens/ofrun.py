@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core.events import Leaks, Retained, TokensScored
+from dpcl_core.methods.cards.language import LanguageParams
+from dpcl_core.methods.cards.pecl_published import PublishedParams
+from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.language.layers import Dials
 from dpcl_core.spec import RunSpec
 from pages.parts import layout, strip, style
@@ -25,23 +30,21 @@ def has_any(result: Result) -> bool:
     return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.said)
 
 
-def dials_of(spec: RunSpec) -> Dials:
-    """The settings of a run that scores and noise follow from; the published ones where its method has none of its own."""
-    params, usual = spec.params.model_dump(), Dials()
+def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
+    """The settings of a run that scores and noise follow from; the published ones where its method has none of its own.
 
-    def number(name: str, other: float) -> float:
-        value = params.get(name)
-        return float(value) if isinstance(value, (int, float)) else other
-
-    return Dials(
-        alpha=number("alpha", usual.alpha),
-        threshold=number("threshold", usual.threshold),
-        lower=number("eps_lower", usual.lower),
-        upper=number("eps_upper", usual.upper),
-        delta=spec.privacy.delta,
-        strength=number("unlearning_strength", usual.strength),
-        loss="full" if params.get("loss") == "full" else "answer",
-    )
+    `epsilon`: what was asked for, which PeCL as published takes as the nominal budget of the least noised token.
+    """
+    params, usual = spec.params, Dials()
+    dials = replace(usual, delta=spec.privacy.delta)
+    if isinstance(params, LanguageParams):
+        dials = replace(dials, loss=params.loss)
+    if isinstance(params, SculptingParams):
+        dials = replace(dials, alpha=params.alpha, threshold=params.theta, strength=params.lambda_unlearn)
+    if isinstance(params, PublishedParams):
+        upper = epsilon if epsilon is not None and math.isfinite(epsilon) else usual.upper
+        dials = replace(dials, lower=params.eps_lower, upper=max(upper, params.eps_lower))
+    return dials
 
 
 def now(result: Result, epsilon: float, *, key: str) -> None:
@@ -57,7 +60,7 @@ def now(result: Result, epsilon: float, *, key: str) -> None:
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
         layer = heat.picker("score", f"layer-{key}")
-        heat.show(text, layer, dials_of(result.spec), f"A text of {task}")
+        heat.show(text, layer, dials_of(result.spec, epsilon), f"A text of {task}")
         if result.run_id is not None:
             query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             st.page_link("pages/tokens.py", label=":primary[All of it on the Tokens page →]", query_params=query)
