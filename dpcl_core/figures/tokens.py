@@ -112,11 +112,11 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         return Picture(theme.empty(none, dark, 300), none, none)
     planted = sorted(table["planted"].unique())
     last = table["after_task"].max()
-    of = {
-        "before training": table[table["after_task"] < 0].groupby("planted")["exposure"].mean(),
-        f"after task {last + 1}": table[table["after_task"] == last].groupby("planted")["exposure"].mean(),
-        "from the unlikely end": table[table["after_task"] == last].groupby("planted")["below"].mean(),
-    }
+    early, late = (rows.groupby("planted")[["exposure", "below"]].mean() for rows in _early_and_late(table))
+    when = f"after task {last + 1}" if last >= 0 else "before training"
+    of = {"before training": early["exposure"]}
+    if last >= 0:
+        of |= {when: late["exposure"], "from the unlikely end": late["below"]}
     figure = go.Figure(
         layout=theme.layout(
             dark,
@@ -132,10 +132,10 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     )
     inks, names = theme.ink(dark), ["never (controls)" if level == 0 else f"{level}" for level in planted]
     styles = ((inks.soft, ""), (theme.colour_of_series(1, dark), ""), (theme.colour_of_series(0, dark), "/"))
-    for (name, values), (colour, shape) in zip(of.items(), styles, strict=True):
-        heights = values.reindex(planted)
-        if heights.isna().all():
+    for (name, values), (colour, shape) in zip(of.items(), styles, strict=False):
+        if values.empty:
             continue
+        heights = values.reindex(planted)
         figure.add_trace(
             go.Bar(
                 x=names,
@@ -153,10 +153,14 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         text="never seen", x=0, xref="paper", y=NEVER, xanchor="left", yanchor="bottom", showarrow=False,
         font={"color": inks.soft, "size": 11.5},
     )  # fmt: skip
-    most, now = planted[-1], of[f"after task {last + 1}"]
-    before = of["before training"].get(most)
+    most, now = planted[-1], of[when]
     controls = f", codes never planted {now.get(0):.1f}" if 0 in now.index else ""
-    began = f" ({before:.1f} before training)" if before is not None else ""
-    at_most = f"{now.get(most):.1f} bits of exposure after task {last + 1}"
-    finding = f"Codes planted in {most} texts have {at_most}{began}{controls}."
+    began = f" ({early['exposure'][most]:.1f} before training)" if last >= 0 and most in early.index else ""
+    finding = f"Codes planted in {most} texts have {now.get(most):.1f} bits of exposure {when}{began}{controls}."
     return Picture(figure, finding, finding)
+
+
+def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows from before the first task, and those after the last one told of (none before there is any)."""
+    after = table[table["after_task"] >= 0]
+    return table[table["after_task"] < 0], after[after["after_task"] == after["after_task"].max()]
