@@ -102,7 +102,8 @@ def _of_answers(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) ->
     )
     steps = said.logits.log_softmax(dim=-1).view(len(batch), n, rest, -1)
     later = steps.gather(3, tokens[None, :, 1:, None].expand(len(batch), -1, -1, -1))[..., 0]
-    return likelihoods + (later * known).sum(dim=2)
+    found: Tensor = likelihoods + (later * known).sum(dim=2)
+    return found
 
 
 def _written(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> list[str]:

@@ -78,9 +78,7 @@ def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
     return Batch(rows, ids, role, stop, kind)
 
 
-def log_probs(
-    net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False
-) -> Tensor:
+def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False) -> Tensor:
     """log P(token | tokens before it) [b, S]; 0 in the first column, where padded, and off the answers if these are all.
 
     Computes gradients where they are enabled.
@@ -123,17 +121,35 @@ class Gradients:
         Adding a text changes the sums, taken together, by at most `clip_norm` in L2, replacing one by twice that. A text
         whose gradient is not finite counts zero.
         """
+        return self._summed(batch, lambda piece: self._piece(piece, loss, reading, epoch))
+
+    def squares_of(self, batch: Batch, loss: TextLoss, reading: Reading = clean) -> list[Tensor]:
+        """Sums of the squares of every entry of each text's clipped gradient, as in the Fisher information's diagonal.
+
+        Adding a text changes them, taken together, by at most `clip_norm` squared in L2: for a gradient g no longer than C
+        the vector of g_i^2 has length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2.
+        """
+        return self._summed(batch, lambda piece: self._clipped(piece, loss, reading, 0, squared=True))
+
+    def _summed(self, batch: Batch, sums_of: Callable[[Batch], Sequence[Tensor]]) -> list[Tensor]:
+        """Added up over pieces of a batch."""
         sums = [torch.zeros_like(parameter) for parameter in self.parameters]
-        for places in torch.arange(len(batch), device=batch.ids.device).split(AT_ONCE):
-            if len(places):
-                piece = batch if len(places) == len(batch) else batch.take(places)
-                for whole, part in zip(sums, self._piece(piece, loss, reading, epoch), strict=True):
-                    whole += part
+        for start in range(0, len(batch), AT_ONCE):
+            places = torch.arange(start, min(start + AT_ONCE, len(batch)), device=batch.ids.device)
+            piece = batch if len(places) == len(batch) else batch.take(places)
+            for whole, part in zip(sums, sums_of(piece), strict=True):
+                whole += part
         return sums
 
     def _piece(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Sequence[Tensor]:
         if math.isinf(self._clip_norm):
             return torch.autograd.grad(self._total(batch, loss, reading, epoch), self.parameters)
+        return self._clipped(batch, loss, reading, epoch)
+
+    def _clipped(
+        self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False
+    ) -> Sequence[Tensor]:
+        """Sums of each text's clipped gradient, entry by entry, or of its squares."""
         with recorded(self._layers) as passed:
             total = self._total(batch, loss, reading, epoch)
         deltas = torch.autograd.grad(total, [passed[layer][1] for layer in self._layers])
@@ -146,8 +162,10 @@ class Gradients:
         if not finite.all():  # zero times infinity is no zero: they have to go
             if not finite.any():
                 return [torch.zeros_like(parameter) for parameter in self.parameters]
-            return self._piece(batch.take(finite.nonzero()[:, 0]), loss, reading, epoch)
+            return self._clipped(batch.take(finite.nonzero()[:, 0]), loss, reading, epoch, squared=squared)
         weights = clip_weights(squares.sqrt(), self._clip_norm)
+        if squared:
+            weights, own = weights.square(), [part.square() for part in own]
         return [(weights @ part).view_as(parameter) for part, parameter in zip(own, self.parameters, strict=True)]
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:

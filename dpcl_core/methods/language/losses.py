@@ -52,7 +52,7 @@ def task_weights(batch: Batch, loss: Loss) -> Tensor:
 
     answer: all tokens of the answer alike. full: all tokens but the first of the sequence, 1/M each (Eq. 13).
     """
-    counted = batch.role == ANSWER if loss == "answer" else functional.pad(batch.mask[:, 1:], (1, 0))
+    counted = (batch.role == ANSWER) if loss == "answer" else functional.pad(batch.mask[:, 1:], (1, 0))
     return counted / counted.sum(dim=1, keepdim=True).clamp(min=1)
 
 
@@ -66,7 +66,7 @@ def pecl_loss(
 ) -> Tensor:
     """L_task + lambda L_unlearn of each text [b] (Eqs. 12 and 13). Scores are constants: no gradient flows through them.
 
-    With `printed` token i of the text counts (1 + lambda (s - theta)+) / M under "full", lambda (s - theta)+ / M under "answer".
+    With `printed` a token of the text counts (1 + lambda (s - theta)+) / M under "full", without the 1 under "answer".
 
     Args: log_probs [b, S]: of each token given those before it; scores [b, S]; reference [b, S]: log-probabilities under
     the frozen public model, for npo and hinge.

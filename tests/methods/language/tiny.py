@@ -41,7 +41,9 @@ def frozen(width: int = 32, n_layer: int = 2, size: int = Letters.size, seed: in
     return GPT2LMHeadModel(config).eval().requires_grad_(False)
 
 
-def adapted(width: int = 32, rank: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64, started: bool = True) -> Adapted:
+def adapted(
+    width: int = 32, rank: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64, started: bool = True
+) -> Adapted:
     """Adapters on it; `started`: B is not zero any more, so that gradients flow to A."""
     net = Adapted(frozen(width), rank, 2.0 * rank, seed).to(dtype)
     if started:

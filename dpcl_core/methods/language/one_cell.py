@@ -1,0 +1,62 @@
+"""A learner of one cell that trains a language model, and says its first words before torch is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Note, Progress
+from dpcl_core.methods.base import Known, Said
+from dpcl_core.methods.cards.language import LanguageParams
+from dpcl_core.methods.language.reports import Reports
+from dpcl_core.methods.language.scoring import Scorer
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones.language.causal import Adapted
+
+
+class Model(Protocol):
+    """The model of a cell."""
+
+    @property
+    def net(self) -> Adapted: ...
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
+        """Learns a task; each touch of private data is in the ledger before it returns."""
+        ...
+
+    def answers(self, task: Task) -> NDArray[np.float32]:
+        """Scores [n, classes] of `task.test`; -inf for labels that are not the task's."""
+        ...
+
+
+class OneCell:
+    """Opens the scores of each task, has its model learn it, and reports. `make` makes the model and loads torch."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known, scorer: Scorer, make: Callable[[], Model]) -> None:
+        assert isinstance(spec.params, LanguageParams)
+        self._rule, self._cell, self._known = spec.params.eval, cell, known
+        self._scorer, self._make = scorer, make
+        self._reports = Reports(spec, cell, known)
+        self._model: Model | None = None
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Said]:
+        task = tasks[self._cell.seed]
+        self._scorer.open(task, self._known.classes)
+        yield from self._reports.before(task, self._scorer.score2)
+        if self._model is None:
+            yield Progress("backbone", 0, 1, task.index, "loading the language model")
+            self._model = self._make()
+            yield from self._reports.at_start(self._model.net)
+        yield from self._model.learn(task, ledgers[self._cell])
+        yield from self._reports.after(task, self._model.net, self._scorer.score2)
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule that is asked for."""
+        return {} if self._model is None else {self._rule: self._model.answers(task)[None]}

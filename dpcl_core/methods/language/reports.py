@@ -1,0 +1,136 @@
+"""What a run says of its texts while it trains on them: scored tokens, what is retained, what leaks.
+
+Said of synthetic and public texts alone; for others nothing is kept here. The first words need no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.language import tokenizer
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN
+from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.language.public_model import log_probabilities
+from dpcl_core.methods.language.scoring import planes
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones.language.causal import Adapted
+
+SHOWN = 4  # texts of a task that are shown token by token
+REMEMBERED = 48  # texts of a task that are asked for what is retained of it
+
+
+class Reports:
+    """Everything said of one cell's texts. Keeps a few texts of each task, where they may be shown."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+        self._spec, self._cell, self._known = spec, cell, known
+        self._may_show = known.texts is not None and known.texts.may_show
+        self._kinds = () if known.texts is None else known.texts.kinds
+        self._inputs: list[NDArray[np.int32]] = []  # of each task so far
+        self._base: list[NDArray[np.float32]] = []
+
+    def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
+        """Some texts of the task, as the public model sees them. `score2` [size]: None for 0 throughout."""
+        if not self._may_show or not len(task.train):
+            return
+        shown = task.train.take(_telling(task))
+        inputs = planes(shown)
+        base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
+        yield self._scored(task, "base", inputs, shown.labels, base, score2)
+
+    def at_start(self, net: Adapted) -> Iterator[Leaks]:
+        """What the public model tells of the codes, before any text is read."""
+        if self._may_show and self._known.canaries:
+            yield self._leaks(net, -1)
+
+    def after(
+        self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
+    ) -> Iterator[TokensScored | Retained | Leaks]:
+        """The same texts as the model sees them now, what it retains of each task, and, after the last, what leaks."""
+        if not self._may_show:
+            return
+        chosen, backbone = _telling(task), self._spec.data.backbone
+        if len(chosen):
+            shown = task.train.take(chosen)
+            yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
+        kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
+        self._inputs.append(kept)
+        self._base.append(log_probabilities(backbone, kept[:, :, TOKEN], self._known.device))
+        gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
+        yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
+        if task.index + 1 == self._known.n_tasks and self._known.canaries:
+            yield self._leaks(net, task.index)
+
+    def _scored(
+        self,
+        task: Task,
+        model: Literal["base", "current"],
+        inputs: NDArray[np.int32],
+        labels: NDArray[np.int64],
+        found: NDArray[np.float32],
+        score2: NDArray[np.float64] | None,
+    ) -> TokensScored:
+        ready, kinds = tokenizer.load(self._spec.data.backbone), self._kinds
+        texts = []
+        for row, label, likely in zip(inputs, labels.tolist(), found, strict=True):
+            used = row[row[:, TOKEN] != PADDING]
+            ids = used[:, TOKEN].tolist()
+            texts.append(
+                ScoredText(
+                    tokens=tuple(ready.shown(token) for token in ids),
+                    probability=tuple(np.exp(np.minimum(likely[: len(ids)].astype(np.float64), 0.0)).tolist()),
+                    commonness=(0.0,) * len(ids) if score2 is None else tuple(score2[ids].tolist()),
+                    is_stop=tuple((used[:, STOP] != 0).tolist()),
+                    kinds=tuple(kinds[kind - 1] if kind else "" for kind in used[:, KIND].tolist()),
+                    label=self._known.classes[label],
+                )
+            )
+        return TokensScored(self._cell, task.index, model, tuple(texts))
+
+    def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
+        """log P of every token under the model as it is."""
+        from dpcl_core.methods.language import model_sees
+
+        bos = tokenizer.load(self._spec.data.backbone).bos
+        return model_sees.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._known.device)
+
+    def _leaks(self, net: Adapted, task: int) -> Leaks:
+        from dpcl_core.methods.language import leaks
+
+        ready = tokenizer.load(self._spec.data.backbone)
+        return leaks.measured(net.model, ready, self._known.canaries, cell=self._cell, task=task, privacy=self._spec.privacy)
+
+
+def retained(
+    cell: Cell,
+    task: int,
+    inputs: Sequence[NDArray[np.int32]],
+    gains: Sequence[NDArray[np.float32]],
+    kinds: Sequence[str] = KINDS,
+) -> Retained:
+    """Means of the gains [n, length] over tokens outside marked spans, and inside private ones, for the texts of each task.
+
+    Spans of look-alikes are neither.
+    """
+    is_private = np.array([False, *(not name.startswith(LOOKALIKE) for name in kinds)])
+    ordinary, private = [], []
+    for row, gain in zip(inputs, gains, strict=True):
+        is_text, kind = row[:, :, TOKEN] != PADDING, row[:, :, KIND]
+        outside, inside = is_text & (kind == 0), is_text & is_private[kind]
+        ordinary.append(float(gain[outside].mean()) if outside.any() else 0.0)
+        private.append(float(gain[inside].mean()) if inside.any() else None)
+    return Retained(cell, task, tuple(ordinary), tuple(private))
+
+
+def _telling(task: Task) -> NDArray[np.int64]:
+    """Places of the texts that are shown: those with most marked tokens among the first hundred, in their order."""
+    marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
+    return np.sort(np.argsort(-marked, kind="stable")[:SHOWN])
