@@ -51,7 +51,8 @@ class Adapted(nn.Module):
             target_modules=list(named),
             fan_in_fan_out=transposed,
         )
-        self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
+        with torch.random.fork_rng():  # the library draws starting values of its own, which are written over below
+            self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
         self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}
         self.context: int | None = getattr(frozen.config, "max_position_embeddings", None)
         self.scale = alpha / rank
@@ -84,21 +85,26 @@ class Adapted(nn.Module):
         return [(layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight) for layer in self.layers.values()]  # type: ignore[index, union-attr]
 
 
-@lru_cache(maxsize=1)
 def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
     """A language model, frozen, dropout off; single precision on a CPU. Nothing may change it: all callers share it.
 
     Raises BadInput for a name, weights or a kind of model that cannot be used, DataMissing where it cannot be had.
     """
-    ensure_torchvision()
-    model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
-    model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
-    return model
+    return _frozen(backbone, device)
 
 
 def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> Adapted:
     """The model under fresh adapters. Its frozen tensors are those of every other one. Raises what `load` raises."""
     return Adapted(load(backbone, device), rank, alpha, seed).to(device)
+
+
+@lru_cache(maxsize=1)
+def _frozen(backbone: str, device: str) -> PreTrainedModel:
+    ensure_torchvision()
+    with torch.random.fork_rng():
+        model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
+    model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
+    return model
 
 
 def fresh(shape: files.Shape) -> PreTrainedModel:

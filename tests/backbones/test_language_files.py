@@ -1,0 +1,166 @@
+"""Where language models come from: the bundle, a folder, the hub (a stand-in), and what is said where there is none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import RepositoryNotFoundError
+
+from dpcl_core import paths
+from dpcl_core.backbones import catalog, extractor
+from dpcl_core.backbones.language import causal, files, plain, tokenizer
+from dpcl_core.data import hub
+from dpcl_core.errors import BadInput, DataMissing
+from tests.backbones import language_models
+
+MODEL = "somebody/gpt2"
+
+
+@pytest.fixture(autouse=True)
+def unread() -> None:
+    """No model of another test in memory."""
+    for cached in (causal._frozen, tokenizer.load, plain.load):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the bundled model that may be harmed."""
+    shutil.copytree(paths.assets_dir() / "language", tmp_path / "assets" / "language")
+    monkeypatch.setattr(paths, "assets_dir", lambda: tmp_path / "assets")
+    return tmp_path / "assets" / "language"
+
+
+def test_tokens_and_scores_need_no_torch() -> None:
+    code = (
+        "import sys; from dpcl_core.backbones import catalog\n"
+        "from dpcl_core.backbones.language import plain, reader\n"
+        "from dpcl_core.data.texts import Texts\n"
+        "plain.load().log_probabilities(reader.read(Texts(['some text']), 'lm-tiny', 8)[:, :, 0])\n"
+        "for card in catalog.CARDS.values(): catalog.available(card)\n"
+        "print(sorted({'torch', 'transformers', 'peft', 'huggingface_hub'} & set(sys.modules) - {'huggingface_hub'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_bundle_is_small_and_says_what_it_saw() -> None:
+    bundle = files.bundled()
+    folder = bundle.weights.parent
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 12e6
+    facts = json.loads((folder / "lm-tiny.json").read_text())
+    assert set(facts["saw"]) == {"companion", "wikipedia"}
+    assert catalog.card("lm-tiny").saw == ()
+    assert all(0 < loss < 8 for loss in facts["held_out_nats_per_token"].values())
+    assert bundle.shape.size == tokenizer.load("lm-tiny").size
+
+
+@pytest.mark.parametrize("missing", ["lm-tiny.safetensors", "lm-tiny.json", "tokenizer.json"])
+def test_a_missing_file_of_the_bundle_says_what_to_put_where(bundle: Path, missing: str) -> None:
+    (bundle / missing).unlink()
+    sentence = catalog.available(catalog.card("lm-tiny"))
+    assert sentence is not None
+    assert "put lm-tiny.safetensors, tokenizer.json, lm-tiny.json into" in sentence
+    with pytest.raises(DataMissing):
+        plain.load()
+
+
+def test_files_that_are_not_the_cards_are_refused(bundle: Path) -> None:
+    for name, read in (("lm-tiny.safetensors", plain.load), ("lm-tiny.safetensors", causal._bundled)):
+        content = (bundle / name).read_bytes()
+        (bundle / name).write_bytes(content[:-1] + b"x")
+        with pytest.raises(BadInput, match="must be the one on its card"):
+            read()
+        (bundle / name).write_bytes(content)
+    (bundle / "tokenizer.json").write_text("{}")
+    with pytest.raises(BadInput, match="must be the one on its card"):
+        tokenizer.load("lm-tiny")
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:a/b/c", "hf:../x", "hf:a..b/c", "hf:a b", "hf:a\n", "hf:" + "x" * 99])
+def test_names_that_no_model_can_have_are_refused_unasked(name: str) -> None:
+    with pytest.raises(BadInput, match=r"(?s)^data\.backbone = .*: must be hf:OWNER/NAME") as caught:
+        catalog.card(name)
+    assert "\n" not in caught.value.allowed
+
+
+@pytest.mark.parametrize("name", ["hf:gpt2", "hf:openai-community/gpt2", "hf:meta-llama/Llama-2-7b-hf"])
+def test_a_name_that_a_model_can_have_makes_a_card(name: str) -> None:
+    card = catalog.card(name)
+    assert (card.name, card.is_language_model, card.reads) == (name, True, ("text",))
+
+
+def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = catalog.card(f"hf:{MODEL}")
+    sentence = catalog.available(card)
+    assert sentence is not None
+    assert "put a folder somebody--gpt2 with its config.json" in sentence
+    assert "hub cannot be reached" in sentence
+    with pytest.raises(DataMissing, match="somebody--gpt2"):
+        tokenizer.load(card.name)
+    with pytest.raises(DataMissing, match="somebody--gpt2"):
+        causal.load(card.name)
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
+    language_models.put(tmp_path / "somebody--gpt2")
+    assert catalog.available(card) is None
+    assert tokenizer.load(card.name).size == language_models.SIZE
+
+
+def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, asked = language_models.put(tmp_path / "download"), []
+
+    def download(name: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
+        asked.append((name, tuple(allow_patterns), local_files_only))
+        return str(folder)
+
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert catalog.available(catalog.card(f"hf:{MODEL}")) is None
+    assert tokenizer.load(f"hf:{MODEL}").eos == language_models.SIZE - 1
+    assert causal.load(f"hf:{MODEL}").config.vocab_size == language_models.SIZE
+    assert {name for name, _, _ in asked} == {MODEL}
+    assert not any(pattern.endswith((".bin", ".pt", "*")) for _, patterns, _ in asked for pattern in patterns)
+    assert not any(offline for _, _, offline in asked)
+
+
+def test_a_model_that_the_hub_does_not_know_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> str:
+        raise RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unknown)
+    for load in (tokenizer.load, causal.load):
+        with pytest.raises(BadInput, match=r"^data\.backbone = hf:somebody/gpt2: must be the name of a model on") as caught:
+            load(f"hf:{MODEL}")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_download_that_breaks_off_says_what_to_put_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> str:
+        raise ConnectionError("a long story\nin lines")
+
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
+    with pytest.raises(DataMissing, match=r"the hub did not give it|did not give it \(ConnectionError\)") as caught:
+        causal.load(f"hf:{MODEL}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
+    folder = language_models.put(tmp_path / "somebody--gpt2")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(BadInput, match="must have a tokenizer that transformers can read") as caught:
+        tokenizer.load(f"hf:{MODEL}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_language_model_gives_no_features() -> None:
+    with pytest.raises(BadInput, match="must be a backbone that gives features"):
+        extractor.load("lm-tiny")

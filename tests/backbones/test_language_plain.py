@@ -1,0 +1,106 @@
+"""The bundled model in NumPy against the same weights in transformers."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.language import causal, plain, tokenizer
+from dpcl_core.data.texts import PADDING
+
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def model() -> plain.PlainModel:
+    return plain.load()
+
+
+def drawn(n: int, length: int, seed: int = 0) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(2, plain.load().shape.size, (n, length))
+
+
+@torch.no_grad()
+def by_transformers(tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    """log P of every token of texts without padding, in double precision."""
+    exact = copy.deepcopy(causal.load("lm-tiny")).double()
+    marks = np.full((len(tokens), 1), tokenizer.load("lm-tiny").bos)
+    inputs = torch.from_numpy(np.concatenate([marks, tokens[:, :-1]], axis=1))
+    scores = exact(input_ids=inputs).logits.log_softmax(-1)
+    found: NDArray[np.float64] = scores.gather(2, torch.from_numpy(tokens)[:, :, None])[:, :, 0].numpy()
+    return found
+
+
+@pytest.mark.parametrize(("n", "length"), [(3, 1), (40, 17), (2, 256)])
+def test_log_probabilities_are_those_of_transformers(model: plain.PlainModel, n: int, length: int) -> None:
+    tokens = drawn(n, length)
+    np.testing.assert_allclose(model.log_probabilities(tokens), by_transformers(tokens), atol=TOLERANCE, rtol=0)
+
+
+def test_probabilities_of_all_tokens_add_up_to_one(model: plain.PlainModel) -> None:
+    tokens = np.concatenate([np.tile(drawn(1, 5), (model.shape.size, 1)), np.arange(model.shape.size)[:, None]], axis=1)
+    assert np.exp(model.log_probabilities(tokens)[:, -1].astype(float)).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_padding_changes_nothing_and_counts_zero(model: plain.PlainModel) -> None:
+    tokens = drawn(6, 40)
+    alone = [model.log_probabilities(row[None, : 5 * (place + 1)])[0] for place, row in enumerate(tokens)]
+    for place in range(6):
+        tokens[place, 5 * (place + 1) :] = PADDING
+    together = model.log_probabilities(tokens)
+    for place, row in enumerate(together):
+        np.testing.assert_allclose(row[: 5 * (place + 1)], alone[place], atol=TOLERANCE, rtol=0)
+        assert not row[5 * (place + 1) :].any()
+
+
+def test_later_tokens_change_nothing_before_them(model: plain.PlainModel) -> None:
+    one, other = drawn(1, 30), drawn(1, 30)
+    other[0, 20:] = drawn(1, 10, seed=1)
+    np.testing.assert_array_equal(model.log_probabilities(one)[0, :20], model.log_probabilities(other)[0, :20])
+
+
+def test_long_texts_are_read_in_windows_half_of_which_is_new(model: plain.PlainModel) -> None:
+    context = model.shape.context
+    tokens = drawn(1, 3 * context + 17)
+    found = model.log_probabilities(tokens)[0]
+    np.testing.assert_allclose(found[:context], by_transformers(tokens[:, :context])[0], atol=TOLERANCE, rtol=0)
+    for end in range(context + context // 2, tokens.shape[1], context // 2):
+        window = by_transformers(tokens[:, end - context : end])[0]
+        np.testing.assert_allclose(found[end - context // 2 : end], window[-(context // 2) :], atol=TOLERANCE, rtol=0)
+    last = by_transformers(tokens[:, -context:])[0]
+    np.testing.assert_allclose(found[-17:], last[-17:], atol=TOLERANCE, rtol=0)
+    assert (found < 0).all()
+
+
+def test_no_text_and_empty_texts(model: plain.PlainModel) -> None:
+    assert model.log_probabilities(np.zeros((0, 8), np.int64)).shape == (0, 8)
+    assert not model.log_probabilities(np.full((3, 4), PADDING)).any()
+
+
+def test_two_hundred_texts_and_one_of_a_hundred_thousand_characters_are_quick(model: plain.PlainModel) -> None:
+    model.log_probabilities(drawn(2, 64))
+    started = time.process_time()
+    model.log_probabilities(drawn(200, 64))
+    assert time.process_time() - started < 1.5  # 0.2 on an idle core
+    started = time.process_time()
+    model.log_probabilities(drawn(1, 30_000))
+    assert time.process_time() - started < 8  # 1.2 on an idle core
+
+
+def test_it_predicts_english_better_than_noise(model: plain.PlainModel) -> None:
+    ready = tokenizer.load("lm-tiny")
+    text = np.array([ready.encode("He was born in the city and went to school there.")[0]])
+    shuffled = np.random.default_rng(0).permutation(text[0])[None]
+    assert model.log_probabilities(text).mean() > model.log_probabilities(shuffled).mean() + 1
+    assert -model.log_probabilities(text).mean() < np.log(model.shape.size) - 1
+
+
+def test_embeddings_are_the_models_own(model: plain.PlainModel) -> None:
+    own = causal.load("lm-tiny").get_input_embeddings().weight.numpy()  # type: ignore[union-attr]
+    np.testing.assert_array_equal(model.embeddings, own)
+    assert model.embeddings.dtype == np.float32
