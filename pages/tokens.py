@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import streamlit as st
@@ -36,7 +35,7 @@ CODEC = link.Codec(
 HELP = """**Score** is PeCL's measure of how sensitive a token is: how unlikely a language model finds it, moved a little by
 how common it is. From it follow the **noise** on the token and its weight in the **loss**. The budgets that the publication
 prints are nominal, and no guarantee comes with them: the noise is too small by a factor of two, depends on the token itself,
-and leaves stop words out. Private words are outlined where somebody marked them: hold the shades against the outlines."""
+and leaves stop words out. Personal data is outlined where somebody marked them: hold the shades against the outlines."""
 
 
 @state.guarded
@@ -140,7 +139,7 @@ def _many(looked: Looked, dials: Dials) -> None:
         told = source.corpus()
         n_texts = sum(len(texts) for texts in told.texts)
         with st.spinner(f"Scoring {n_texts} texts ..."):
-            of = everything()
+            of = source.everything()
         title = "synthetic texts with marked personal data, bundled model"
         found.card(of, dials, Provenance(title, n_texts, "PeCL's score", "", (), None, 0, ()), share)
         return
@@ -152,12 +151,6 @@ def _many(looked: Looked, dials: Dials) -> None:
     texts = [text for event in said if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
         found.card(texts, dials, looked.result.provenance, share)
-
-
-@st.cache_resource(show_spinner=False)
-def everything() -> Sequence[ScoredText]:
-    """All examples, scored once for all visitors."""
-    return source.corpus().everything()
 
 
 if __name__ == "__main__":

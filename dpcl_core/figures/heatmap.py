@@ -42,8 +42,8 @@ def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> str:
     if has_stops:
         items.append(f'<li><i class="quiet">stop word: {NO_NUMBER}</i></li>')
     if has_spans:
-        items.append('<li><span class="private">marked as private</span></li>')
-        items.append('<li><span class="lookalike">looks private, is harmless</span></li>')
+        items.append('<li><span class="private">marked as personal</span></li>')
+        items.append('<li><span class="lookalike">only looks like it</span></li>')
     return f'<ul class="heat-legend" aria-label="Legend">{"".join(items)}</ul>'
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -54,12 +56,51 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
     said = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
     known = [each for each, group in zip(said, groups, strict=True) if not pd.isna(by[group, "score"])]
-    finding = f"AUROC of the score for private tokens: {', '.join(known)}." if known else "No private token is marked here."
+    finding = f"AUROC of the score for personal tokens: {', '.join(known)}." if known else "No personal token is marked here."
+    return Picture(figure, finding, finding)
+
+
+def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark: bool = False) -> Picture:
+    """AUROC against alpha, one line a comparison; the chosen alpha is marked and told.
+
+    `found`: by the comparison's name and alpha (the same ones for all), AUROC in [0, 1].
+    """
+    alphas = sorted(next(iter(found.values())))
+    inks = theme.ink(dark)
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=320,
+            xaxis={"title": "α: 0 is commonness alone, 1 is surprise alone", "showgrid": False, "range": [-0.05, 1.05]},
+            yaxis={"range": [0, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": "AUROC", "zeroline": False},
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 48, "b": 48},
+        )
+    )
+    figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+    figure.add_vline(x=chosen, line={"color": inks.grid, "width": 14}, layer="below")
+    styles = zip(("solid", "dash", "dot"), ("circle", "square", "x"), strict=True)
+    for index, ((name, by), (dash, symbol)) in enumerate(zip(found.items(), styles, strict=False)):
+        colour = theme.colour_of_series(index, dark)
+        figure.add_trace(
+            go.Scatter(
+                x=alphas,
+                y=[by[alpha] for alpha in alphas],
+                mode="lines+markers",
+                line={"color": colour, "width": 2.2, "dash": dash},
+                marker={"color": colour, "symbol": symbol, "size": 8},
+                name=name,
+                hovertemplate=f"{name}, α = %{{x}}: %{{y:.3f}}<extra></extra>",
+            )
+        )
+    said = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in found.items())
+    finding = f"With α = {chosen:g} the AUROC is: {said}. A coin has 0.5."
     return Picture(figure, finding, finding)
 
 
 def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """Nats a token that a model remembers of each task after its last one: ordinary tokens beside private ones.
+    """Nats a token that a model remembers of each task after its last one: ordinary tokens beside personal ones.
 
     Columns after_task, of_task, ordinary, private (NaN: none marked), one or several rows a pair; their mean is drawn.
     """
@@ -81,7 +122,7 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         )
     )
     names = [f"task {task + 1}" for task in means["of_task"]]
-    for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "private words"))):
+    for index, (column, name) in enumerate((("ordinary", "ordinary words: memory kept"), ("private", "personal words"))):
         figure.add_trace(
             go.Bar(
                 x=names,
@@ -97,7 +138,7 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     after = int(table["after_task"].max()) + 1
     ordinary, private = means["ordinary"].mean(), means["private"].mean()
     finding = f"After task {after} the model holds {ordinary:.2f} nats an ordinary token on average"
-    finding += f" and {private:.2f} a private one." if not pd.isna(private) else "; no private token is marked."
+    finding += f" and {private:.2f} a personal one." if not pd.isna(private) else "; no personal token is marked."
     return Picture(figure, finding, finding)
 
 

@@ -27,7 +27,7 @@ def test_detection_draws_and_says_both_detectors(dark: bool) -> None:
     assert [list(trace.y) for trace in picture.figure.data] == [[0.497] * 3, [0.6] * 3]
     assert "against look-alikes 0.50 (pattern 0.60)" in picture.finding
     assert picture.alt == picture.finding
-    assert tokens.detection(detection(math.nan)).finding == "No private token is marked here."
+    assert tokens.detection(detection(math.nan)).finding == "No personal token is marked here."
 
 
 def test_memory_is_drawn_after_the_last_task_told() -> None:
@@ -37,10 +37,10 @@ def test_memory_is_drawn_after_the_last_task_told() -> None:
     assert picture.figure.data[1].y[1:] == pytest.approx((2.1, 2.2))
     assert math.isnan(picture.figure.data[1].y[0])
     assert picture.finding == (
-        "After task 3 the model holds 0.60 nats an ordinary token on average and 2.15 a private one."
+        "After task 3 the model holds 0.60 nats an ordinary token on average and 2.15 a personal one."
     )
     early = tokens.retained(table[table["after_task"] == 0])
-    assert early.finding.endswith("no private token is marked.")
+    assert early.finding.endswith("no personal token is marked.")
     assert tokens.retained(table[:0]).finding == "Nothing to show yet."
 
 

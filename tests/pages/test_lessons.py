@@ -194,7 +194,7 @@ def test_the_longest_link_is_short_enough() -> None:
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
         values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps}
-        values |= {f"{name}:{control.name}": 8.0 for control in CONTROLS[name]}
+        values |= {f"{name}:{control.name}": control.kind.high for control in CONTROLS[name]}
     assert CODEC.read(CODEC.write(values)).values == values
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pages.parts.lessons import label, noise, shared
+from pages.parts.lessons import label, noise, shared, surprise
 from pages.parts.lessons.stage import Acts, Control
 
-ACTS: dict[str, Acts] = {"label": label.ACTS, "noise": noise.ACTS, "shared": shared.ACTS}
+ACTS: dict[str, Acts] = {
+    "label": label.ACTS,
+    "noise": noise.ACTS,
+    "shared": shared.ACTS,
+    "surprise": surprise.ACTS,
+}
 CONTROLS: dict[str, tuple[Control[float], ...]] = {
     "label": label.CONTROLS,
     "noise": noise.CONTROLS,
     "shared": shared.CONTROLS,
+    "surprise": surprise.CONTROLS,
 }

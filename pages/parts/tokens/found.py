@@ -1,4 +1,4 @@
-"""Does the score find private tokens? Ranked against true spans over many texts, beside a plain pattern, kind by kind."""
+"""Does the score find personal data? Ranked against true spans over many texts, beside a plain pattern, kind by kind."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapp
     table, groups, kinds = measured(of, dials)
     if groups.empty:
         with layout.card("found"):
-            st.markdown("**Does the score find what is private?**")
-            st.caption("No private span is marked in these texts, so there is nothing to compare with.")
+            st.markdown("**Does the score find personal data?**")
+            st.caption("No personal data is marked in these texts, so there is nothing to compare with.")
         return
     picture = figures.detection(table, dark=style.is_dark())
     strip.figure(
-        picture, source, key="detection", title="Does the score find what is private?", note="1: always, 0.5: a coin",
+        picture, source, key="detection", title="Does the score find personal data?", note="1: always, 0.5: a coin",
         table=table, share=share,
     )  # fmt: skip
     with layout.card("kinds"):
         st.markdown("**How precise it is, and kind by kind**")
         st.markdown(_groups(groups))
         st.caption(
-            "Precision is average precision; hold it against the share of private tokens, which a coin reaches. The pattern "
+            "Precision is average precision; hold it against the share of personal tokens, which a coin reaches. The pattern "
             "(a capital letter, @ or two digits in the word) is a floor, not a proposal."
         )
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
-            st.markdown(_kinds(kinds))
+            st.markdown(by_kind(kinds))
             st.caption("AUROC of a kind is against tokens outside any span.")
 
 
@@ -73,9 +73,8 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
     if not tokens.is_private.any():
         return table, pd.DataFrame(), pd.DataFrame()
     nominal, true = (np.concatenate([layers.values(text, layer, dials) for text in of]) for layer in ("nominal", "true"))
-    by_kind = detection.by_kind(score, tokens)
     kinds = []
-    for kind, auroc in by_kind.items():
+    for kind, auroc in detection.by_kind(score, tokens).items():
         inside = tokens.kinds == kind
         noised = inside & ~tokens.is_stop
         means = (float(each[noised].mean()) if noised.any() else float("nan") for each in (nominal, true))
@@ -94,11 +93,12 @@ def _groups(wide: pd.DataFrame) -> str:
         f"{100 * row['share', 'score']:.0f} % |\n"
         for group, row in wide.iterrows()
     )
-    head = "| | AUROC, score | AUROC, pattern | precision, score | precision, pattern | private |\n"
+    head = "| | AUROC, score | AUROC, pattern | precision, score | precision, pattern | personal |\n"
     return head + "|---|---:|---:|---:|---:|---:|\n" + rows
 
 
-def _kinds(table: pd.DataFrame) -> str:
+def by_kind(table: pd.DataFrame) -> str:
+    """The third table of `measured` as it is shown: private kinds first, the least noised first."""
     rows = "".join(
         f"| {_kind(row.kind)} | {row.n:,} | {row.mean_score:.2f} | {row.nominal_epsilon:.2g} | {row.true_epsilon:.2g} | "
         f"{100 * row.recall:.0f} % | {row.auroc:.2f} |\n"

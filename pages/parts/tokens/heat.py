@@ -78,9 +78,9 @@ def show(text: ScoredText, layer: Layer, dials: Dials, name: str) -> None:
 def finding(text: ScoredText, dials: Dials) -> str:
     """How many tokens of each sort have a score above the threshold."""
     is_above = (layers.scores(text, dials) > dials.threshold).tolist()
-    sorts: dict[str, list[bool]] = {"private": [], "harmless look-alike": [], "other": []}
+    sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
     for above, kind in zip(is_above, text.kinds, strict=True):
-        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "private"
+        sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
         sorts[sort].append(above)
     if not any(text.kinds):
         n = len(is_above)

@@ -202,6 +202,12 @@ def corpus() -> Corpus:
     return surprise.texts()
 
 
+@st.cache_resource(show_spinner=False)
+def everything() -> Sequence[ScoredText]:
+    """All examples, scored once for all visitors."""
+    return corpus().everything()
+
+
 @st.cache_data(max_entries=200, show_spinner=False)
 def _scored(source: int, number: int) -> ScoredText:
     return corpus().text(source, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def test_a_shade_holds_what_its_edges_say(layer: Layer) -> None:
     edges = layers.edges(layer, USUAL)
     assert list(edges) == sorted(edges)
     assert len(edges) == layers.N_SHADES - 1
-    middle = [edges[0] - 0.1, *(sum(pair) / 2 for pair in zip(edges, edges[1:], strict=False)), edges[-1] + 0.1]
+    middle = [edges[0] - 0.1, *(sum(pair) / 2 for pair in pairwise(edges)), edges[-1] + 0.1]
     origin = layers.base(USUAL) if layer in layers.WEIGHTS else 0.0
     middle[0] = max(middle[0], 0.0) if layer in layers.WEIGHTS else middle[0]
     shades = layers.shades(layer, np.array(middle) + origin, USUAL).tolist()

@@ -1,0 +1,210 @@
+"""Lesson 4, "Surprise is not privacy": tokens scored now, ranked against personal data, against look-alikes, by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures.picture import Provenance
+from pages.parts import link, strip
+from pages.parts.lessons.stage import Acts, Control, Stage
+from pages.parts.text import plain
+from pages.parts.tokens import found as tables
+from pages.parts.tokens import heat, source
+
+if TYPE_CHECKING:
+    from dpcl_core.events import ScoredText
+
+ALPHA = Control("mix", "a", "α: surprise against commonness", link.Number(0.0, 1.0), 0.5)
+SHARE = Control("by-heart", "h", "Known by heart", link.Number(0.0, 1.0), 0.5)
+CONTROLS = (ALPHA, SHARE)
+ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+TOP = 0.2  # of all tokens: the most surprising ones
+_NEAR, _WELL = 0.05, 0.8  # how far from a coin's 0.5 still counts as a coin; what counts as well told apart
+
+
+def look(stage: Stage) -> int | None:
+    """One text in shades of surprise, and what the most surprising tokens of all texts are."""
+    told = source.corpus()
+    places = range(len(told.sources))
+    picked = st.selectbox("Family of texts", places, index=1, format_func=told.sources.__getitem__, key=stage.key("family"))
+    if stage.press("Score a text", lambda: True) is None:
+        return None
+    import numpy as np
+
+    from dpcl_core.methods.language import detection, layers
+
+    dials, of = layers.Dials(), source.everything()
+    number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
+    text = told.text(picked, number - 1)
+    stage.see()
+    st.html(heat.picture(text, "score1", dials, f"A made-up text of {told.sources[picked]}"))
+    tokens = detection.gathered(of)
+    surprise = np.concatenate([layers.values(each, "score1", dials) for each in of])
+    most = surprise >= np.quantile(surprise, 1 - TOP)
+    private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
+    st.markdown(
+        f"**Of the {most.sum():,} most surprising tokens in {len(of)} texts, {_percent(private)} are personal, "
+        f"{_percent(lookalike)} only look like it, and {_percent(1 - private - lookalike)} are neither.**"
+    )
+    return 0 if private > 0.5 else 1
+
+
+def rank(stage: Stage) -> int | None:
+    """Personal tokens against all others, with and without stop words."""
+    if stage.press("Score all texts", lambda: True) is None:
+        return None
+    from dpcl_core.methods.language import detection
+
+    stage.see()
+    found = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
+    return 0 if found[detection.EVERY] > 0.9 else 1 if found[detection.EVERY] > 0.6 else 2
+
+
+def lookalikes(stage: Stage) -> int | None:
+    """Personal tokens against harmless ones that look like them."""
+    if stage.press("Compare with look-alikes", lambda: True) is None:
+        return None
+    from dpcl_core.methods.language import detection
+
+    stage.see()
+    found = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
+    alone = found[detection.AGAINST]
+    if alone < 0.5 - _NEAR:
+        return 2
+    return 1 if alone <= 0.5 + _NEAR or found[detection.EVERY] - alone > _NEAR else 0
+
+
+def alpha(stage: Stage) -> int | None:
+    """The same at every mix of the two numbers."""
+
+    def ranked() -> dict[str, dict[float, float]]:
+        from dpcl_core.lessons import surprise as game
+        from dpcl_core.methods.language import detection, layers
+
+        of = source.everything()
+        tokens = detection.gathered(of)
+        by = {each: detection.found(game.ranked(of, layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
+        return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
+
+    found = stage.press("Rank at every α", ranked)
+    if found is None:
+        return None
+    from dpcl_core.figures import tokens as figures
+    from dpcl_core.methods.language import detection
+
+    chosen = stage.slide(ALPHA, ALPHAS)
+    nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
+    stage.see()
+    picture = figures.by_alpha(found, chosen=nearest, dark=stage.dark)
+    strip.figure(picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?")
+    best = max(found[detection.AGAINST].values())
+    return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
+
+
+def misses(stage: Stage) -> int | None:
+    """Kinds of words by their mean score, and the noise that follows."""
+    if stage.press("Sort the kinds", lambda: True) is None:
+        return None
+    from dpcl_core.methods.language import layers
+
+    _, _, kinds = tables.measured(source.everything(), layers.Dials())
+    stage.see()
+    st.markdown(tables.by_kind(kinds))
+    st.caption(f"θ = {layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
+    scores = kinds.set_index("kind")["mean_score"]
+    named = [float(scores.get(kind, 0.0)) for kind in ("CONDITION", "NAME", "D:city")]
+    return named.index(max(named))
+
+
+def feedback(stage: Stage) -> int | None:
+    """The score asked of a model that knows the texts by heart, more and more."""
+
+    def learned() -> list[tuple[float, float, float, float, float]]:
+        return [(share, *_private(_by_heart(share))) for share in SHARES]
+
+    found = stage.press("Learn by heart", learned)
+    if found is None:
+        return None
+    from dpcl_core.methods.language import layers
+
+    share = stage.slide(SHARE, SHARES)
+    stage.see()
+    of = source.everything()
+    number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
+    st.html(heat.picture(_by_heart(share)[number], "score", layers.Dials(), "A made-up text, known by heart in part"))
+    rows = "".join(
+        f"| {'**' if each == share else ''}{_percent(each)}{'**' if each == share else ''} | {score:.2f} | {nominal:.2g} | "
+        f"{_percent(recall)} | {auroc:.2f} |\n"
+        for each, score, nominal, recall, auroc in found
+    )
+    head = "| known by heart | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
+    st.markdown(f"**Personal tokens of {len(of)} texts**\n\n{head}|---:|---:|---:|---:|---:|\n{rows}")
+    st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
+    st.page_link("pages/tokens.py", label=":primary[Score other texts on the Tokens page →]")
+    change = found[-1][1] - found[0][1]
+    return 2 if change < -0.02 else 0 if change > 0.02 else 1
+
+
+ACTS: Acts = {
+    "look": look,
+    "rank": rank,
+    "lookalikes": lookalikes,
+    "alpha": alpha,
+    "misses": misses,
+    "feedback": feedback,
+}
+
+
+def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
+    """Bars of score and pattern for these comparisons; gives the score's AUROC by comparison."""
+    from dpcl_core.figures import tokens as figures
+    from dpcl_core.methods.language import layers
+
+    table, _, _ = tables.measured(source.everything(), layers.Dials())
+    shown = table[table["group"].isin(groups)]
+    picture = figures.detection(shown, dark=stage.dark)
+    strip.figure(
+        picture, _provenance(), key=f"lesson-{key}", title="Does the score find personal data?", note="0.5: a coin",
+        table=shown,
+    )  # fmt: skip
+    by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
+    return {str(group): float(value) for group, value in by.items()}
+
+
+@st.cache_resource(max_entries=len(SHARES), show_spinner=False)
+def _by_heart(share: float) -> Sequence[ScoredText]:
+    """All texts, as a model scores them that knows them by heart to this share."""
+    from dpcl_core.lessons import surprise as game
+
+    return game.learned(source.everything(), share)
+
+
+def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
+    """Of personal tokens: mean score, mean nominal ε of the noised ones, share above the threshold; AUROC over all tokens."""
+    import numpy as np
+
+    from dpcl_core.lessons import surprise as game
+    from dpcl_core.methods.language import detection, layers
+
+    dials, tokens = layers.Dials(), detection.gathered(of)
+    score, private = game.ranked(of, dials), tokens.is_private
+    nominal = np.concatenate([layers.values(text, "nominal", dials) for text in of])[private]
+    return (
+        float(score[private].mean()),
+        float(np.nanmean(nominal)),
+        detection.recall(score, private, dials.threshold),
+        detection.found(score, tokens).auroc[detection.EVERY],
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _provenance() -> Provenance:
+    n_texts = len(source.everything())
+    return Provenance(plain("made-up texts with marked personal data"), n_texts, "bundled model", "", (), None, 0, ())
