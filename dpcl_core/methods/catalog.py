@@ -17,6 +17,8 @@ from dpcl_core.methods.cards import (
     l2dp_ml,
     naive,
     non_cl,
+    pecl,
+    pecl_published,
     peft_ensemble,
 )
 
@@ -35,6 +37,8 @@ CARDS: Mapping[str, MethodCard] = {
         dp_agem.CARD,
         dp_coeff_memory.CARD,
         independent_laplace.CARD,
+        pecl_published.CARD,
+        pecl.CARD,
     )
 }
 

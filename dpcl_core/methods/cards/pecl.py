@@ -36,8 +36,8 @@ class PeclParams(SculptingParams):
     unlearning: Unlearning = Field(
         "auto",
         description="The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: "
-        "until a token is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: other "
-        "bounded terms. printed, flipped: as published, and with the other sign. none: without.",
+        "until a token is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: "
+        "other bounded terms. printed, flipped: as published, and with the other sign. none: without.",
     )
     score2_scope: Literal["off", "public"] = Field(
         "off",

@@ -84,20 +84,29 @@ def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int =
     Computes gradients where they are enabled.
     """
     wanted = batch.role[:, 1:] == ANSWER if answers_only else batch.mask[:, 1:]
-    columns = wanted.any(dim=0).nonzero()[:, 0]
-    logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), columns)
-    found = -functional.cross_entropy(logits[wanted[:, columns]], batch.ids[:, 1:][wanted], reduction="none")
+    logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), wanted)
+    found = -functional.cross_entropy(logits, batch.ids[:, 1:][wanted], reduction="none")
     whole = torch.zeros(batch.ids.shape, dtype=found.dtype, device=found.device)
     return whole.masked_scatter(functional.pad(wanted, (1, 0)), found)
 
 
-def _logits(net: Adapted, embeddings: Tensor, columns: Tensor) -> Tensor:
-    """Logits [b, k, size] of the tokens that come behind these columns int64 [k].
+def _logits(net: Adapted, embeddings: Tensor, wanted: Tensor) -> Tensor:
+    """Logits [m, size] of the tokens that come behind the m places that are `wanted`, bool [b, S - 1].
 
-    No mask is needed: padding is at the end, where a causal model does not look from what stands before it.
+    Only these are handed to the last layer, which in a small model costs as much as all others. No mask is needed: padding is
+    at the end, where a causal model does not look from what stands before it.
     """
-    logits: Tensor = net.model(inputs_embeds=embeddings, use_cache=False, logits_to_keep=columns).logits
-    return logits if logits.shape[1] == len(columns) else logits[:, columns]  # a kind of model that knows no such choice
+
+    def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (args[0][:, :-1][wanted][None], *args[1:])
+
+    last = net.model.get_output_embeddings()  # type: ignore[operator]  # a module's attributes have no types
+    hook = last.register_forward_pre_hook(chosen)
+    try:
+        logits: Tensor = net.model(inputs_embeds=embeddings, use_cache=False).logits
+    finally:
+        hook.remove()
+    return logits[0]
 
 
 class Gradients:

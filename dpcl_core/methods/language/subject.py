@@ -86,7 +86,8 @@ def replaced(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
 
 def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
     """What the network reads of each token [size, d], a public table."""
-    size, device = int(net.model.config.vocab_size), next(net.parameters()).device
+    layer = net.model.get_input_embeddings()  # type: ignore[operator]  # a module's attributes have no types
+    size, device = len(layer.weight), layer.weight.device
     with torch.no_grad():
         found: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
     return found
