@@ -95,7 +95,7 @@ def _of_folders(card: DatasetCard, found: Found) -> Outline:
 def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
     classes = _classes(card, train)
     for split, rows in (("train", train), ("test", test)):
-        _refuse_missing(card, split, rows.labels, len(classes))
+        _refuse_missing(card, split, rows.labels, classes)
     for label, name in test.names.items():
         if train.names.get(label, name) != name:
             allowed = f"train and test must give it one name, not also {name}"
@@ -114,7 +114,7 @@ def _divided(card: DatasetCard, rows: Rows) -> Outline:
     whole = _part(rows, names)
     train, test = whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test))
     for split, part in (("train", train), ("test", test)):
-        _refuse_missing(card, split, part.labels, len(classes))
+        _refuse_missing(card, split, part.labels, classes)
     return Outline(classes, names, train, test)
 
 
@@ -133,13 +133,15 @@ def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
     return names
 
 
-def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], n_classes: int) -> None:
+def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    n_classes = len(classes)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
         raise BadInput(f"{card.name} {split}", f"label {len(sizes) - 1}", "train and test must have the same classes")
     for label in np.flatnonzero(sizes == 0)[:1]:
         allowed = f"train and test must each have an example of all {n_classes} classes, 0 to {n_classes - 1}"
-        raise BadInput(f"{card.name} {split}", f"no label {label}", allowed)
+        name = "" if classes[label] == str(label) else f" ({classes[label]})"
+        raise BadInput(f"{card.name} {split}", f"no label {label}{name}", allowed)
 
 
 def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str]
     """
     if parts[0].suffix != ".csv" and not _labels_are_words(parts[0], card):
         return parquet.read_rows(parts, card)
-    tables = [(_table(path, card, (LABEL_COLUMN,), (SOURCE_COLUMN,)), parquet.called(card, path)) for path in parts]
+    needed, wanted = ("text", LABEL_COLUMN), (LABEL_COLUMN, SOURCE_COLUMN)
+    tables = [(_table(path, card, needed, wanted), parquet.called(card, path)) for path in parts]
     words = [word for table, shown in tables for word in _words(table, LABEL_COLUMN, shown)]
     names = sorted(set(words), key=_by_value) if known is None else list(known.values())
     number = {name: place for place, name in enumerate(names)}
@@ -114,7 +115,7 @@ def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
 
 
 def _table(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str]) -> pa.Table:
-    """These columns of a file, `wanted` ones where it has them. Raises BadInput for a file that cannot be read."""
+    """The wanted columns of a file, as far as it has them. Raises BadInput where it cannot be read or lacks a needed one."""
     shown = parquet.called(card, path)
     if path.suffix == ".csv":
         table = _csv(path, shown)
@@ -122,10 +123,11 @@ def _table(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequenc
     else:
         with parquet.readable(path, shown), pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            table = file.read(columns=[name for name in dict.fromkeys((*needed, *wanted)) if name in names])
+            table = file.read(columns=[name for name in dict.fromkeys(wanted) if name in names])
     for name in needed:
         if name not in names:
-            raise BadInput(shown, ", ".join(names), f"must have a column {name}")
+            commas = ", separated from others by commas" if path.suffix == ".csv" else ""
+            raise BadInput(shown, ", ".join(names), f"must have a column {name}{commas}")
     if not table.num_rows:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table

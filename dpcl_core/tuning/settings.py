@@ -112,9 +112,9 @@ def can_tune(method: str) -> bool:
 
 
 def proxies(dataset: str) -> tuple[str, ...]:
-    """Datasets of the catalog that share no member with this one: what may stand in for it."""
-    own = _members(dataset)
-    return tuple(name for name in datasets.CARDS if not own & _members(name))
+    """Datasets of the catalog of this one's kind that share no member with it: what may stand in for it."""
+    own, kind = _members(dataset), datasets.card(dataset).kind
+    return tuple(name for name, card in datasets.CARDS.items() if card.kind == kind and not own & _members(name))
 
 
 def searched(tune: TuneSpec) -> RunSpec:
@@ -164,8 +164,8 @@ def is_combined(dataset: str) -> bool:
 
 
 def _members(dataset: str) -> set[str]:
-    """The folders that a dataset's examples lie in: two datasets may read the same ones."""
-    return {member.folder for member in datasets.members(datasets.card(dataset))}
+    """The folders that a dataset's examples lie in: two may read the same ones, and all that are made share people."""
+    return {"made" if member.made_per_source else member.folder for member in datasets.members(datasets.card(dataset))}
 
 
 def _check_proxy(tune: TuneSpec) -> None:

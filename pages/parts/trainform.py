@@ -24,11 +24,14 @@ from pages.parts.view import View
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
 SEED_COUNTS = (1, 3, 5, 10)
 _OWN_HELP = (
-    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, or window, rate_hz, label), or "
-    "with folders train/CLASS and test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on "
-    "the list."
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
+    "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
+    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
 )
-_TIMM_HELP = "Any image model of timm: type timm:MODEL. Its weights come from the hub or from the folder DPCL_WEIGHTS."
+_TIMM_HELP = (
+    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
+    "from the hub or from the folder DPCL_WEIGHTS."
+)
 _SUM = (
     "Every task has the same examples. Where a method spends this ε on each task, as the cosine classifier does, the run as "
     "a whole promises less: its statement says what the tasks add up to."
@@ -159,7 +162,7 @@ def _is_here(dataset: str) -> bool:
     """Whether the dataset's files are on this computer; asks no network."""
     try:
         for member in datasets.members(datasets.card(dataset)):
-            if member.name != datasets.BUNDLED:
+            if member.name != datasets.BUNDLED and not member.made_per_source:
                 files.find(member)
     except BadInput:
         return False

@@ -69,9 +69,9 @@ def corpus(n_per_source: int) -> tuple[Split, Split]:
 
 
 def companion(n: int, seed: int) -> Texts:
-    """Public texts of the same families, about other people and partly in other sentences, with their spans marked.
+    """Public texts of the same families, about people drawn apart from the corpus's, partly in other sentences, with spans.
 
-    For a public reference model and for public counts; sources take turns. No text holds anything of the corpus's people.
+    For a public reference model and for public counts; sources take turns.
     """
     own = _COMPANION + 2 * seed
     everybody = people(max(1, n // _TEXTS_PER_PERSON), _lists(), own)

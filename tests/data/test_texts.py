@@ -1,0 +1,282 @@
+"""A person's own texts: what is read, what is refused in one sentence, and what is never shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpcl_core.data import catalog, load, own, showing
+from dpcl_core.data.cards import CARDS
+from dpcl_core.data.dataset import Dataset
+from dpcl_core.data.texts import Span, Texts
+from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.scenarios.catalog import SourceIncremental
+from dpcl_core.scenarios.preview import preview
+from dpcl_core.spec import DataSpec
+from tests.data.making import write
+
+MINE = "own:mine"
+GOOD = "text,label\nall is well,good\nwoe,bad\n"
+
+
+def put(folder: Path, **files: str | bytes) -> Path:
+    """CSV files by name in the folder of own:mine."""
+    (folder / "mine").mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / "mine" / f"{name}.csv").write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder / "mine"
+
+
+def read() -> Dataset:
+    return load.load(DataSpec(dataset=MINE))
+
+
+def strings(found: Dataset, split: str = "train") -> list[str]:
+    texts = getattr(found, split).images
+    assert isinstance(texts, Texts)
+    return list(texts.strings)
+
+
+def refused() -> str:
+    with pytest.raises(BadInput) as caught:
+        read()
+    return str(caught.value)
+
+
+def test_two_csv_files(data_dir: Path) -> None:
+    put(data_dir, train=GOOD, test='label,text\nbad,"no, not ""this"""\ngood,yes\n')
+    found = read()
+    assert found.classes == ("bad", "good")
+    assert found.title == "mine (own data)"
+    assert strings(found) == ["all is well", "woe"]
+    assert strings(found, "test") == ['no, not "this"', "yes"]
+    assert (found.train.labels.tolist(), found.test.labels.tolist()) == ([1, 0], [0, 1])
+    assert own.names() == [MINE]
+    assert catalog.card(MINE).kind == "text"
+    assert catalog.available(catalog.card(MINE)) is None
+
+
+def test_one_csv_file_is_divided_by_class(data_dir: Path) -> None:
+    rows = "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40))
+    put(data_dir, letters=f"text,label\n{rows}")
+    found = read()
+    assert (len(found.train), len(found.test)) == (32, 8)
+    assert np.bincount(found.test.labels).tolist() == [4, 4]
+    assert {*strings(found), *strings(found, "test")} == {f"text {i}" for i in range(40)}
+    assert "own data" in found.title
+
+
+def test_labels_that_are_numbers_keep_their_order(data_dir: Path) -> None:
+    lines = "".join(f"t,{number}\n" for number in (10, 9, 2, 9))
+    put(data_dir, train=f"text,label\n{lines}", test=f"text,label\n{lines}")
+    assert read().classes == ("2", "9", "10")
+
+
+def test_a_domain_column_makes_tasks(data_dir: Path) -> None:
+    content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
+    put(data_dir, train=content, test=content)
+    assert [source.name for source in read().sources] == ["home", "work"]
+
+
+@pytest.mark.parametrize(
+    "text", ["🙂👩‍👩‍👧 ünï", "שלום עולם مرحبا", "x" * 100_000, "word " * 20_000, "a\nb\r\nc", "\ufeffmark", " edge ", "=1+1"]
+)
+def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
+    file = io.StringIO()
+    rows = [("text", "label"), (text, "a"), ("other", "b")]
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    put(data_dir, train=file.getvalue(), test=file.getvalue())
+    assert strings(read())[0] == text
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip))
+def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> None:
+    file = io.StringIO()
+    csv.writer(file).writerows([("text", "label"), (text, "a"), ("other", "b")])
+    put(data_dir, train=file.getvalue(), test=file.getvalue())
+    assert strings(read())[0] == text
+
+
+def test_windows_line_ends_and_a_byte_order_mark(data_dir: Path) -> None:
+    content = b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode()
+    put(data_dir, train=content, test=content)
+    assert strings(read()) == ["all is well", "woe"]
+
+
+TRAIN = "own:mine/train.csv"
+BAD = {
+    "no text column": ("body,label\na,b\n", f"{TRAIN} = body, label: must have a column text"),
+    "no label column": ("text,class\na,b\n", f"{TRAIN} = text, class: must have a column label"),
+    "semicolons": ("text;label\na;b\n", f"{TRAIN} = text;label: must have a column text, separated from others by commas"),
+    "empty text": ("text,label\na,bad\n,good\n", f"{TRAIN} row 1, text = nothing: must hold text; leave out rows"),
+    "blank text": ("text,label\na,bad\n \t ,good\n", f"{TRAIN} row 1, text = nothing: must hold text"),
+    "empty label": ("text,label\na,x\nb,\n", f"{TRAIN} row 1, label = nothing: must hold a label"),
+    "too many fields": ("text,label\na,b,c\n", f"{TRAIN} = Row #2: Expected 2 columns, got 3: a,b,c: must be a CSV"),
+    "open quote": ('text,label\n"a,b\n', f"{TRAIN} = "),
+    "nothing": ("", f"{TRAIN} = empty file: must be a CSV file with a first line text,label"),
+    "only a head": ("text,label\n", f"{TRAIN} = no rows: must have at least one row"),
+    "two of a name": ("text,label,text\na,b,c\n", f"{TRAIN} = two columns text: must name each column once"),
+    "latin-1": ("text,label\nok,x\ncafé,y\n".encode("latin-1"), f"{TRAIN} line 3 = byte 0xe9: must be saved as UTF-8"),
+    "utf-16": (GOOD.encode("utf-16"), f"{TRAIN} line 1 = byte 0xff: must be saved as UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_with_a_file_is_said(data_dir: Path, case: str) -> None:
+    content, expected = BAD[case]
+    put(data_dir, train=content, test=GOOD)
+    found = refused()
+    assert found.startswith(expected)
+    assert "\n" not in found
+
+
+def test_an_unknown_label_in_the_test_part_is_named(data_dir: Path) -> None:
+    put(data_dir, train=GOOD, test="text,label\na,good\nb,ugly\nc,bad\n")
+    assert refused() == "own:mine/test.csv row 1, label = ugly: must be a label of the training part: bad, good"
+
+
+def test_a_label_without_a_test_text_is_named(data_dir: Path) -> None:
+    put(data_dir, train=GOOD, test="text,label\na,good\n")
+    assert refused() == "own:mine test = no label 0 (bad): train and test must each have an example of all 2 classes, 0 to 1"
+
+
+def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
+    put(data_dir, train=GOOD)
+    write(data_dir / "mine", "test", text=["a"], label=[0])
+    assert "its training and test part must both be parquet files, or both CSV files" in refused()
+    write(data_dir / "mine", "train", text=["a"], label=[0])
+    assert "holds its train part in two forms" in refused()
+
+
+def test_a_training_part_alone_is_enough_for_texts_and_no_file_is_not(data_dir: Path) -> None:
+    put(data_dir, test=GOOD)
+    with pytest.raises(DataMissing, match=r"train.csv and test.csv|train.parquet"):
+        read()
+
+
+def test_parquet_with_words_for_labels_spans_and_people(data_dir: Path) -> None:
+    spans = pa.array([[{"start": 0, "end": 3, "kind": "NAME"}], []])
+    for split in ("train", "test"):
+        write(data_dir / "mine", split, text=["Ann left.", "It rained."], label=["left", "rain"], spans=spans, person=[4, 4])
+    found = read()
+    assert isinstance(found.train.images, Texts)
+    assert found.train.images.spans == [(Span(0, 3, "NAME"),), ()]
+    assert found.train.images.people is not None
+    assert found.train.images.people.tolist() == [4, 4]
+    assert found.classes == ("left", "rain")
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([{"start": 0, "end": 99, "kind": "NAME"}], "spans = 0 to 99: must lie within the 9 characters of its text"),
+        ([{"start": 2, "end": 2, "kind": "NAME"}], "spans = 2 to 2: must lie within"),
+        ([{"start": -1, "end": 2, "kind": "NAME"}], "spans = -1 to 2: must lie within"),
+        ([{"start": 0, "end": 3, "kind": "NAMES"}], "spans = NAMES: must be one of NAME, EMAIL"),
+        ([{"from": 0, "to": 3}], "must be a list of start, end and kind"),
+    ],
+)
+def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
+    for split in ("train", "test"):
+        write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
+    assert refused().startswith("own:mine/train.parquet row 0, spans")
+    assert expected in refused()
+
+
+def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
+    for split in ("train", "test"):
+        write(data_dir / "mine", split, text=["a", None], label=[0, 1])
+    assert refused().startswith("own:mine/train.parquet row 1, text = nothing: must hold text")
+
+
+def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> None:
+    folder = put(data_dir, train=GOOD, test=GOOD)
+    card = catalog.card(MINE)
+    assert not card.may_show
+    refusal = showing.refusal(card)
+    assert refusal is not None
+    assert f"an empty file public.txt or synthetic.txt in {folder}" in refusal
+    for mark in showing.MARKS:
+        (folder / mark).touch()
+        assert catalog.card(MINE).may_show
+        assert showing.refusal(catalog.card(MINE)) is None
+        (folder / mark).unlink()
+    assert not catalog.card(MINE).may_show
+
+
+def test_posts_of_people_in_distress_are_never_shown() -> None:
+    assert [name for name, card in CARDS.items() if not card.may_show] == ["dreaddit", "pecl-six"]
+    assert "none of them is shown" in str(showing.refusal(CARDS["dreaddit"]))
+    assert showing.refusal(CARDS["pii-synthetic"]) is None
+
+
+def test_text_sets_say_what_they_leave_unprotected(data_dir: Path) -> None:
+    put(data_dir, train=GOOD, test=GOOD)
+    for card in (catalog.card(MINE), *(card for card in CARDS.values() if card.kind == "text")):
+        assert any(limit.startswith("a person, only a single text") for limit in card.limits)
+        assert any("how long a text is" in limit for limit in card.limits)
+    assert any("a secret that stands in several texts" in limit for limit in CARDS["pii-synthetic"].limits)
+
+
+def test_two_columns_make_a_text_of_two_lines(data_dir: Path) -> None:
+    for split in ("train", "test"):
+        labels = list(range(14))
+        write(data_dir / "dbpedia14", split, title=["T"] * 14, content=["body"] * 14, label=labels)
+    found = load.load(DataSpec(dataset="dbpedia14"))
+    assert strings(found)[0] == "T\nbody"
+
+
+def test_a_preview_deals_out_the_corpus_in_the_order_given(data_dir: Path) -> None:
+    order = ("mailbox", "news")
+    found = preview(DataSpec(dataset="pii-synthetic-tiny"), SourceIncremental(order=order), seed=0)
+    assert found is not None
+    assert found.counts is not None
+    assert found.tasks == order
+    assert [[found.classes[label] for label in home] for home in found.homes] == [
+        ["billing", "delivery", "password", "booking", "refund"],
+        ["world", "sports", "business", "science"],
+    ]
+    assert found.counts.sum(axis=1).tolist() == [160, 160]
+
+
+def test_a_preview_of_own_texts_shows_their_plan_alone(data_dir: Path) -> None:
+    content = "text,label,domain\na,x,home\nb,y,home\nc,x,work\nd,y,work\n"
+    put(data_dir, train=content, test=content)
+    found = preview(DataSpec(dataset=MINE), SourceIncremental(), seed=0)
+    assert found is not None
+    assert found.counts is None
+
+
+REAL = {
+    "fomc": (1_846, 472),
+    "yelp": (4_000, 750),
+    "ag_news": (7_400, 2_000),
+    "amazon-stars": (4_000, 750),
+    "dreaddit": (2_817, 715),
+    "dbpedia14": (4_480, 1_120),
+    "trec": (5_365, 500),
+    "pecl-six": (24_543, 5_807),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_texts(real_data: Path, name: str) -> None:
+    card = CARDS[name]
+    if any(not (real_data / member.folder).exists() for member in catalog.members(card)):
+        pytest.skip(f"{name} is not in DPCL_DATA")
+    found = load.load(DataSpec(dataset=name))
+    assert "subset: " in found.title
+    assert found.classes == card.classes
+    assert (len(found.train), len(found.test)) == REAL[name]
+    assert set(np.unique(found.train.labels)) == set(range(card.n_classes))
+    assert catalog.facts(name).title == found.title
+    thin = load.load(DataSpec(dataset=name, train_per_class=5, test_per_class=2))
+    assert (len(thin.train), len(thin.test)) == (5 * card.n_classes, 2 * card.n_classes)
