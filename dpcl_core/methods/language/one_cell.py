@@ -37,26 +37,43 @@ class Model(Protocol):
 
 
 class OneCell:
-    """Opens the scores of each task, has its model learn it, and reports. `make` makes the model and loads torch."""
+    """Opens the scores of each task, has its model learn it, and reports. `make` makes the model and loads torch.
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known, scorer: Scorer, make: Callable[[], Model]) -> None:
+    `scorer` None: for methods that score no tokens. `once`: there is a model after the last task alone.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        cell: Cell,
+        known: Known,
+        scorer: Scorer | None,
+        make: Callable[[], Model],
+        *,
+        once: bool = False,
+    ) -> None:
         assert isinstance(spec.params, LanguageParams)
         self._rule, self._cell, self._known = spec.params.eval, cell, known
-        self._scorer, self._make = scorer, make
+        self._scorer, self._make, self._waits = scorer, make, once
         self._reports = Reports(spec, cell, known)
         self._model: Model | None = None
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Said]:
         task = tasks[self._cell.seed]
-        self._scorer.open(task, self._known.classes)
-        yield from self._reports.before(task, self._scorer.score2)
+        if self._scorer is not None:
+            self._scorer.open(task, self._known.classes)
+        score2 = None if self._scorer is None else self._scorer.score2
+        yield from self._reports.before(task, score2)
         if self._model is None:
             yield Progress("backbone", 0, 1, task.index, "loading the language model")
             self._model = self._make()
             yield from self._reports.at_start(self._model.net)
         yield from self._model.learn(task, ledgers[self._cell])
-        yield from self._reports.after(task, self._model.net, self._scorer.score2)
+        self._waits &= task.index + 1 < self._known.n_tasks
+        self._reports.remember(task)
+        if not self._waits:
+            yield from self._reports.after(task, self._model.net, score2)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule that is asked for."""
-        return {} if self._model is None else {self._rule: self._model.answers(task)[None]}
+        return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}

@@ -51,19 +51,23 @@ class Reports:
         if self._may_show and self._known.canaries:
             yield self._leaks(net, -1)
 
+    def remember(self, task: Task) -> None:
+        """Keeps a few texts of the task that has been learned, where they may be shown."""
+        if self._may_show:
+            kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
+            self._inputs.append(kept)
+            self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._known.device))
+
     def after(
         self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
     ) -> Iterator[TokensScored | Retained | Leaks]:
-        """The same texts as the model sees them now, what it retains of each task, and, after the last, what leaks."""
+        """The same texts as the model sees them now, what it retains of each remembered task, and what leaks in the end."""
         if not self._may_show:
             return
-        chosen, backbone = _telling(task), self._spec.data.backbone
+        chosen = _telling(task)
         if len(chosen):
             shown = task.train.take(chosen)
             yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
-        kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
-        self._inputs.append(kept)
-        self._base.append(log_probabilities(backbone, kept[:, :, TOKEN], self._known.device))
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if task.index + 1 == self._known.n_tasks and self._known.canaries:
