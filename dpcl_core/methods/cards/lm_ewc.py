@@ -17,11 +17,11 @@ class EwcParams(lm.BaselineParams):
     strength: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
         100.0, description="How strongly weights are held: half of it times the sum of importance times change squared."
     )
-    fisher: Literal["released", "gradients"] = Field(
+    fisher: Literal["released", "gradients", "public"] = Field(
         "released",
         description="Where importance (the Fisher information) comes from. released: measured on the task's texts when it "
-        "is over, with noise, which costs. gradients: worked out from the noisy gradients of its last pass, which is free. "
-        "Not used under mechanism = fn, where noisy copies are measured for free.",
+        "is over, with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. "
+        "public: measured on public texts, for nothing. Under mechanism = fn released measures noisy copies, for nothing too.",
     )
     fisher_noise: Positive = Field(
         20.0, ge=0.1, le=1e4, description="Noise on the measured importance over what one text adds to it at most."

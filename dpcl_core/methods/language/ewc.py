@@ -1,0 +1,89 @@
+"""Elastic weight consolidation (Kirkpatrick et al. 2017): weights that mattered to earlier tasks are pulled back.
+
+The penalty is (lambda / 2) sum of F_i (theta_i - theta*_i)^2, with one anchor theta*, the weights after the last task, and
+the Fisher information added up over tasks (online EWC, Schwarz et al. 2018, gamma = 1). It is made of released numbers and
+joins a step after its noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.lm_ewc import EwcParams
+from dpcl_core.methods.language import fisher
+from dpcl_core.methods.language.material import Material
+from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class Consolidation:
+    """Anchor and importance of every weight. Reads parameters alone."""
+
+    def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
+        self._parameters, self._strength = list(parameters), strength
+        self.importance = [torch.zeros_like(parameter) for parameter in self._parameters]
+        self._anchor: list[Tensor] = []
+
+    def remember(self, importance: Sequence[Tensor]) -> None:
+        """To be called after a task: adds its importance, and makes the weights as they are the anchor."""
+        self.importance = [old + new for old, new in zip(self.importance, importance, strict=True)]
+        self._anchor = [parameter.detach().clone() for parameter in self._parameters]
+
+    def penalty(self) -> Tensor:
+        """(lambda / 2) sum of F_i (theta_i - theta*_i)^2; 0 while the first task is learned."""
+        if not self._anchor:
+            return torch.zeros(())
+        held = zip(self._parameters, self._anchor, self.importance, strict=True)
+        return self._strength / 2 * torch.stack([(f * (now - then).square()).sum() for now, then, f in held]).sum()
+
+
+class Ewc:
+    """The model of one cell, with what holds it. Keeps no text."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+        assert isinstance(spec.params, EwcParams)
+        self._params, self._known = spec.params, known
+        self._trainee = Trainee(spec, cell, known)
+        self.net, self.answers = self._trainee.net, self._trainee.answers
+        self._held = Consolidation(list(self.net.trainable().values()), spec.params.strength)
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
+        trainee, n_steps = self._trainee, self._trainee.plan.n_steps
+        own = trainee.opened(task, ledger)
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        of_last_pass = n_steps // self._params.epochs
+        squares = [torch.zeros_like(part) for part in self._held.importance]
+        for step, rows in enumerate(trainee.batches(own, task), start=1):
+            means = slope(rows)
+            if step > n_steps - of_last_pass:
+                squares = [total + mean.square() for total, mean in zip(squares, means, strict=True)]
+            descent.step(means, self._held.penalty)
+            yield from trainee.told(step, task)
+        if task.index < self._known.n_tasks - 1:
+            self._held.remember(self._importance(own, task, squares, of_last_pass))
+
+    def _importance(self, own: Material, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
+        """The task's Fisher information, from where the settings say."""
+        trainee, source = self._trainee, self._params.fisher
+        if source == "gradients":
+            std = trainee.noises.steps * self._params.clip_norm / trainee.expected_batch
+            return fisher.of_noisy_gradients(squares, n_squares, trainee.expected_batch, std)
+        measured = own if source == "released" else trainee.public_texts(task)
+        return fisher.released(
+            self.net,
+            measured,
+            trainee.answers_of(task),
+            trainee.plan.task_size if source == "released" else len(measured),
+            trainee.clip_norm if source == "released" else math.inf,
+            self._params.fisher_noise,
+            trainee.noise(f"Fisher information of task {task.index}"),
+            device=self._known.device,
+        )

@@ -1,0 +1,95 @@
+"""Orthogonal low-rank adapters (O-LoRA, Wang et al. 2023): a new pair for every task, the earlier ones frozen and added up.
+
+The penalty is lambda times the sum, over earlier tasks i and adapted layers, of the squared entries of A_i A_t^T, which
+are 0 where the rows of the two are at right angles. Its code takes absolute values instead; the paper's form has a gradient
+that fades as they become orthogonal. Earlier pairs are outputs of private training: the penalty reads no text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.lm_olora import OloraParams
+from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class WithEarlier(nn.Module):
+    """A frozen layer with pairs of earlier tasks added to it: W x + scale (sum of B_i A_i) x. Nothing in it is trained."""
+
+    def __init__(self, layer: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.layer, self.scale = layer, scale
+        self.pairs: list[tuple[Tensor, Tensor]] = []  # A [rank, inputs], B [outputs, rank]
+
+    def add(self, first: Tensor, second: Tensor) -> None:
+        """Takes copies of a pair."""
+        self.pairs.append((first.detach().clone(), second.detach().clone()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x)
+        if not self.pairs:
+            return found
+        first, second = torch.cat([a for a, _ in self.pairs]), torch.cat([b for _, b in self.pairs], dim=1)
+        return found + self.scale * (x @ first.T) @ second.T
+
+
+class Stack:
+    """The adapters of a network: those being trained, and those of earlier tasks underneath."""
+
+    def __init__(self, net: Adapted) -> None:
+        self._net = net
+        self.frozen: list[WithEarlier] = []
+        for layer in net.layers.values():
+            below = WithEarlier(layer.base_layer, net.scale)  # type: ignore[arg-type]
+            layer.base_layer = below
+            self.frozen.append(below)
+
+    def freeze(self, generator: torch.Generator) -> None:
+        """Puts the pairs in training underneath and starts new ones: A drawn afresh, B at zero, so that nothing changes."""
+        for (first, second), below in zip(self._net.pairs(), self.frozen, strict=True):
+            below.add(first, second)
+            fresh = torch.empty(first.shape)
+            nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
+            with torch.no_grad():
+                first.copy_(fresh)
+                second.zero_()
+
+    def overlap(self) -> Tensor:
+        """Sum of the squared entries of A_i A_t^T over earlier tasks and layers; 0 where there are none."""
+        pairs = zip(self._net.pairs(), self.frozen, strict=True)
+        parts = [(earlier @ first.T).square().sum() for (first, _), below in pairs for earlier, _ in below.pairs]
+        return torch.stack(parts).sum() if parts else torch.zeros(())
+
+
+class Olora:
+    """The model of one cell, with the adapters of every task."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+        assert isinstance(spec.params, OloraParams)
+        self._strength, self._seed = spec.params.strength, cell.seed
+        self._trainee = Trainee(spec, cell, known)
+        self.net, self.answers = self._trainee.net, self._trainee.answers
+        self._stack = Stack(self.net)
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
+        trainee = self._trainee
+        own = trainee.opened(task, ledger)
+        if task.index:
+            self._stack.freeze(torch.Generator().manual_seed(self._seed + task.index))
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        for step, rows in enumerate(trainee.batches(own, task), start=1):
+            descent.step(slope(rows), self._penalty)
+            yield from trainee.told(step, task)
+
+    def _penalty(self) -> Tensor:
+        return self._strength * self._stack.overlap()

@@ -1,0 +1,300 @@
+"""The pieces of PeCL's baselines: replay, importance, turned gradients, stacked adapters, and what joins a step when."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.language import fisher
+from dpcl_core.methods.language.ewc import Consolidation
+from dpcl_core.methods.language.gem import turned
+from dpcl_core.methods.language.gradients import Gradients, batch_of, log_probs
+from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.material import Material, joined
+from dpcl_core.methods.language.olora import Stack
+from dpcl_core.methods.language.prompts import ANSWER, PAD, TEXT, answer_ids, prompted
+from dpcl_core.methods.language.training import Descent
+from dpcl_core.methods.schedule import Schedule
+from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.spec import Cell
+from tests.methods.language import tiny
+
+ALL = np.arange(len(tiny.STRINGS))
+NOISE = SeededNoise(Cell(1.0, 0), "tests")
+ANSWERS = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]  # type: ignore[arg-type]
+
+
+def likelihood_gradients(net: Adapted, material: Material) -> list[Tensor]:
+    """Of -log P(answer | text), one backward pass a text."""
+    found = []
+    for place in range(len(material)):
+        batch = batch_of(material.texts, ALL[place : place + 1], "cpu")
+        total = -(log_probs(net, batch) * (batch.role == ANSWER)).sum()
+        found.append(tiny.row(torch.autograd.grad(total, list(net.trainable().values()))))
+    return found
+
+
+class TestFisher:
+    def test_without_noise_it_is_the_mean_square_of_every_texts_gradient(self) -> None:
+        """Against one backward pass a text, with the same answers drawn."""
+        net, material = tiny.adapted(), Material(tiny.texts())
+        drawn = fisher.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
+        squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
+        noise = SeededNoise(Cell(1.0, 0), "answers")
+        found = fisher.released(net, material, ANSWERS, 10.0, math.inf, 20.0, noise, device="cpu")
+        torch.testing.assert_close(tiny.row(found), squares.sum(0) / 10, rtol=1e-9, atol=1e-15)
+
+    def test_one_text_more_changes_the_sum_of_squares_by_at_most_the_clip_squared(self) -> None:
+        net, material = tiny.adapted(), Material(tiny.texts())
+        norms = torch.stack([gradient.norm() for gradient in likelihood_gradients(net, material)])
+        clip = float(norms.min()) / 2  # every text is clipped
+        gradients = Gradients(net, clip)
+        whole = tiny.row(gradients.squares_of(batch_of(material.texts, ALL, "cpu"), fisher.LIKELIHOOD))
+        for place in ALL:
+            rest = batch_of(material.texts, np.delete(ALL, place), "cpu")
+            change = whole - tiny.row(gradients.squares_of(rest, fisher.LIKELIHOOD))
+            assert float(change.sum()) == pytest.approx(clip**2, rel=1e-3)  # the squares of a vector of length C
+            assert float(change.norm()) <= clip**2
+
+    def test_its_noise_has_the_standard_deviation_that_is_accounted(self) -> None:
+        """No texts: noise alone, cut off at zero. Half of a normal's mean square stays; a false alarm is rarer than 1e-6."""
+        net, nothing = tiny.adapted(width=32, rank=16), Material(tiny.texts()).take(np.zeros(0, np.int64))
+        found = tiny.row(fisher.released(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
+        std = 20.0 * 0.5**2 / 100
+        spread = 5 * math.sqrt(1.25 / len(found))  # of a mean of squares, half of them 0: variance 3/2 - 1/4
+        assert float(found.square().mean()) / std**2 == pytest.approx(0.5, abs=spread)
+        assert float((found == 0).double().mean()) == pytest.approx(0.5, abs=5 / math.sqrt(4 * len(found)))
+
+    def test_answers_are_drawn_as_often_as_the_model_thinks_them_likely(self) -> None:
+        """A text asked 4,000 times; each share within five standard deviations."""
+        net, n = tiny.adapted(), 4000
+        many = Material(tiny.texts()).take(np.zeros(n, np.int64))
+        drawn = fisher.sampled(net, many, ANSWERS, NOISE, device="cpu")
+        likely = []
+        for answer in ANSWERS:
+            batch = batch_of(fisher.answered(many.take(ALL[:1]), [answer]).texts, ALL[:1], "cpu")
+            likely.append(float((log_probs(net, batch) * (batch.role == ANSWER)).sum().exp().detach()))
+        said = ["".join(map(str, ids[role == ANSWER])) for ids, role in zip(drawn.texts.ids, drawn.texts.role, strict=True)]
+        for answer, chance in zip(ANSWERS, np.array(likely) / sum(likely), strict=True):
+            share = said.count("".join(map(str, answer))) / n
+            assert share == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / n) + 1e-9)
+
+    def test_another_answer_stands_where_the_old_one_stood(self) -> None:
+        wanted = [ANSWERS[(place + 1) % 3] for place in ALL]
+        labels = (np.arange(len(ALL)) % 3 + 1) % 3
+        found = fisher.answered(Material(tiny.texts()), wanted).texts
+        wide = tiny.texts()
+        right = prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
+        width = min(found.ids.shape[1], right.ids.shape[1])
+        np.testing.assert_array_equal(found.ids[:, :width], right.ids[:, :width])
+        np.testing.assert_array_equal(found.role[:, :width], right.role[:, :width])
+        assert (wide.role == TEXT).sum() == (found.role == TEXT).sum()
+
+    def test_from_noisy_gradients_their_known_variance_is_taken_off(self) -> None:
+        """Gradients of 0 plus noise give about nothing; gradients that are always 1 give 1 times the expected batch."""
+        generator, std, n = np.random.default_rng(0), 3.0, 40_000
+        squares = [torch.from_numpy(generator.normal(value, std, (n, 5)) ** 2).sum(0) for value in (0.0, 1.0)]
+        none, one = fisher.of_noisy_gradients(squares, n, 32.0, std)
+        spread = 5 * 32 * std**2 * math.sqrt(2 / n)
+        assert float(none.max()) <= spread
+        assert float((one - 32).abs().max()) <= spread * math.sqrt(1 + 2 / std**2)
+
+
+class TestConsolidation:
+    def test_the_penalty_is_half_the_importance_times_the_change_squared(self) -> None:
+        weights = [torch.nn.Parameter(torch.tensor([1.0, 2.0]))]
+        held = Consolidation(weights, 100.0)
+        assert float(held.penalty()) == 0.0
+        held.remember([torch.tensor([0.5, 0.0])])
+        assert float(held.penalty()) == 0.0
+        with torch.no_grad():
+            weights[0].add_(torch.tensor([0.2, 7.0]))
+        assert float(held.penalty()) == pytest.approx(50 * 0.5 * 0.04)
+        (grad,) = torch.autograd.grad(held.penalty(), weights)
+        torch.testing.assert_close(grad, torch.tensor([100 * 0.5 * 0.2, 0.0]))
+
+    def test_importance_adds_up_and_the_last_weights_are_the_anchor(self) -> None:
+        weights = [torch.nn.Parameter(torch.zeros(2))]
+        held = Consolidation(weights, 2.0)
+        held.remember([torch.tensor([1.0, 0.0])])
+        with torch.no_grad():
+            weights[0].fill_(3.0)
+        held.remember([torch.tensor([1.0, 4.0])])
+        assert held.importance[0].tolist() == [2.0, 4.0]
+        assert float(held.penalty()) == 0.0
+
+    def test_it_joins_a_step_after_the_noise(self) -> None:
+        """Check 21: with no gradient and no noise a step is that of the penalty alone."""
+        weights = [torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))]
+        held = Consolidation(weights, 10.0)
+        held.remember([torch.tensor([1.0, 0.1, 0.0], dtype=torch.float64)])
+        with torch.no_grad():
+            weights[0].add_(torch.tensor([0.5, -0.5, 1.0]))
+        alone = torch.nn.Parameter(weights[0].detach().clone())
+        other = torch.optim.AdamW([alone], lr=0.01)
+        alone.grad = torch.tensor([10 * 1.0 * 0.5, 10 * 0.1 * -0.5, 0.0], dtype=torch.float64)
+        other.step()
+        Descent(weights, Schedule(1.0, 10, 1.0, 0.01, 1.0)).step([torch.zeros(3, dtype=torch.float64)], held.penalty)
+        torch.testing.assert_close(weights[0].detach(), alone.detach(), rtol=0, atol=0)
+
+
+class TestTurnedGradients:
+    @pytest.mark.parametrize("n_past", [1, 2, 5])
+    @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e4])
+    def test_they_point_against_no_reference(self, n_past: int, scale: float) -> None:
+        """Check 19, with references of any length, and as near to the gradient as a general program finds."""
+        generator = torch.Generator().manual_seed(n_past)
+        for _ in range(20):
+            g, *refs = (
+                [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (5,))]
+                for _ in range(1 + n_past)
+            )
+            refs = [[scale * part for part in ref] for ref in refs]
+            found = tiny.row(turned(g, refs, 0.0))
+            rows = torch.stack([tiny.row(ref) for ref in refs]) / scale
+            assert float((rows @ found).min()) >= -1e-6
+            assert float((found - nearest(tiny.row(g), rows)).norm()) < 1e-4 * float(tiny.row(g).norm())
+
+    def test_a_gradient_that_points_against_none_stays_as_it_is(self) -> None:
+        g = [torch.tensor([1.0, 2.0])]
+        found = turned(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)
+        assert torch.equal(found[0], g[0])
+        assert turned(g, [], 0.0)[0] is g[0]
+
+    def test_one_reference_gives_the_projection_of_a_gem(self) -> None:
+        g, ref = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 1.0, 0.0])
+        found = turned([g], [[ref]], 0.0)[0]
+        torch.testing.assert_close(found, g - (g @ ref) / (ref @ ref) * ref)
+
+    def test_the_margin_is_the_least_weight_of_every_reference(self) -> None:
+        """As the reference program has it: g + G^T v with v at least the margin."""
+        g, refs = torch.tensor([-1.0, 0.0]), [[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]
+        found = turned([g], refs, 0.25)[0]
+        torch.testing.assert_close(found, torch.tensor([0.0, 0.5]))
+
+    def test_references_that_lean_on_each_other_and_zero_ones_do_no_harm(self) -> None:
+        g, ref = torch.tensor([-1.0, 0.0, 3.0]), torch.tensor([1.0, 0.0, 0.0])
+        found = turned([g], [[ref], [2 * ref], [torch.zeros(3)]], 0.0)[0]
+        torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 3.0]))
+
+
+def nearest(g: Tensor, rows: Tensor) -> Tensor:
+    """The nearest vector with non-negative products, by a general solver."""
+    a, b = rows.numpy(), g.numpy()
+    found = minimize(
+        lambda x: 0.5 * ((x - b) ** 2).sum(),
+        b,
+        jac=lambda x: x - b,
+        constraints={"type": "ineq", "fun": lambda x: a @ x, "jac": lambda x: a},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    return torch.from_numpy(found.x)
+
+
+class TestStack:
+    def test_a_new_pair_changes_nothing_until_it_is_trained(self) -> None:
+        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        before = log_probs(net, batch).detach()
+        stack = Stack(net)
+        torch.testing.assert_close(log_probs(net, batch).detach(), before, rtol=0, atol=0)
+        stack.freeze(torch.Generator().manual_seed(1))
+        torch.testing.assert_close(log_probs(net, batch).detach(), before, rtol=0, atol=1e-12)
+        assert all(not second.any() for _, second in net.pairs())
+
+    def test_earlier_pairs_stay_bit_by_bit_and_nothing_frozen_learns(self) -> None:
+        """Check 20."""
+        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        stack = Stack(net)
+        for task in range(2):
+            stack.freeze(torch.Generator().manual_seed(task))
+            before = [part.clone() for below in stack.frozen for pair in below.pairs for part in pair]
+            gradients = Gradients(net, math.inf)
+            descent = Descent(gradients.parameters, Schedule(1.0, 4, 1.0, 0.05, 8.0))
+            for _ in range(3):
+                descent.step(gradients.of(batch, task_loss("answer")), stack.overlap)
+            after = [part for below in stack.frozen for pair in below.pairs for part in pair]
+            assert all(torch.equal(then, now) for then, now in zip(before, after, strict=True))
+            assert all(second.any() for _, second in net.pairs())
+            assert set(map(id, gradients.parameters)) == set(map(id, net.trainable().values()))
+
+    def test_all_pairs_add_up(self) -> None:
+        """Logits with two pairs equal those of a network whose projections hold the sum of the products."""
+        net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
+        stack = Stack(net)
+        stack.freeze(torch.Generator().manual_seed(5))
+        with torch.no_grad():
+            for _, second in net.pairs():
+                second.normal_(std=0.1)
+        found = log_probs(net, batch).detach()
+        merged = tiny.adapted()
+        with torch.no_grad():
+            for layer, below, (a, b), (first, second) in zip(
+                merged.layers.values(), stack.frozen, net.pairs(), merged.pairs(), strict=True
+            ):
+                earlier = sum(two @ one for one, two in below.pairs)
+                weight = layer.get_parameter("base_layer.weight")
+                layer.get_submodule("base_layer").weight = torch.nn.Parameter(weight + net.scale * (earlier + b @ a).T)
+                first.zero_()
+                second.zero_()
+        torch.testing.assert_close(log_probs(merged, batch).detach(), found, rtol=0, atol=1e-10)
+
+    def test_orthogonal_pairs_cost_nothing(self) -> None:
+        net = tiny.adapted(width=32, rank=3)
+        stack = Stack(net)
+        assert float(stack.overlap()) == 0.0
+        with torch.no_grad():
+            for first, _ in net.pairs():
+                first.copy_(torch.eye(32)[:3])
+        stack.freeze(torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            for first, _ in net.pairs():
+                first.copy_(torch.eye(32)[3:6])
+        assert float(stack.overlap()) == 0.0
+        with torch.no_grad():
+            for first, _ in net.pairs():
+                first.copy_(2 * torch.eye(32)[:3])
+        assert float(stack.overlap()) == pytest.approx(len(net.pairs()) * 3 * 4)  # three entries of 2 in each layer
+
+
+class TestMaterial:
+    def test_texts_of_two_tasks_are_read_as_each_alone(self) -> None:
+        net = tiny.adapted()
+        short = Material(
+            prompted(tiny.Letters(), tiny.encoded(["ab", "the"], 4), np.zeros(2, np.int64), tiny.CLASSES, "x")  # type: ignore[arg-type]
+        )
+        both = joined([Material(tiny.texts()), short])
+        found = log_probs(net, batch_of(both.texts, np.arange(len(both)), "cpu")).detach()
+        for material, rows in ((Material(tiny.texts()), ALL), (short, np.arange(2))):
+            alone = log_probs(net, batch_of(material.texts, rows, "cpu")).detach()
+            start = 0 if len(material) == len(ALL) else len(ALL)
+            torch.testing.assert_close(found[start : start + len(rows), : alone.shape[1]], alone, rtol=0, atol=1e-12)
+        assert (both.texts.role[len(ALL) :, short.texts.ids.shape[1] :] == PAD).all()
+
+    def test_copies_are_read_and_tokens_are_not(self) -> None:
+        """With copies, what the tokens are makes no difference; where the copies come from rows stays with the rows."""
+        net, length = tiny.adapted(), 16
+        copies = torch.randn(len(ALL), length, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        texts = tiny.texts(length)
+        other = tiny.texts(length)
+        other.ids[other.role == TEXT] = 3
+        rows: NDArray[np.int64] = np.array([5, 1])
+        read = [
+            log_probs(net, batch, material.reading, answers_only=True).detach()
+            for material in (Material(texts, copies), Material(other, copies))
+            for batch in [batch_of(material.texts, rows, "cpu")]
+        ]
+        torch.testing.assert_close(read[0], read[1], rtol=0, atol=0)
+        taken = Material(texts, copies).take(rows)
+        batch = batch_of(taken.texts, np.arange(2), "cpu")
+        torch.testing.assert_close(log_probs(net, batch, taken.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
+        both = joined([Material(texts, copies), taken])
+        batch = batch_of(both.texts, len(ALL) + np.arange(2), "cpu")
+        torch.testing.assert_close(log_probs(net, batch, both.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
