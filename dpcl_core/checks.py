@@ -15,12 +15,14 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
+_PROMPT = 40  # tokens left for the task's name and the label behind a text
 
 Raw = Mapping[str, object]
 
@@ -74,6 +76,10 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
     if reads_texts and not backbone.is_language_model:
         raise BadInput("data.backbone", backbone.name, f"must be a language model for {method.title}: lm-tiny or hf:NAME")
+    if isinstance(spec.params, LanguageParams) and backbone.context and spec.params.length > backbone.context - _PROMPT:
+        most = backbone.context - _PROMPT
+        allowed = f"must be at most {most} with {backbone.name}, which looks back on {backbone.context} with task and label"
+        raise BadInput("params.length", spec.params.length, allowed)
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):

@@ -34,7 +34,8 @@ class BackboneCard:
     `feature_dim`: None where the images or the model's own settings decide. `saw`: names of the datasets it was trained on;
     for a timm model as far as the name tells. `reads`: kinds of data it can turn into features. `module` holds
     `make(card, device)`. `size_mb`: size of the weights in MB, None where only the hub knows. `is_language_model`: it gives
-    no features but is trained itself, by methods that read texts; `module` holds `load(name, device)` then.
+    no features but is trained itself, by methods that read texts; `module` holds `load(name, device)` then. `context`: how
+    many tokens a language model can look back on, None where only the hub knows.
     """
 
     name: str
@@ -47,6 +48,7 @@ class BackboneCard:
     module: str
     size_mb: float | None
     is_language_model: bool = False
+    context: int | None = None
 
 
 CARDS: Mapping[str, BackboneCard] = {
@@ -138,6 +140,7 @@ CARDS: Mapping[str, BackboneCard] = {
             module="dpcl_core.backbones.language.causal",
             size_mb=0.4,
             is_language_model=True,
+            context=256,
         ),
     )
 }

@@ -130,6 +130,14 @@ def test_how_far_a_model_looks_back_is_known(weights: Path) -> None:
     assert causal.adapted("hf:somebody/llama", "cpu", rank=1, alpha=1, seed=0).context == 64
 
 
+def test_texts_longer_than_it_can_look_back_are_refused(weights: Path) -> None:
+    model = causal.adapted("lm-tiny", "cpu", rank=1, alpha=1, seed=0)
+    assert model.embed(ids(1, 256, 1000)).shape == (1, 256, 64)
+    assert model.embed(torch.arange(1536)).shape == (1536, 64)
+    with pytest.raises(BadInput, match=r"^data\.backbone = lm-tiny: looks back on 256 tokens, and a text .* has 257: lower"):
+        model.embed(ids(1, 257, 1000))
+
+
 def test_a_model_that_predicts_no_next_token_is_refused(weights: Path) -> None:
     language_models.put(weights / "somebody--bert", "bert")
     with pytest.raises(BadInput, match=r"must be a causal .*BertForMaskedLM, which does not predict") as caught:

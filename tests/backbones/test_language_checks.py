@@ -9,6 +9,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.backbones import catalog
+from dpcl_core.backbones.language import files
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.language import LanguageParams
@@ -63,6 +64,18 @@ def test_what_does_not_belong_together_is_refused(
 def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}}
     checks.check(checks.parse({**raw, "scenario": {"kind": "source-incremental"}}))
+
+
+def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
+    raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
+    with pytest.raises(BadInput, match=r"^params\.length = 217: must be at most 216 with lm-tiny"):
+        checks.check(checks.parse(raw))
+
+
+def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
+    card = catalog.card("lm-tiny")
+    assert card.context == files.bundled().shape.context
+    assert card.size_mb == pytest.approx(files.bundled().weights.stat().st_size / 1e6, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,13 @@ class Adapted(nn.Module):
         super().__init__()
         from peft import LoraConfig, inject_adapter_in_model
 
+        self._name = str(frozen.config.name_or_path or frozen.config.model_type)
         shared = {id(tensor): tensor for tensor in (*frozen.parameters(), *frozen.buffers())}
         model = copy.deepcopy(frozen, shared)
         named = {name: module for name, module in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS}
         if not named:
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
-            raise BadInput(FIELD, str(frozen.config.model_type), allowed)
+            raise BadInput(FIELD, self._name, allowed)
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
         config = LoraConfig(
             r=rank,
@@ -64,7 +65,14 @@ class Adapted(nn.Module):
                 first.copy_(fresh)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Token embeddings [b, S, width] of ids int64 [b, S], places in the text not yet added; any at the padding."""
+        """Token embeddings [b, S, width] of ids int64 [b, S], places in the text not yet added; any at the padding.
+
+        Raises BadInput for texts that are longer than the model can look back.
+        """
+        if self.context is not None and ids.ndim == 2 and ids.shape[1] > self.context:
+            found = f"a text with task and label has {ids.shape[1]}"
+            allowed = f"looks back on {self.context} tokens, and {found}: lower params.length"
+            raise BadInput(FIELD, self._name, allowed)
         embedded: Tensor = self.model.get_input_embeddings()(ids.clamp(min=0))  # type: ignore[operator]
         return embedded
 
@@ -103,6 +111,7 @@ def _frozen(backbone: str, device: str) -> PreTrainedModel:
     ensure_torchvision()
     with torch.random.fork_rng():
         model = _bundled() if backbone == files.BUNDLED else _of_hub(backbone, device)
+    model.config.name_or_path = backbone
     model.to(device).eval().requires_grad_(False)  # type: ignore[arg-type]
     return model
 
