@@ -1,6 +1,6 @@
 """The texts of the synthetic corpus, put together from pieces so that every span is known to the character.
 
-A text is one sentence of its class and two facts, in any order. Facts are drawn without a look at the class, about a person
+A text is one sentence of its class and one fact, in any order. Facts are drawn without a look at the class, about a person
 drawn without a look at it, and sentences of a class hold no span: what is private says nothing about the label.
 """
 
@@ -23,7 +23,6 @@ from dpcl_core.data.texts import KINDS, Span, Texts
 
 _PUBLIC_SEED = 20_250_918  # the same corpus for everyone
 _COMPANION = 1_000_003  # seeds of the companion lie apart from the corpus's
-_FACTS = 2
 _TEXTS_PER_PERSON = 4
 _TEST_SHARE = 0.2  # of the people, and of the texts of every source
 _HEAD = 10  # a person's chance falls as 1 / (rank + _HEAD): the first are in dozens of texts, most in one or two
@@ -109,9 +108,8 @@ def _text(
     source: _Source, label: str, person: Person, pools: Mapping[str, Sequence[str]], random: Random
 ) -> tuple[str, tuple[Span, ...]]:
     """One text about a person, and its spans."""
-    n_private = sum(random.random() < source.private_share for _ in range(_FACTS))
-    sentences = random.sample(source.private, n_private) + random.sample(source.harmless, _FACTS - n_private)
-    sentences.append(random.choice(source.classes[label]))
+    facts = source.private if random.random() < source.private_share else source.harmless
+    sentences = [random.choice(facts), random.choice(source.classes[label])]
     random.shuffle(sentences)
     string, spans = "", []
     for template in sentences:
