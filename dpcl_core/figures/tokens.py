@@ -56,7 +56,8 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
     said = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
     known = [each for each, group in zip(said, groups, strict=True) if not pd.isna(by[group, "score"])]
-    finding = f"AUROC of the score for personal tokens: {', '.join(known)}." if known else "No personal token is marked here."
+    finding = f"AUROC of the score for personal tokens: {', '.join(known)}."
+    finding = finding if known else "No personal token is marked here."
     return Picture(figure, finding, finding)
 
 

@@ -36,12 +36,6 @@ class Corpus:
         rows = np.array([number])
         return scored.scored(self.texts[source].take(rows), self.score2, [self.labels[source][number]])[0]
 
-    def everything(self) -> list[ScoredText]:
-        """All texts, scored, source after source."""
-        strings = [string for texts in self.texts for string in texts.strings]
-        spans = [marked for texts in self.texts for marked in texts.spans or ()]
-        return scored.scored(Texts(strings, spans), self.score2, [label for labels in self.labels for label in labels])
-
 
 @lru_cache(maxsize=1)
 def texts() -> Corpus:
@@ -55,6 +49,15 @@ def texts() -> Corpus:
     score2 = sensitivity.commonness(scored.counted(of_sources))
     labels = tuple(tuple(names[label] for label in train.labels[each].tolist()) for each in rows)
     return Corpus(tuple(name for name, _ in corpus.classes()), of_sources, labels, score2)
+
+
+@lru_cache(maxsize=1)
+def everything() -> tuple[ScoredText, ...]:
+    """All of `texts`, scored, source after source."""
+    told = texts()
+    strings = [string for of in told.texts for string in of.strings]
+    spans = [marked for of in told.texts for marked in of.spans or ()]
+    return tuple(scored.scored(Texts(strings, spans), told.score2, [label for labels in told.labels for label in labels]))
 
 
 def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:

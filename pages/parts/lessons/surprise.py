@@ -184,7 +184,7 @@ def _by_heart(share: float) -> Sequence[ScoredText]:
 
 
 def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
-    """Of personal tokens: mean score, mean nominal ε of the noised ones, share above the threshold; AUROC over all tokens."""
+    """Of personal tokens: mean score, mean nominal ε where they get noise, share above the threshold; AUROC over all."""
     import numpy as np
 
     from dpcl_core.lessons import surprise as game

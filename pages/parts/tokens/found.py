@@ -38,8 +38,8 @@ def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapp
         st.markdown("**How precise it is, and kind by kind**")
         st.markdown(_groups(groups))
         st.caption(
-            "Precision is average precision; hold it against the share of personal tokens, which a coin reaches. The pattern "
-            "(a capital letter, @ or two digits in the word) is a floor, not a proposal."
+            "Precision is average precision; hold it against the share of personal tokens, which a coin reaches. The "
+            "pattern (a capital letter, @ or two digits in the word) is a floor, not a proposal."
         )
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
             st.markdown(by_kind(kinds))

@@ -194,7 +194,6 @@ def _runs(where: tuple[str, str], asked: str | None) -> dict[str, str]:
     return {run.id: f"{run.name} ({run.status})" for run in runs if run.id == asked or run.spec.params.inputs == "text"}
 
 
-@st.cache_resource(show_spinner="Making the examples ...")
 def corpus() -> Corpus:
     """The synthetic texts, made once for all visitors."""
     from dpcl_core.lessons import surprise
@@ -202,10 +201,11 @@ def corpus() -> Corpus:
     return surprise.texts()
 
 
-@st.cache_resource(show_spinner=False)
 def everything() -> Sequence[ScoredText]:
     """All examples, scored once for all visitors."""
-    return corpus().everything()
+    from dpcl_core.lessons import surprise
+
+    return surprise.everything()
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

@@ -1,0 +1,229 @@
+"""The Tokens page without a browser: every layer, every state, own texts refused until marked, no bare ε beside a claim."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.methods.language import layers
+from dpcl_core.runs.store import Status, Store
+from pages.parts.tokens.source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
+from pages.tokens import CODEC
+from tests.pages.conftest import Open, words
+from tests.support import replay
+from tests.support.texts import SCORED, with_texts
+
+SPEC = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0,), tasks=3)
+SAID = with_texts(replay.recorded(SPEC, n_tasks=3))
+
+
+def heatmap(page: AppTest) -> str:
+    """The heatmap's markup; "" where there is none."""
+    return next((html.proto.body for html in page.get("html") if 'class="heat"' in html.proto.body), "")
+
+
+def text_of(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", markup.split("<ul")[0]))
+
+
+def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
+    page.segmented_control[0].set_value("own").run()
+    page.text_area[0].set_value(text).run()
+    if is_public:
+        page.checkbox[0].check().run()
+    assert not page.exception
+    return page
+
+
+@pytest.mark.parametrize("layer", layers.LAYERS)
+def test_every_layer_shows_the_same_text_with_its_own_numbers(open_page: Open, layer: str) -> None:
+    page = open_page("tokens", l=layer)
+    assert not page.exception
+    assert not page.warning
+    markup = heatmap(page)
+    assert len(text_of(markup)) > 20
+    numbers = re.findall(r'data-n="([^"]*)"', markup)
+    assert len(numbers) > 10
+    told = [number.split(" · ")[0] for number in numbers]
+    assert ("no noise" in told) == (layer in layers.NOISE)
+    assert all(number == "no noise" or float(number) == float(number) for number in told)
+    assert page.query_params.get("l", ["score"]) in ([layer], layer)
+
+
+def test_the_page_opens_on_an_example_with_its_findings(open_page: Open) -> None:
+    page = open_page("tokens")
+    said = words(page)
+    assert "Which words are treated as sensitive?" in said
+    assert "Nominal budget, no guarantee." in said
+    assert "marked as personal" in said
+    assert re.search(r"The score is above θ = 0\.6 for \d+ of \d+ ", said)
+    assert re.search(r"names \d+ of \d+ noised tokens\.", said)
+    assert "AUROC of the score for personal tokens: all tokens 0." in said
+    assert "against look-alikes" in said
+    for chart in page.get("plotly_chart"):
+        assert chart.proto.alt
+    assert dict(page.query_params) == {"v": "1"}
+
+
+def test_no_epsilon_stands_there_without_nominal_and_no_guarantee(open_page: Open) -> None:
+    """Card check 23, block by block: whatever prints a number of ε says that it is nominal or whose noise it is of."""
+    page = open_page("tokens", l="nominal", lo="0.5", up="50")
+    blocks = [element.value for kind in ("markdown", "caption") for element in page.get(kind)]
+    blocks += [html.proto.body for html in page.get("html") if "<style>" not in html.proto.body]
+    for block in blocks:
+        plain = str(block).replace("\\", "")
+        if re.search(r"(nominal|printed) ε|ε printed", plain, re.IGNORECASE):
+            assert "nominal" in plain.lower()
+            assert "no guarantee" in plain.lower(), plain
+    for slider in page.select_slider:
+        if "ε" in slider.label:
+            assert "Nominal" in slider.label
+            assert "no guarantee" in slider.label
+    assert "nominal ε 0.5 to 50, no guarantee" in words(page)
+
+
+def test_settings_travel_in_the_link(open_page: Open) -> None:
+    query = {"k": "6", "n": "3", "l": "hinge", "a": "0.2", "th": "0.3", "lo": "0.5", "up": "100", "la": "10", "lf": "full"}
+    query["r"] = "30"
+    page = open_page("tokens", **query)
+    assert not page.exception
+    assert not page.warning
+    assert dict(page.query_params) == {"v": "1", **query}
+    assert "θ = 0.3" in words(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "notice"),
+    [
+        ({"l": "magic"}, "The link asks for layer = magic; using score instead."),
+        ({"a": "2"}, "The link asks for α = 2; using - instead."),
+        ({"run": "nobody"}, "run = nobody: "),
+        ({"n": "900"}, None),
+    ],
+)
+def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
+    page = open_page("tokens", **query)
+    assert not page.exception
+    notices = [warning.value.replace("\\", "") for warning in page.warning]
+    assert len(notices) == (notice is not None)
+    assert all(said.startswith(notice or "") for said in notices)
+
+
+def test_own_text_is_refused_until_it_is_marked_and_the_page_says_why(open_page: Open) -> None:
+    page = write(open_page("tokens"), "Grace Okafor lives in Tartu.", is_public=False)
+    said = words(page)
+    assert "A picture of exact scores is a full leak of its text" in said
+    assert not heatmap(page)
+    assert "Okafor" not in said
+    page.checkbox[0].check().run()
+    assert text_of(heatmap(page)) == "Grace Okafor lives in Tartu."
+    assert "Okafor" not in str(dict(page.query_params)), "a text of one's own is never in the link"
+    page.checkbox[0].uncheck().run()
+    assert not heatmap(page)
+
+
+STRANGE = [
+    "x", "one", "😀👩‍👩‍👧 and 🏳️‍🌈", "שלום עולם, زهرة في الحديقة", "<script>alert(1)</script> & \"quotes\"", "a\n\nb\tc",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_any_text_is_shown_as_it_is(open_page: Open, text: str) -> None:
+    page = write(open_page("tokens"), text, is_public=True)
+    assert text_of(heatmap(page)) == text
+    assert 'dir="auto"' in heatmap(page)
+    assert re.search(r"The score is above θ = 0\.6 for \d+ of \d+ tokens?\.", words(page))
+
+
+def test_no_text_says_what_to_do(open_page: Open) -> None:
+    page = write(open_page("tokens"), "  \n ", is_public=True)
+    assert "Type or paste a text above" in words(page)
+    assert not heatmap(page)
+
+
+def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
+    text = ("The quick brown fox jumps over the lazy dog. " * 3000)[:MAX_CHARACTERS]
+    parts = in_parts(text)
+    assert "".join(parts) == text
+    assert max(map(len, parts)) <= PART_CHARACTERS
+    assert [len(part) for part in in_parts("x" * 12_000)] == [5000, 5000, 2000]
+    page = write(open_page("tokens"), text, is_public=True)
+    assert f"100,000 characters are shown in {len(parts)} parts; the model reads each by itself." in words(page)
+    assert text_of(heatmap(page)) == parts[0]
+    part = next(number for number in page.number_input if number.label.startswith("Part"))
+    part.set_value(2).run()
+    assert text_of(heatmap(page)) == parts[1]
+
+
+def test_without_a_run_it_says_so(open_page: Open) -> None:
+    page = open_page("tokens", sh="run")
+    assert "No run has told of tokens yet" in words(page)
+    assert not heatmap(page)
+
+
+@pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
+def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
+    run = replay.fill(store, SPEC, SAID, status=status)
+    page = open_page("tokens", run=run, t="2", m="current", e="8")
+    assert not page.exception
+    assert not page.warning
+    assert text_of(heatmap(page)) == "".join(SCORED.tokens)
+    said = words(page)
+    assert "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training)" in said
+    assert "After task 3 the model holds 0.60 nats an ordinary token" in said
+    assert "AUROC of the score for personal tokens" in said
+    query = dict(page.query_params)
+    assert {key: query[key] for key in ("sh", "run", "t", "m", "e")} == {
+        "sh": "run", "run": run, "t": "2", "m": "current", "e": "8"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("running", "This run has not scored a text yet"), ("finished", "This run has told of no tokens")],
+)
+def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: Status, said: str) -> None:
+    run = replay.fill(store, SPEC, replay.recorded(SPEC), status=status)
+    page = open_page("tokens", run=run)
+    assert not page.exception
+    assert said in words(page)
+
+
+def test_a_run_with_empty_texts_says_so(open_page: Open, store: Store) -> None:
+    from dpcl_core.events import TokensScored
+
+    empty = [replace(event, texts=()) if isinstance(event, TokensScored) else event for event in SAID]
+    page = open_page("tokens", run=replay.fill(store, SPEC, empty))
+    assert not page.exception
+    assert not heatmap(page)
+
+
+def test_the_live_run_shows_its_heatmap_before_a_model_is_tested(open_page: Open, store: Store) -> None:
+    early = SAID[: next(place for place, event in enumerate(SAID) if type(event).__name__ == "TokensScored") + 1]
+    run = replay.fill(store, SPEC, early, status="running")
+    page = open_page("train", run=run)
+    assert not page.exception
+    said = words(page)
+    assert "Which words are treated as sensitive?" in said
+    assert "scored by the frozen public model" in said
+    assert text_of(heatmap(page)) == "".join(SCORED.tokens)
+
+
+def test_a_finished_run_has_a_tab_for_its_tokens(open_page: Open, store: Store) -> None:
+    with_tab = open_page("train", run=replay.fill(store, SPEC, SAID))
+    assert "Tokens" in [tab.label for tab in with_tab.tabs]
+    without = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
+    assert "Tokens" not in [tab.label for tab in without.tabs]
+
+
+def test_the_longest_link_is_short_enough() -> None:
+    values = {
+        "show": "run", "source": 6, "number": 1000, "run": "f" * 40, "task": 100, "model": "current", "epsilon": 0.123456,
+        "layer": "nominal", "alpha": 0.35, "threshold": 0.35, "lower": 0.5, "upper": 500.0, "strength": 99.5, "loss": "full",
+        "releases": 100,
+    }  # fmt: skip
+    assert CODEC.read(CODEC.write(values)).values == values
