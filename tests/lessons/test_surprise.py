@@ -76,7 +76,7 @@ def test_the_score_of_personal_tokens_falls_as_they_are_learned() -> None:
         means.append(score[tokens.is_private].mean())
         recalls.append(detection.recall(score, tokens.is_private, dials.threshold))
     assert (np.diff(means) < 0).all()
-    assert recalls[-1] < 0.1 < recalls[0]
+    assert recalls[-1] < 0.5 * recalls[0]
 
 
 def test_the_pattern_and_an_oracle_frame_the_score() -> None:
