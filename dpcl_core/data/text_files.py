@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dpcl_core.errors import BadInput
 
 LABEL_COLUMN, PERSON_COLUMN, SPANS_COLUMN = "label", "person", "spans"
 _NO_TEXT = "must hold text; leave out rows without any"
+_ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 
 
 def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str] | None = None) -> Rows:
@@ -156,9 +158,11 @@ def _csv(path: Path, shown: str) -> pa.Table:
             ),
         )
     except pa.ArrowException as error:
-        said = str(error).splitlines()[0].removeprefix("CSV parse error: ") if content.strip() else "empty file"
+        # Of a row only its number is said: its text may be private, and failures are kept.
+        row = _ROW.search(str(error))
+        said = "empty file" if not content.strip() else row.group() if row else "no table"
         allowed = 'must be a CSV file with a first line text,label, and texts with commas between quotes (")'
-        raise BadInput(shown, said[:200], allowed) from error
+        raise BadInput(shown, said, allowed) from None
 
 
 _PARSING = pyarrow.csv.ParseOptions(newlines_in_values=True)

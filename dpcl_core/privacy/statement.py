@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell, Inputs, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.ledger import Ledger  # loads the accountants, which take seconds; the app only needs the words
@@ -25,6 +25,11 @@ _REUSED = (
     "every example is in one task, but releases after later tasks read it again: its uses add up, and the examples "
     "used most count"
 )
+_NETWORK: Mapping[Inputs, str] = {
+    "features": "the network that computes the features",
+    "images": "the network that computes the features",
+    "text": "the language model before it is adapted, with its list of tokens",
+}
 _LABELS = {
     "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
     "prior-const": "one list of all labels was public beforehand",
@@ -120,7 +125,7 @@ def guarantee(
     assumptions = [
         *([_LABELS[spec.labels].format(unit=unit)] if spec.labels != "data" else []),
         *(assumed or [f"which task an {unit} belongs to depends on that {unit} alone, through a public rule"]),
-        "the number of training examples is public, and so is the network that computes the features",
+        f"the number of training examples is public, and so is {_NETWORK[spec.params.inputs]}",
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]

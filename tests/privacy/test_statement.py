@@ -49,6 +49,12 @@ def test_a_guarantee_names_everything_it_must() -> None:
     assert any("tuning" in text for text in given.not_covered)
 
 
+def test_the_public_network_is_named_for_what_it_is() -> None:
+    assert any(text.endswith("so is the network that computes the features") for text in made().assumptions)
+    texts = made(method="lm-seqft", labels="prior", data={"dataset": "pii-synthetic", "backbone": "lm-tiny"})
+    assert any("so is the language model before it is adapted" in text for text in texts.assumptions)
+
+
 def test_a_stream_dealt_by_lot_says_what_it_takes_as_given_instead_of_claiming_a_public_rule() -> None:
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     ledger = Ledger(1e-5, "add-remove", "once")
