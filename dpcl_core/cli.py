@@ -73,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
-            several = "which attack, where a method has several (default: the one that its runs are audited with); all: each"
+            several = (
+                "which attack, where a method has several (default: the one that its runs are audited with); all: each; "
+                "planted-codes: train the language model, and see what it tells of codes planted among its texts"
+            )
             sub.add_argument("--attack", metavar="NAME", help=several)
     tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
     tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
@@ -374,13 +377,17 @@ def _account(options: argparse.Namespace) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     from dpcl_core.methods import catalog as methods
+    from dpcl_core.runs import planted_codes
 
     spec = _spec(options)
     if options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")
-    named = methods.attacks(spec.method) if options.attack == "all" else (options.attack,)
-    played = [methods.auditor(spec.method, attack)(spec, options.trials) for attack in named or (None,)]
-    results = [result for results in played for result in results]
+    if options.attack == planted_codes.NAME:
+        results = planted_codes.audited(spec)
+    else:
+        named = methods.attacks(spec.method) if options.attack == "all" else (options.attack,)
+        played = [methods.auditor(spec.method, attack)(spec, options.trials) for attack in named or (None,)]
+        results = [result for results in played for result in results]
     if options.json:
         _print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
         return 0

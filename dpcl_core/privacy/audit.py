@@ -17,7 +17,7 @@ from dpcl_core.privacy.statement import shown
 class Audited:
     """An attack's result: with the stated confidence no (epsilon, delta) with epsilon below `lower_bound` can hold.
 
-    `trials` is the number of releases on each side that the bound rests on.
+    `trials` is the number of releases on each side that the bound rests on, or of what `unit` says.
     """
 
     claimed: float
@@ -28,6 +28,7 @@ class Audited:
     trials: int
     attack: str
     adversary: str
+    unit: str = "releases a side"
 
     def document(self) -> dict[str, JsonValue]:
         """The result as JSON; infinity is the string "inf"."""
@@ -38,6 +39,7 @@ class Audited:
             "delta": self.delta,
             "confidence": self.confidence,
             "trials": self.trials,
+            "unit": self.unit,
             "attack": self.attack,
             "adversary": self.adversary,
         }
@@ -48,7 +50,7 @@ class Audited:
         accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
         return (
             f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
-            f"({self.confidence:.0%} confidence, {self.trials} releases a side): {self.attack}"
+            f"({self.confidence:.0%} confidence, {self.trials} {self.unit}): {self.attack}"
         )
 
 

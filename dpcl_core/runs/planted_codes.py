@@ -1,0 +1,67 @@
+"""An attack on a whole trained model: what the codes planted among its training texts prove about epsilon.
+
+Unlike the attacks on a mechanism it carries out the run itself, which takes as long as the run does, and its attacker sees
+the trained model alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpcl_core import engine
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Event, Leaks
+from dpcl_core.methods.cards.language import LanguageParams
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.spec import Cell, RunSpec
+
+NAME = "planted-codes"
+_ATTACK = "each planted code ranked among all codes by the trained model's likelihood"
+_ADVERSARY = (
+    "sees the trained model alone, and knows the text before each code; a bound on one text comes from codes in few texts, "
+    "and few codes give a weak one: 0 is no sign that nothing leaks"
+)
+
+
+def is_offered(spec: RunSpec) -> bool:
+    """Whether the method trains a language model, so that codes can be planted among its texts."""
+    return isinstance(spec.params, LanguageParams)
+
+
+def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
+    """One training for every budget and seed of the spec, and what its planted codes prove, in the order of the cells.
+
+    Raises BadInput where the method reads no texts, or none among which codes are planted; what `engine.run` raises.
+    """
+    if not is_offered(spec):
+        raise BadInput("--attack", NAME, f"must be left out: {spec.method} trains no language model")
+    return list(results(spec, engine.run(spec, device=device)))
+
+
+def results(spec: RunSpec, events: Iterator[Event]) -> Iterator[Audited]:
+    """What a run's events prove. Raises BadInput where they tell of no codes."""
+    last: dict[Cell, Leaks] = {}
+    for event in events:
+        if isinstance(event, Leaks):
+            last[event.cell] = event
+        elif isinstance(event, CellFinished):
+            if event.cell not in last:
+                allowed = "must be left out for texts among which no codes are planted: try data.dataset = pii-synthetic"
+                raise BadInput("--attack", NAME, f"{allowed} ({datasets.card(spec.data.dataset).title} has none)")
+            yield _audited(spec, last[event.cell], event)
+
+
+def _audited(spec: RunSpec, leaks: Leaks, finished: CellFinished) -> Audited:
+    n_planted = sum(count for level, count in zip(leaks.levels, leaks.codes, strict=True) if level > 0)
+    return Audited(
+        claimed=finished.cell.epsilon,
+        accounted=finished.guarantee.epsilon,
+        lower_bound=leaks.epsilon_at_least,
+        delta=spec.privacy.delta,
+        confidence=leaks.confidence,
+        trials=n_planted,
+        attack=_ATTACK,
+        adversary=_ADVERSARY,
+        unit="planted codes",
+    )
