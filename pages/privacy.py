@@ -14,7 +14,7 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
-from pages.parts import accountants, claims, layout, link, privacy_bar, results, state, strip, style
+from pages.parts import accountants, claims, layout, link, privacy_bar, results, state, strip, style, token_claims
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -50,6 +50,7 @@ CODEC = link.Codec(
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
         *claims.FIELDS,
+        *token_claims.FIELDS,
     ]
 )
 HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is the chance that the bound
@@ -78,7 +79,10 @@ def page() -> None:
     values: dict[str, object] = _statement(view, result)
     chosen = cast(float, values.pop("chosen"))
     given = result.guarantees[chosen]
-    values |= claims.part(view, given if statement.is_nominal(given) else None)
+    nominal = given if statement.is_nominal(given) else None
+    of_tokens = nominal is not None and token_claims.is_of_tokens(nominal)
+    values |= claims.part(view, None if of_tokens else nominal)
+    values |= token_claims.part(view, nominal if of_tokens else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -134,7 +138,7 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         _in_full(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
-            claims.of_run(guarantees[chosen])
+            (token_claims if token_claims.is_of_tokens(guarantees[chosen]) else claims).of_run(guarantees[chosen])
         _ledger(result, chosen)
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)

@@ -1,0 +1,81 @@
+"""What a token's nominal budget really costs: as printed, in one release, over epochs and occurrences, for a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+
+_STYLES = (("solid", "circle"), ("dash", "square"), ("dot", "diamond"), ("dashdot", "x"))
+
+
+def true_costs(
+    nominal: Sequence[float], true: Mapping[str, Sequence[float]], *, chosen: float, dark: bool = False
+) -> Picture:
+    """True ε against the nominal one, one line for each thing it is a cost of, on two logarithmic axes; the chosen one told.
+
+    `true`: by name, one finite number for each entry of `nominal` (ascending, `chosen` among them). A faint line is where
+    both would be equal, as the paper claims for one token.
+    """
+    inks = theme.ink(dark)
+    top = max(max(values) for values in true.values())
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=400,
+            xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
+            yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 76, "b": 44},
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[nominal[0], nominal[-1]],
+            y=[nominal[0], nominal[-1]],
+            mode="lines",
+            line={"color": inks.soft, "width": 1, "dash": "dot"},
+            name="were the nominal ε true",
+            hoverinfo="skip",
+        )
+    )
+    for index, ((name, values), (dash, symbol)) in enumerate(zip(true.items(), _STYLES, strict=False)):
+        colour = theme.colour_of_series(index, dark)
+        figure.add_trace(
+            go.Scatter(
+                x=list(nominal),
+                y=list(values),
+                mode="lines+markers",
+                line={"color": colour, "width": 2.2, "dash": dash},
+                marker={"color": colour, "symbol": symbol, "size": 6},
+                name=name,
+                hovertemplate=f"{name}: nominal ε = %{{x:.3g}}, really %{{y:.4g}}<extra></extra>",
+            )
+        )
+    figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
+    place = list(nominal).index(chosen)
+    said = "; ".join(f"{name} {number(values[place])}" for name, values in true.items())
+    finding = f"What a nominal ε of {number(chosen)} (no guarantee) really costs: {said}."
+    return Picture(figure, finding, finding)
+
+
+def number(value: float) -> str:
+    """Four digits, and whole numbers from a thousand on."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _axis(title: str, low: float, high: float, steps: Sequence[int]) -> dict[str, object]:
+    bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks = [step * 10.0**power for power in range(bottom, top + 1) for step in steps]
+    return {
+        "title": title,
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+        "range": [math.log10(low) - 0.05, math.log10(high) + 0.05],
+    }
