@@ -89,11 +89,12 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str]:
             "Form", forms, default=start, format_func=FORMS.__getitem__, key=f"{view.key('size')}-{experiment.name}",
             required=True, help="small: a part of the data, a small bundled network. As published: the paper's own network.",
         )  # fmt: skip
+        looked_at = str(view["metric"]) if view["metric"] in paper.metrics else paper.metrics[0]
         metric = st.segmented_control(
-            "Quantity", list(METRICS), default=str(view["metric"]), format_func=METRICS.__getitem__, key=view.key("metric"),
-            required=True,
+            "Quantity", paper.metrics, default=looked_at, format_func=METRICS.__getitem__,
+            key=f"{view.key('metric')}-{paper.name}", required=True,
         )  # fmt: skip
-    return paper, experiment, start if size is None else size, str(metric or view["metric"])
+    return paper, experiment, start if size is None else size, str(metric or looked_at)
 
 
 def _found(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
@@ -126,7 +127,7 @@ def _picture(
 
     frame = _frame(rows)
     doubtful = [row for row in rows if row.is_doubtful]
-    note = f"{paper.title}, table {experiment.table}" if experiment.table else "published in plots alone: no numbers to draw"
+    note = f"{paper.title}, {experiment.place}" if experiment.table else "published in plots alone: no numbers to draw"
     figure(
         reproduction.published_and_ours(frame, what=METRICS[metric], dark=style.is_dark()),
         _provenance(paper, runs),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import lifelong, tobaben
+from dpcl_core.papers import lifelong, pecl, tobaben
 from dpcl_core.papers.paper import Experiment, Paper
 
-PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (tobaben.PAPER, lifelong.PAPER)}
+PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (tobaben.PAPER, lifelong.PAPER, pecl.PAPER)}
 
 
 def paper(name: str) -> Paper:

@@ -15,7 +15,13 @@ from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.papers.published import Published
 from dpcl_core.spec import RunSpec
 
-METRICS = {"AA": "accuracy", "AF": "forgetting"}
+METRICS = {
+    "AA": "accuracy",
+    "AF": "forgetting",
+    "BWT": "backward transfer",
+    "Avg": "accuracy along the way",
+    **{f"task{k}": f"task {k}" for k in range(1, 7)},  # accuracy on the k-th task learned
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
-        for epsilon, metric, ours in _figures(run):
+        for epsilon, metric, ours in _figures(run, paper.metrics):
             row = Row(method, variant, epsilon, metric)
             found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable)
     order = list(dict.fromkeys(row.name for row in found.values()))
@@ -110,11 +116,11 @@ def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Mea
 
 
 def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
-    """The accuracies and the forgetting that the paper prints of the experiment, in its order; of repeats the first."""
+    """What the paper prints of the experiment in metrics that ours have too, in its order; of repeats the first."""
     seen = set()
     for row in published.read(paper.name):
-        metric = row.shared_metric
-        if metric is None or row.epsilon is None or not experiment.prints(row):
+        metric = row.shared_metric or ""
+        if metric not in paper.metrics or row.epsilon is None or not experiment.prints(row):
             continue
         notes = published.remarks(row, paper.remarks)
         made = Row(
@@ -130,12 +136,13 @@ def _key(row: Row) -> tuple[str, str, float, str]:
     return row.method, row.variant, row.epsilon, row.metric
 
 
-def _figures(run: Measured) -> Iterator[tuple[float, str, Ours]]:
-    """Budget, metric and summary of everything that the run's models have."""
+def _figures(run: Measured, metrics: Sequence[str]) -> Iterator[tuple[float, str, Ours]]:
+    """Budget, metric and summary of everything that the run's models have of these metrics."""
     for epsilon in sorted({model.epsilon for model in run.models}):
-        for metric in METRICS:
+        for metric in metrics:
             values = [100 * value for value in run.by_seed(epsilon, metric).values()]
-            if values:
+            # A method whose only model comes last has no accuracy along the way, though a mean over one task can be formed.
+            if values and (metric != "Avg" or run.by_seed(epsilon, "BWT")):
                 yield epsilon, metric, _summary(values)
 
 

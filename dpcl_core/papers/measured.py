@@ -26,7 +26,8 @@ class Model:
     """The end of one model: metrics (None: not defined), and final average accuracy by rule, where it has several.
 
     Beside the metrics of events there is "pooled": accuracy over all test examples together. It does not depend on which
-    classes share a task, as the mean over tasks (AA) does where tasks differ in size.
+    classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
+    the k-th task learned.
     """
 
     epsilon: float
@@ -68,19 +69,20 @@ def of_run(run: Run, said: Iterable[Event]) -> Measured:
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     started, finished = run.started or run.created, run.finished or run.created
     last: dict[tuple[float, int], Mapping[str, float]] = {}
-    pooled: dict[tuple[float, int], float | None] = {}
+    ends: dict[tuple[float, int], dict[str, float | None]] = {}
     for event in said:
         if isinstance(event, Started):
             title = event.dataset_title
         elif isinstance(event, TaskLearned):
-            pooled[event.cell.epsilon, event.cell.seed] = event.pooled
+            by_task = {f"task{k}": value for k, value in enumerate(event.accuracy, start=1)}
+            ends[event.cell.epsilon, event.cell.seed] = {"pooled": event.pooled, **by_task}
             last[event.cell.epsilon, event.cell.seed] = {
                 rule: mean for rule, values in event.by_rule.items() if (mean := _mean(values)) is not None
             }
         elif isinstance(event, CellFinished):
             cell = event.cell
             rules = last.get((cell.epsilon, cell.seed), {})
-            metrics = {**event.metrics, "pooled": pooled.get((cell.epsilon, cell.seed))}
+            metrics = {**event.metrics, **ends.get((cell.epsilon, cell.seed), {"pooled": None})}
             models.append(Model(cell.epsilon, cell.seed, event.guarantee.epsilon, metrics, rules))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))

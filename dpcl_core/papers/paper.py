@@ -21,9 +21,9 @@ class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
 
     NAME-bundled, where there is one, takes all data at hand and a bundled network. `prints` picks its numbers among all that
-    the paper prints, `table` names the table they are in; None where the paper prints plots alone. `n_classes` of its data:
-    accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours differ from
-    the paper beyond what settings show; `small_departures`: what comes on top with a bundled network.
+    the paper prints, `table` names the table (or figure) they are in; None where the paper prints plots alone. `n_classes` of
+    its data: accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours
+    differ from the paper beyond what settings show; `small_departures`: what comes on top with a bundled network.
     """
 
     name: str
@@ -35,6 +35,12 @@ class Experiment:
     orderings: tuple[Ordering, ...]
     departures: tuple[str, ...] = ()
     small_departures: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where its numbers are printed, as one reads it."""
+        table = self.table or "plots"
+        return table if table.startswith(("figure", "plots")) else f"table {table}"
 
     def preset(self, size: Size) -> str:
         """The preset that holds its runs."""
@@ -53,6 +59,7 @@ class Paper:
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` says how a run differs from what the paper did, as far as its settings and data show: whole sentences.
+    `metrics`: what its tables print, by our names.
     """
 
     name: str
@@ -64,3 +71,4 @@ class Paper:
     departs: Callable[[Measured], Sequence[str]]
     named: Callable[[Published], tuple[str, str]] = lambda row: (row.method, row.variant)
     nominal: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("AA", "AF")

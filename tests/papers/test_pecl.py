@@ -1,0 +1,179 @@
+"""PeCL's numbers: kept as printed, consistent where they are, remarked where not, each beside the run that repeats it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core import metrics, presets
+from dpcl_core.papers import comparison, measured, pecl, published
+from dpcl_core.papers.paper import Experiment
+from dpcl_core.papers.published import Published
+from tests.papers import making
+
+ROWS = published.read("pecl")
+EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in pecl.EXPERIMENTS}
+TASKS = tuple(f"task{k}" for k in range(1, 7))
+Lines = dict[tuple[str, str, str, str], dict[str, Published]]
+
+
+def lines() -> Lines:
+    """Table, order, method and variant; each with its numbers by metric."""
+    found: Lines = {}
+    for row in ROWS:
+        found.setdefault((row.table, row.dataset, row.method, row.variant), {})[row.metric.removesuffix("_frac")] = row
+    return found
+
+
+def printed(name: str) -> dict[tuple[str, str], comparison.Row]:
+    return {(row.name, row.metric): row for row in comparison.rows(pecl.PAPER, EXPERIMENTS[name], {})}
+
+
+@pytest.mark.parametrize(
+    ("line", "metric", "value"),
+    [
+        (("1", "order1", "SeqFT", "DPSGD"), "BWT", -0.116),
+        (("1", "order1", "O-LoRA", "FN"), "task6", 0.165),
+        (("1", "joint", "MTL", "FN"), "Last", 0.489),
+        (("2", "order1", "PeCL", "w/o TDP"), "task3", 0.422),
+        (("3", "order3", "ER", "FN"), "BWT", -0.005),
+        (("3", "order2", "PeCL", ""), "task1", 0.276),
+        (("4", "order1", "PeCL", "alpha 0.2"), "Avg", 0.518),
+        (("5", "order1", "PeCL", "lambda 10"), "BWT", -0.059),
+        (("figure 5b", "order1", "PeCL", "theta 0.9"), "Avg", 0.523),
+    ],
+)
+def test_spot_values(line: tuple[str, str, str, str], metric: str, value: float) -> None:
+    assert lines()[line][metric].value == value
+
+
+def test_every_number_is_there() -> None:
+    counts = {table: sum(row.table == table for row in ROWS) for table in ("1", "2", "3", "4", "5", "figure 5b")}
+    assert counts == {"1": 117, "2": 45, "3": 135, "4": 45, "5": 54, "figure 5b": 6}
+    assert len(ROWS) == 402
+    missing = [row for row in ROWS if row.value is None]
+    assert {(row.method, row.metric) for row in missing} == {("MTL", "BWT_frac"), ("MTL", "Avg_frac")}
+
+
+def test_the_printed_means_are_those_of_their_six_values_but_for_two() -> None:
+    """Last is our mean of the final row of accuracies, so the metric's own function is asked; rounding allows 0.001."""
+    wrong = {}
+    for line, row in lines().items():
+        if "Last" in row:
+            final = [row[task].value for task in TASKS]
+            matrix = [*([None] * 6 for _ in range(5)), final]
+            mean, printed_mean = metrics.average_accuracy(matrix)[-1], row["Last"].value
+            assert mean is not None
+            assert printed_mean is not None
+            if abs(mean - printed_mean) > 0.001 + 1e-9:
+                wrong[line] = round(mean - printed_mean, 4)
+    assert sum("Last" in row for row in lines().values()) == 44
+    assert wrong == {("1", "order1", "PeCL", ""): -0.0163, ("2", "order1", "PeCL", "w/o PMS"): 0.031}
+
+
+def test_what_is_printed_in_several_tables_is_the_same_but_for_one_number() -> None:
+    known = lines()
+    full = known["2", "order1", "PeCL", ""]
+    others = [("1", ""), ("3", ""), ("4", "alpha 0.5"), ("5", "lambda 1")]
+    differing = [
+        (table, metric)
+        for table, variant in others
+        for metric, row in known[table, "order1", "PeCL", variant].items()
+        if row.value != full[metric].value
+    ]
+    assert differing == [("1", "task3")]
+    without = known["2", "order1", "PeCL", "w/o Unlearning"]
+    assert {name: row.value for name, row in without.items()} == {
+        name: row.value for name, row in known["5", "order1", "PeCL", "lambda 0"].items()
+    }
+
+
+def test_the_misprint_is_shown_and_not_used_and_the_others_are_told_where_they_stand() -> None:
+    found = printed("main")
+    slip = found["PeCL", "task3"]
+    assert slip.printed is not None
+    assert (slip.printed.printed, slip.usable, slip.is_doubtful) == ("0.769", None, True)
+    assert any("0.869" in remark for remark in slip.remarks)
+    assert any("1.66 to 24.4" in remark for remark in found["PeCL", "AA"].remarks)
+    assert any("SeqFT worst" in remark for remark in found["SeqFT (DPSGD)", "BWT"].remarks)
+    assert not found["ER (DPSGD)", "AA"].remarks
+    assert any("0.343" in remark for remark in printed("ablations")["PeCL (w/o PMS)", "AA"].remarks)
+    for note in pecl.PAPER.remarks:
+        assert note.is_about_the_table or any(note.touches(row) for row in ROWS), note.text
+
+
+def test_budgets_of_the_method_are_nominal_and_those_of_the_baselines_are_not() -> None:
+    rows = comparison.rows(pecl.PAPER, EXPERIMENTS["main"], {})
+    assert {(row.method == "PeCL", row.is_nominal, row.epsilon) for row in rows} == {(True, True, 10.0), (False, False, 1.0)}
+
+
+def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too() -> None:
+    """In the third order the table itself has ER above PeCL, and less forgetting."""
+    specs = presets.variants("paper-pecl-orders")
+    against = {
+        (ordering.first.run, ordering.second.run, ordering.metric)
+        for ordering in EXPERIMENTS["orders"].orderings
+        if (found := comparison.printed_difference(pecl.PAPER, EXPERIMENTS["orders"], ordering, specs)) is not None
+        and found < 0
+    }
+    assert against == {
+        ("pecl-order3", "er-dpsgd-order3", "AA"),
+        ("pecl-order3", "er-dpsgd-order3", "BWT"),
+        ("pecl-order3", "er-fn-order3", "BWT"),
+    }
+
+
+@pytest.mark.parametrize("experiment", pecl.EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment: Experiment) -> None:
+    for size in ("small", "full"):
+        runs = presets.variants(experiment.preset(size))
+        for ordering in experiment.orderings:
+            for side in (ordering.first, ordering.second):
+                assert side.epsilon in runs[side.run].privacy.epsilons
+        names = {(row.method, row.variant) for row in comparison.rows(pecl.PAPER, experiment, {})}
+        assert names <= {pecl.printed_as(spec) for spec in runs.values()}
+        assert len({pecl.printed_as(spec) for spec in runs.values()}) == len(runs)  # no two share a row
+
+
+def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
+    spec = presets.variants("paper-pecl-orders-small")["pecl-order3"]
+    assert pecl.printed_as(spec) == ("PeCL", "order 3")
+    assert spec.scenario.model_dump()["order"][:3] == ("amazon-stars", "dreaddit", "fomc")
+    made = spec.model_copy(
+        update={
+            "data": spec.data.model_copy(update={"dataset": "pii-synthetic"}),
+            "scenario": spec.scenario.model_copy(
+                update={"order": ("mailbox", "wellbeing", "products", "news", "restaurants", "policy")}
+            ),
+        }
+    )
+    assert pecl.printed_as(made) == ("PeCL", "order 2")
+
+
+def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accuracy_along_the_way() -> None:
+    spec = presets.variants("paper-pecl-main-small")["mtl-fn"]
+    run = making.run(lambda epsilon, seed: 0.5, spec=spec, epsilons=(1.0,))
+    only_end = measured.Measured(
+        spec, run.dataset_title, run.date, run.seconds, run.device, None,
+        tuple(measured.Model(1.0, each.seed, 1.0, {"AA": 0.5, "Avg": 0.5, "BWT": None, "task1": 0.4}, {}) for each in run.models),
+    )  # fmt: skip
+    rows = {
+        row.metric: row
+        for row in comparison.rows(pecl.PAPER, EXPERIMENTS["main"], {"mtl-fn": only_end})
+        if row.name == "MTL (FN)"
+    }
+    assert {metric for metric, row in rows.items() if row.ours is not None} == {"AA", "task1"}
+    assert all(row.difference is None for row in rows.values())
+
+
+def test_what_the_paper_leaves_open_is_listed() -> None:
+    runs = presets.variants("paper-pecl-main-small")
+    told = {
+        label: " ".join(pecl.departs(making.run(lambda epsilon, seed: 0.5, spec=runs[label])))
+        for label in ("pecl", "er-fn", "gem-dpsgd", "repaired-central")
+    }
+    assert all("7 billion weights" in text and "prompts" in text for text in told.values())
+    assert "the clipping norm C" in told["pecl"]
+    assert "half the distance" in told["er-fn"]
+    assert "half the distance" not in told["gem-dpsgd"]
+    assert "Not given of the baselines" in told["gem-dpsgd"]
+    assert "Not given of the baselines" not in told["repaired-central"]
