@@ -21,8 +21,8 @@ class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
 
     NAME-bundled, where there is one, takes all data at hand and a bundled network. `prints` picks its numbers among all that
-    the paper prints, `table` names the table (or figure) they are in; None where the paper prints plots alone. `n_classes` of
-    its data: accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours
+    the paper prints, `table` names the table (or figure) they are in; None where the paper prints plots alone. `n_classes`
+    of its data: accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours
     differ from the paper beyond what settings show; `small_departures`: what comes on top with a bundled network.
     """
 

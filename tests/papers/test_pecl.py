@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dpcl_core import metrics, presets
@@ -152,10 +154,8 @@ def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
 def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accuracy_along_the_way() -> None:
     spec = presets.variants("paper-pecl-main-small")["mtl-fn"]
     run = making.run(lambda epsilon, seed: 0.5, spec=spec, epsilons=(1.0,))
-    only_end = measured.Measured(
-        spec, run.dataset_title, run.date, run.seconds, run.device, None,
-        tuple(measured.Model(1.0, each.seed, 1.0, {"AA": 0.5, "Avg": 0.5, "BWT": None, "task1": 0.4}, {}) for each in run.models),
-    )  # fmt: skip
+    figures = {"AA": 0.5, "Avg": 0.5, "BWT": None, "task1": 0.4}
+    only_end = replace(run, models=tuple(measured.Model(1.0, one.seed, 1.0, figures, {}) for one in run.models))
     rows = {
         row.metric: row
         for row in comparison.rows(pecl.PAPER, EXPERIMENTS["main"], {"mtl-fn": only_end})
