@@ -32,7 +32,7 @@ def published(epsilon: float = 10.0, **params: object) -> RunSpec:
 
 def audited(
     adjacency: Adjacency = "add-remove",
-    epsilons: tuple[float, ...] = (2.0, 8.0),
+    epsilons: tuple[float, ...] = (2.0, 16.0),
     recurrence: Literal["split", "permuted"] = "split",
     trials: int = 2000,
     **params: object,
@@ -78,10 +78,11 @@ def test_the_catalog_names_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_repairs_stay_below_what_is_accounted_and_the_attack_has_power(
     recurrence: Literal["split", "permuted"], adjacency: Adjacency, params: dict[str, object]
 ) -> None:
-    """Measured: 0 to 0.9 at epsilon 2, 1.5 to 3.8 at epsilon 8, with a standard deviation of at most 0.4 (five of them)."""
-    two, eight = audited(adjacency, recurrence=recurrence, **params)
+    """Measured over 12 audits each: 0.2 to 0.3 at epsilon 2, with a standard deviation of at most 0.26; 2.7 to 4.1 at
+    epsilon 16, of at most 0.4: the limits are five of them away."""
+    two, sixteen = audited(adjacency, recurrence=recurrence, **params)
     assert two.lower_bound < two.accounted <= 2.0
-    assert 0.3 < eight.lower_bound < eight.accounted <= 8.0
+    assert 0.7 < sixteen.lower_bound < sixteen.accounted <= 16.0
 
 
 def test_where_the_budget_is_a_tokens_the_text_is_accounted() -> None:
@@ -100,12 +101,12 @@ def test_without_noise_everyone_is_found_out(params: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("params", [{}, {"mode": "local"}])
 def test_noise_that_is_too_small_is_refuted(params: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fifth of the noise that a budget of 1 needs."""
+    """A twentieth of the noise that a budget of 1 needs."""
     true = pecl_costs.noises
 
     def too_little(*args: object) -> Noises:
         found = true(*args)  # type: ignore[arg-type]
-        return Noises(found.multiplier / 5, found.ratio / 5, found.labels)
+        return Noises(found.multiplier / 20, found.ratio / 20, found.labels)
 
     monkeypatch.setattr(pecl_costs, "noises", too_little)
     (found,) = audited("replace", (1.0,), **params)

@@ -186,10 +186,12 @@ def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
 def _game(setting: Setting, n: int, first: Callable[[int], Floats], second: Callable[[int], Floats]) -> Game:
     """Cries where a score is at least a cut, which the attacker chooses by as many releases of his own making."""
     with_first, without = np.sort(first(n)), np.sort(second(n))
-    cuts = np.quantile(np.concatenate([with_first, without]), np.linspace(0, 1, 201))
+    seen = np.concatenate([with_first, without])
+    cuts = np.union1d(np.quantile(seen, np.linspace(0, 1, 201)), np.linspace(seen.min(), seen.max(), 201))
     hits, alarms = (n - np.searchsorted(found, cuts) for found in (with_first, without))
-    proved = [one_way_bound(int(a), n, int(b), n, setting.delta) for a, b in zip(hits, alarms, strict=True)]
-    cut = cuts[int(np.argmax(proved))]
+    proved = np.array([one_way_bound(int(a), n, int(b), n, setting.delta) for a, b in zip(hits, alarms, strict=True)])
+    best = cuts[proved == proved.max()]
+    cut = best[len(best) // 2]  # amid equals: far from both sides where nothing lies between them
     return Game(int((first(n) >= cut).sum()), int((second(n) >= cut).sum()), n)
 
 
@@ -241,7 +243,7 @@ ATTACKS: Mapping[str, Attack] = {
         "threshold on one coordinate: two embeddings are 2C apart, the noise is made for C",
         "sees one noisy embedding, and knows the two opposite ones that it may belong to",
         _distance,
-        times=1000,
+        times=4000,
     ),
     "epochs": Attack(
         "Fresh noise in every epoch",
