@@ -93,8 +93,8 @@ def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int =
 def _logits(net: Adapted, embeddings: Tensor, wanted: Tensor) -> Tensor:
     """Logits [m, size] of the tokens that come behind the m places that are `wanted`, bool [b, S - 1].
 
-    Only these are handed to the last layer, which in a small model costs as much as all others. No mask is needed: padding is
-    at the end, where a causal model does not look from what stands before it.
+    Only these are handed to the last layer, which in a small model costs as much as all others. No mask is needed: padding
+    is at the end, where a causal model does not look from what stands before it.
     """
 
     def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -1,0 +1,106 @@
+"""What holds earlier tasks: Omega and its mean by hand, L_reg by closed form, and when there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dpcl_core.methods.language.gradients import batch_of
+from dpcl_core.methods.language.memory import Memory, input_norms
+from dpcl_core.methods.language.sensitivity import penalty_strength
+from tests.methods.language import tiny
+
+
+def moved(net: tiny.Adapted, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in net.trainable().values():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+
+
+def products(net: tiny.Adapted) -> list[torch.Tensor]:
+    return [(second @ first).detach().clone() for first, second in net.pairs()]
+
+
+def test_strength_of_the_penalty() -> None:
+    """Check 14."""
+    for score, expected in ((0.0, 10.0), (0.4, 6.4), (1.0, 1.0)):
+        assert penalty_strength(score, 1.0, 10.0) == pytest.approx(expected, abs=1e-12)
+
+
+def test_nothing_is_held_in_the_first_task_or_where_nothing_has_changed() -> None:
+    net = tiny.adapted()
+    memory = Memory(net, 1.0, 10.0)
+    moved(net, 1)
+    assert float(memory.penalty()) == 0
+    memory.remember([2.0] * len(net.pairs()), 0.5)
+    assert float(memory.penalty().detach()) == 0
+    moved(net, 2)
+    assert float(memory.penalty().detach()) > 0
+
+
+def test_penalty_equals_the_formula_after_two_tasks() -> None:
+    net = tiny.adapted()
+    memory, norms = Memory(net, 1.0, 10.0), ([2.0, 3.0], [5.0, 1.0])
+    omegas = []
+    for task, own in enumerate(norms):
+        moved(net, task)
+        omegas.append([float(product.norm()) * norm for product, norm in zip(products(net), own, strict=True)])
+        memory.remember(own, 0.9 if task == 0 else 0.4)
+    then = products(net)
+    assert memory.omega_bar == pytest.approx(np.mean(omegas, axis=0))
+    moved(net, 7)
+    expected = sum(
+        6.4 * omega * float((now - before).square().sum())
+        for omega, now, before in zip(memory.omega_bar, products(net), then, strict=True)
+    )
+    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("score", [-0.08, 1.3])
+def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
+    net = tiny.adapted()
+    memory = Memory(net, 1.0, 10.0)
+    memory.remember([1.0, 1.0], score)
+    moved(net, 1)
+    bounded = Memory(net, 1.0, 10.0)
+    bounded._snapshots, bounded._totals, bounded._n_tasks = memory._snapshots, memory._totals, 1
+    bounded._strength = 10.0 if score < 0 else 1.0
+    assert float(memory.penalty().detach()) == pytest.approx(float(bounded.penalty().detach()), rel=1e-12)
+
+
+def test_slope_of_the_penalty_pulls_back_and_leaves_omega_alone() -> None:
+    net = tiny.adapted()
+    memory = Memory(net, 1.0, 10.0)
+    memory.remember([1.0, 1.0], 0.0)
+    moved(net, 3)
+    parameters = list(net.trainable().values())
+    slopes = torch.autograd.grad(memory.penalty(), parameters)
+    before = float(memory.penalty().detach())
+    with torch.no_grad():
+        for parameter, slope in zip(parameters, slopes, strict=True):
+            parameter -= 1e-4 * slope
+    assert float(memory.penalty().detach()) < before
+
+
+def test_input_norms_are_means_over_tokens_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, texts = tiny.adapted(), tiny.texts()
+    whole = input_norms(net, texts, "cpu")
+    seen: dict[str, list[float]] = {name: [] for name in net.layers}
+    hooks = [
+        layer.register_forward_hook(lambda layer, args, out, name=name: seen[name].extend(args[0][0].norm(dim=1).tolist()))
+        for name, layer in net.layers.items()
+    ]
+    for row in range(len(texts)):
+        alone = batch_of(texts, np.array([row]), "cpu")
+        with torch.no_grad():
+            net(net.embed(alone.ids), alone.mask)
+    for hook in hooks:
+        hook.remove()
+    assert whole == pytest.approx([float(np.mean(norms)) for norms in seen.values()], rel=1e-9)
+    monkeypatch.setattr("dpcl_core.methods.language.memory.AT_ONCE", 3)
+    assert input_norms(net, texts, "cpu") == pytest.approx(whole, rel=1e-12)
+    assert input_norms(
+        net, tiny.prompted(tiny.Letters(), tiny.encoded(()), np.zeros(0, np.int64), tiny.CLASSES, "pets"), "cpu"
+    ) == [0.0, 0.0]  # type: ignore[arg-type]
