@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import streamlit as st
@@ -150,7 +151,7 @@ def _many(looked: Looked, dials: Dials) -> None:
     wanted = looked.epsilon, looked.values["model"]
     texts = [text for event in said if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
-        found.card(texts, dials, looked.result.provenance, share)
+        found.card(texts, dials, replace(looked.result.provenance, n_train=len(texts)), share)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
             dark,
             height=300,
             xaxis={"showgrid": False},
-            yaxis={"range": [0, 1.08], "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": "AUROC", "zeroline": False},
+            yaxis=_auroc_axis(1.08),
             barmode="group",
             bargap=0.35,
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
@@ -49,16 +49,20 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
             )
         )
     figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
-    figure.add_annotation(
-        text="a coin", x=0, xref="paper", y=COIN, xanchor="left", yanchor="bottom", showarrow=False,
-        font={"color": inks.soft, "size": 11.5},
-    )  # fmt: skip
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
     said = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
     known = [each for each, group in zip(said, groups, strict=True) if not pd.isna(by[group, "score"])]
     finding = f"AUROC of the score for personal tokens: {', '.join(known)}."
     finding = finding if known else "No personal token is marked here."
     return Picture(figure, finding, finding)
+
+
+def _auroc_axis(top: float) -> dict[str, object]:
+    """An axis of AUROCs, 0 to 1 always, that says where a coin stands."""
+    ticks = {0: "0", 0.25: "0.25", COIN: "coin 0.5", 0.75: "0.75", 1: "1"}
+    return {
+        "range": [0, top], "tickvals": list(ticks), "ticktext": list(ticks.values()), "title": "AUROC", "zeroline": False,
+    }  # fmt: skip
 
 
 def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark: bool = False) -> Picture:
@@ -73,7 +77,7 @@ def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark:
             dark,
             height=320,
             xaxis={"title": "α: 0 is commonness alone, 1 is surprise alone", "showgrid": False, "range": [-0.05, 1.05]},
-            yaxis={"range": [0, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": "AUROC", "zeroline": False},
+            yaxis=_auroc_axis(1.02),
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
             showlegend=True,
             margin={"l": 52, "r": 16, "t": 48, "b": 48},
@@ -191,10 +195,6 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
             )
         )
     figure.add_hline(y=NEVER, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
-    figure.add_annotation(
-        text="never seen", x=0, xref="paper", y=NEVER, xanchor="left", yanchor="bottom", showarrow=False,
-        font={"color": inks.soft, "size": 11.5},
-    )  # fmt: skip
     most, now = planted[-1], of[when]
     controls = f", codes never planted {now.get(0):.1f}" if 0 in now.index else ""
     began = f" ({early['exposure'][most]:.1f} before training)" if last >= 0 and most in early.index else ""

@@ -168,7 +168,7 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     shown = table[table["group"].isin(groups)]
     picture = figures.detection(shown, dark=stage.dark)
     strip.figure(
-        picture, _provenance(), key=f"lesson-{key}", title="Does the score find personal data?", note="0.5: a coin",
+        picture, _provenance(), key=f"lesson-{key}", title="Does the score find personal data?",
         table=shown,
     )  # fmt: skip
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]

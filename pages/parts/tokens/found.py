@@ -31,8 +31,7 @@ def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapp
         return
     picture = figures.detection(table, dark=style.is_dark())
     strip.figure(
-        picture, source, key="detection", title="Does the score find personal data?", note="1: always, 0.5: a coin",
-        table=table, share=share,
+        picture, source, key="detection", title="Does the score find personal data?", table=table, share=share,
     )  # fmt: skip
     with layout.card("kinds"):
         st.markdown("**How precise it is, and kind by kind**")

@@ -12,7 +12,6 @@ from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.figures.picture import epsilon_label
 from pages.parts import link, results, state
 from pages.parts.results import Result
-from pages.parts.text import plain
 from pages.parts.view import View
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def _of_run(view: View) -> Looked:
 def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looked:
     """The controls and the text of a run's own view: which task, which model, which of the texts it told of."""
     said = [event for event in result.said if isinstance(event, TokensScored)]
-    name = plain(result.name)
+    name = result.name
     if not said:
         return Looked(name, why=_nothing(result), result=result, values=values)
     budgets = sorted({event.cell.epsilon for event in said})
