@@ -19,7 +19,8 @@ from dpcl_core.events import Claim
 from dpcl_core.privacy import gaussian
 
 Floats = NDArray[np.floating]
-SOURCE = "Zhan et al., Theorem 1"
+PAPER = "Zhan et al., Theorem 1"
+SOURCE = f"{PAPER}; nominal, no guarantee"  # a claim never goes about without these words
 DISTANCE = 2.0  # of two vectors of length C at most, in units of C: opposite ones
 _BISECTIONS = 64
 _WIDTH, _POINTS = 14.0, 20_001  # standard deviations of a squared length that are integrated over, and points of the grid

@@ -99,7 +99,7 @@ def of_run(given: Guarantee) -> None:
         )
         st.caption(plain(said.audited or "This run was not audited."))
         st.caption(
-            plain(f"Claimed: {claimed.source}, not verified. {rest}. True: exact for noise that does not follow the token.")
+            plain(f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not follow the token.")
         )
 
 
@@ -149,7 +149,7 @@ def _costs(values: dict[str, object]) -> None:
         "token, which this one does. Remark 1 is called advanced composition and is always larger than the plain sum."
     )
     privacy_bar.not_dp(
-        f"Nominal ε = {shown(epsilon)} ({token_noise.SOURCE}), no guarantee: the noise level tells the token, stop words "
+        f"Nominal ε = {shown(epsilon)} ({token_noise.PAPER}), no guarantee: the noise level tells the token, stop words "
         "have none, and training reads the raw text."
     )
 

@@ -37,7 +37,7 @@ def audited(
     trials: int = 2000,
     **params: object,
 ) -> list[Audited]:
-    scenario = checks.parse({"scenario": {"kind": recurrence, "tasks": 5}}).scenario
+    scenario = checks.parse({"scenario": {"kind": recurrence, "tasks": 3}}).scenario
     spec = RunSpec(
         method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
         privacy=PrivacySpec(epsilons=epsilons, delta=1e-6, adjacency=adjacency),

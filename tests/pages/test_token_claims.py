@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dpcl_core.events import CellFinished, Event
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.language.token_attacks import ATTACKS
+from dpcl_core.privacy import token_noise
+from dpcl_core.runs.store import Store
 from pages.parts import claims, token_claims
 from tests.pages.conftest import Open, words
+from tests.support import replay
 
 
 def test_the_section_is_closed_and_costs_nothing_until_it_is_opened(open_page: Open) -> None:
@@ -87,3 +94,29 @@ def test_no_two_fields_share_a_key() -> None:
     keys = [field.key for field in (*token_claims.FIELDS, *claims.FIELDS)]
     assert len(set(keys)) == len(keys)
     assert all(field.key.startswith("t") for field in token_claims.FIELDS)
+
+
+def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "is_nominal", lambda name: True)
+    spec = replay.a_spec(epsilons=(10.0,))
+
+    def of_tokens(event: Event) -> Event:
+        if not isinstance(event, CellFinished):
+            return event
+        claim = token_noise.nominal_claim(1.0, 10.0, 1e-6, 64, 3)
+        return replace(event, guarantee=replace(event.guarantee, claim=claim))
+
+    events = [of_tokens(event) for event in replay.claimed(replay.recorded(spec))]
+    page = open_page("privacy", run=replay.fill(store, spec, events), e="10")
+    assert not page.exception
+    said = words(page)
+    assert "Claimed ε = 10 (Zhan et al., Theorem 1; nominal, no guarantee, not verified). No bound: an audit proved" in said
+    assert "| nominal ε of the least noised token (no guarantee) | 10 |" in said
+    assert "| true ε of the least noised token, one release | 24.42 |" in said
+    assert "| true ε of a text of the most noised tokens, all epochs | 37.83 |" in said
+    assert "| **accounted** by the ledger | no bound |" in said
+    assert "| **audited** | **at least 5.6** |" in said
+    assert "What Eq. 5 prints" in said, "opened where the run's ε is PeCL's claim"
+    assert "What Theorem 2 says" not in said

@@ -83,7 +83,8 @@ def audited(setting: Setting, attack: str, trials: int) -> Audited:
     n = trials * chosen.times if is_noisy else trials
     game, claimed = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
     bound = one_way_bound(game.hits, n, game.false_alarms, n, setting.delta, CONFIDENCE)
-    return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, chosen.attack, chosen.adversary)
+    said = f"{chosen.attack}; nominal ε of the token: {claimed:.3g}"
+    return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, said, chosen.adversary)
 
 
 def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats, noise: Noise, n: int) -> Floats:
