@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import presets
-from dpcl_core.papers import measured
+from dpcl_core.papers import catalog, measured
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -101,3 +101,26 @@ def test_a_link_to_what_there_is_not_gets_its_sentence(open_page: Open) -> None:
     assert sum("The link asks for" in warning.value for warning in page.warning) == 2
     missing_form = open_page("published", v="1", x="paper-blurry", z="bundled")
     assert not missing_form.exception
+
+
+def test_a_paper_with_quantities_of_its_own_shows_them_and_what_contradicts_what(open_page: Open) -> None:
+    page = open_page("published", p="pecl", x="paper-pecl-main", q="task3")
+    assert not page.exception
+    said = words(page)
+    assert "Very likely a misprint" in said
+    assert "The text calls this table 3." in said
+    frame = page.dataframe[0].value
+    assert set(frame[frame["method"] == "PeCL"]["ε"]) == {"10, claimed"}
+    assert list(frame[frame["method"] == "PeCL"]["published"]) == ["76.9"]  # in percent
+    assert list(frame[frame["method"] == "ER (FN)"]["published"]) == ["67.3"]
+    page = open_page("published", p="pecl", x="paper-pecl-theta", q="AF")  # not printed by this paper: its first is shown
+    assert not page.exception
+    assert "accuracy" in words(page)
+
+
+def test_every_experiment_of_every_paper_can_be_looked_at(open_page: Open) -> None:
+    for paper in catalog.PAPERS.values():
+        for experiment in paper.experiments:
+            page = open_page("published", p=paper.name, x=experiment.name)
+            assert not page.exception, experiment.name
+            assert experiment.question.replace("*", "") in words(page)
