@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -20,6 +21,7 @@ from pages.parts.view import View
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
+_DRAWN = "tokens-layer"  # which layer the page was last drawn with, as a whole
 CODEC = link.Codec(
     [
         *source.FIELDS,
@@ -54,7 +56,7 @@ def page() -> None:
         if looked.text is None or not looked.text.tokens:
             _nothing(looked)
         else:
-            layer = _looked_at(view, looked, looked.text, dials, int(str(values["releases"])))
+            layer = _looked_at(view, looked, looked.text, dials, values)
         _many(looked, dials)
     share = view.commit({**looked.values, **values, "layer": layer}, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
@@ -120,17 +122,32 @@ def _nothing(looked: Looked) -> None:
         (st.warning if looked.is_warning else st.info)(why)
 
 
-def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, n_releases: int) -> Layer:
-    """Bar, heatmap and what noise leaves of the text."""
+def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, values: Mapping[str, object]) -> Layer:
+    """Bar, heatmap and what noise leaves of the text; gives the layer that is shown."""
     is_published = looked.result is None or looked.result.is_nominal
     heat.bar(text, dials, looked.name, is_published=is_published)
-    with layout.card("heat"):
-        layer = heat.picker(cast(Layer, view["layer"]), view.key("layer"))
-        heat.show(text, layer, dials, looked.name)
-        heat.strip(text, dials, looked.name, st.query_params.to_dict())
+    key = view.key("layer")
+    layer = cast(Layer, st.session_state.get(key) or view["layer"])
+    st.session_state[_DRAWN] = layer
+    _heat(view, key, looked.name, text, dials, {**looked.values, **values})
     if looked.is_bundled:
-        noise.card(text, dials, n_releases=n_releases, key=view.key("draw"))
+        noise.card(text, dials, n_releases=int(str(values["releases"])), key=view.key("draw"))
     return layer
+
+
+@st.fragment
+@state.guarded
+def _heat(
+    view: View, key: str, name: str, text: ScoredText, dials: Dials, values: Mapping[str, object]
+) -> None:
+    """The heatmap alone: another layer is painted at once; the page follows, whose links must name it too."""
+    with layout.card("heat"):
+        layer = heat.picker(cast(Layer, view["layer"]), key)
+        heat.show(text, layer, dials, name)
+        share = view.commit({**values, "layer": layer}, CODEC)
+        heat.strip(text, dials, name, share)
+    if layer != st.session_state[_DRAWN]:
+        st.rerun()
 
 
 def _many(looked: Looked, dials: Dials) -> None:
@@ -142,7 +159,7 @@ def _many(looked: Looked, dials: Dials) -> None:
         with st.spinner(f"Scoring {n_texts} texts ..."):
             of = source.everything()
         title = "synthetic texts with marked personal data, bundled model"
-        found.card(of, dials, Provenance(title, n_texts, "PeCL's score", "", (), None, 0, ()), share)
+        found.card(of, ("examples",), dials, Provenance(title, n_texts, "PeCL's score", "", (), None, 0, ()), share)
         return
     if looked.epsilon is None:
         return
@@ -151,7 +168,8 @@ def _many(looked: Looked, dials: Dials) -> None:
     wanted = looked.epsilon, looked.values["model"]
     texts = [text for event in said if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:
-        found.card(texts, dials, replace(looked.result.provenance, n_train=len(texts)), share)
+        key = (*state.where(), looked.result.run_id, len(texts), *wanted)
+        found.card(texts, key, dials, replace(looked.result.provenance, n_train=len(texts)), share)
 
 
 if __name__ == "__main__":

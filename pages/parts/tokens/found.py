@@ -9,7 +9,7 @@ import streamlit as st
 
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.events import ScoredText
-from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.picture import Picture, Provenance
 from dpcl_core.methods.language.layers import Dials
 from pages.parts import layout, strip, style
 
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-mail", "RECORD": "record number"}
 
 
-def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapping[str, str] | None) -> None:
-    """AUROC bars, average precision, recall at the threshold, and a row for every kind of span."""
-    from dpcl_core.figures import tokens as figures
-
-    table, groups, kinds = measured(of, dials)
+def card(
+    of: Sequence[ScoredText],
+    key: tuple[object, ...],
+    dials: Dials,
+    source: Provenance,
+    share: Mapping[str, str] | None,
+) -> None:
+    """AUROC bars, average precision, recall at the threshold, and a row for every kind of span. `key` names the texts."""
+    dark = style.is_dark()
+    picture, table, groups, kinds = _drawn(key, dials, dark, of)
     if groups.empty:
         with layout.card("found"):
             st.markdown("**Does the score find personal data?**")
             st.caption("No personal data is marked in these texts, so there is nothing to compare with.")
         return
-    picture = figures.detection(table, dark=style.is_dark())
     strip.figure(
         picture, source, key="detection", title="Does the score find personal data?", table=table, share=share,
     )  # fmt: skip
@@ -43,6 +47,17 @@ def card(of: Sequence[ScoredText], dials: Dials, source: Provenance, share: Mapp
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
             st.markdown(by_kind(kinds))
             st.caption("AUROC of a kind is against tokens outside any span.")
+
+
+@st.cache_resource(max_entries=40, show_spinner=False)
+def _drawn(
+    key: tuple[object, ...], dials: Dials, dark: bool, _of: Sequence[ScoredText]
+) -> tuple[Picture, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The figure and the tables of `measured`, computed once for all who look at these texts with these settings."""
+    from dpcl_core.figures import tokens as figures
+
+    table, groups, kinds = measured(_of, dials)
+    return figures.detection(table, dark=dark), table, groups, kinds
 
 
 def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RELEASES = (1, 3, 10, 30, 100)
+_KEPT = "tokens-read"
 HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
 
 
@@ -36,33 +37,29 @@ class Read:
         return sum(noised) / len(noised) if noised else None
 
 
+@st.fragment
 def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
-    """The text as it is read from its noisy embeddings; the noise is drawn anew with every look."""
-    from dpcl_core.privacy import token_noise
-
+    """The text as it is read from its noisy embeddings. Fresh noise for every text and setting, and when it is asked for."""
     with layout.card("noise"):
         st.markdown("**What remains readable**")
         tokens = _ids(text)
         if tokens is None:
             st.caption("The tokens of this text are not those of the bundled model, whose embeddings are at hand here.")
             return
-        ratios = layers.values(text, "sigma", dials)
-        published = _read(tokens, ratios, n_releases)
+        published, bounded = _latest(text, tokens, dials, n_releases)
         st.html(_markup(published))
         n_noised = sum(published.is_noised)
         n_right = round((published.share or 0.0) * n_noised)
         clean = len(text.tokens) - n_noised
         stops = f" {clean} stop word token{'s stand' if clean != 1 else ' stands'} there exactly." if clean else ""
         st.markdown(f"**The nearest row of the public table names {n_right} of {n_noised} noised tokens.{stops}**")
-        honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
-        bounded = _read(tokens, ratios * 0 + honest, 1, everywhere=honest)
         rows = [
             (f"as published, nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
         ]
         body = "".join(f"| {name} | {n} | {_percent(read.share)} |\n" for name, read, n in rows)
         st.markdown(f"| noise | releases | noised tokens read |\n|---|---:|---:|\n{body}")
-        st.button("Draw again", key=key, help="Fresh noise; none is recorded")
+        st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
             f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median length. Fresh noise in every "
             "epoch is a release in every epoch; who reads takes their mean. As published, stop words get no noise. Where "
@@ -70,10 +67,29 @@ def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
         )
 
 
-def _read(
-    tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: int, everywhere: float | None = None
-) -> Read:
-    """What the nearest rows are. `ratios` [m]: sigma / C, NaN where there is no noise; `everywhere`: one for all tokens."""
+def _latest(text: ScoredText, tokens: NDArray[np.int64], dials: Dials, n_releases: int) -> tuple[Read, Read]:
+    """What is read under the published noise and under one with a bound; kept while nothing changes that it hangs on."""
+    import numpy as np
+
+    from dpcl_core.privacy import token_noise
+
+    of = text.tokens, layers.values(text, "sigma", dials).tobytes(), n_releases
+    kept = st.session_state.get(_KEPT)
+    if kept is None or kept[0] != of:
+        published = _read(tokens, np.nan_to_num(layers.values(text, "sigma", dials), nan=0.0), n_releases)
+        honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
+        kept = of, (published, _read(tokens, np.full(len(tokens), honest), 1))
+        st.session_state[_KEPT] = kept
+    found: tuple[Read, Read] = kept[1]
+    return found
+
+
+def _forget() -> None:
+    st.session_state.pop(_KEPT, None)
+
+
+def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: int) -> Read:
+    """What the nearest rows are. `ratios` [m]: sigma / C, 0 where there is no noise."""
     import numpy as np
 
     from dpcl_core.backbones.language import plain, tokenizer
@@ -83,15 +99,14 @@ def _read(
 
     table = plain.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
-    levels = np.full(len(tokens), everywhere) if everywhere is not None else np.nan_to_num(ratios, nan=0.0)
     rows = clipped(table, clip_norm)
-    seen = inversion.seen(rows[tokens], levels * clip_norm, n_releases, ReleaseNoise())
+    seen = inversion.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
     found, _ = inversion.nearest(rows, seen)
     ready = tokenizer.load("lm-tiny")
     return Read(
         tuple(ready.shown(token) for token in found.tolist()),
         tuple((found == tokens).tolist()),
-        tuple((levels > 0).tolist()),
+        tuple((ratios > 0).tolist()),
     )
 
 
