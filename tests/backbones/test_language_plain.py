@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones.language import causal, plain, tokenizer
 from dpcl_core.data.texts import PADDING
 
-TOLERANCE = 1e-5
+TOLERANCE, RELATIVE = 1e-5, 1e-6  # random tokens are down at -27 nats, where single precision ends
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def by_transformers(tokens: NDArray[np.int64]) -> NDArray[np.float64]:
 @pytest.mark.parametrize(("n", "length"), [(3, 1), (40, 17), (2, 256)])
 def test_log_probabilities_are_those_of_transformers(model: plain.PlainModel, n: int, length: int) -> None:
     tokens = drawn(n, length)
-    np.testing.assert_allclose(model.log_probabilities(tokens), by_transformers(tokens), atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(model.log_probabilities(tokens), by_transformers(tokens), atol=TOLERANCE, rtol=RELATIVE)
 
 
 def test_probabilities_of_all_tokens_add_up_to_one(model: plain.PlainModel) -> None:
@@ -54,7 +54,7 @@ def test_padding_changes_nothing_and_counts_zero(model: plain.PlainModel) -> Non
         tokens[place, 5 * (place + 1) :] = PADDING
     together = model.log_probabilities(tokens)
     for place, row in enumerate(together):
-        np.testing.assert_allclose(row[: 5 * (place + 1)], alone[place], atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(row[: 5 * (place + 1)], alone[place], atol=TOLERANCE, rtol=RELATIVE)
         assert not row[5 * (place + 1) :].any()
 
 
@@ -68,12 +68,12 @@ def test_long_texts_are_read_in_windows_half_of_which_is_new(model: plain.PlainM
     context = model.shape.context
     tokens = drawn(1, 3 * context + 17)
     found = model.log_probabilities(tokens)[0]
-    np.testing.assert_allclose(found[:context], by_transformers(tokens[:, :context])[0], atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found[:context], by_transformers(tokens[:, :context])[0], atol=TOLERANCE, rtol=RELATIVE)
     for end in range(context + context // 2, tokens.shape[1], context // 2):
         window = by_transformers(tokens[:, end - context : end])[0]
-        np.testing.assert_allclose(found[end - context // 2 : end], window[-(context // 2) :], atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(found[end - context // 2 : end], window[-(context // 2) :], atol=TOLERANCE, rtol=RELATIVE)
     last = by_transformers(tokens[:, -context:])[0]
-    np.testing.assert_allclose(found[-17:], last[-17:], atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found[-17:], last[-17:], atol=TOLERANCE, rtol=RELATIVE)
     assert (found < 0).all()
 
 
