@@ -58,6 +58,7 @@ def card(name: str) -> DatasetCard:
         n_classes=0,
         n_train=0,
         n_test=0,
+        may_show=False,
     )
     from dpcl_core.data import header, showing
 

@@ -193,6 +193,19 @@ def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: 
     assert said in words(page)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "said"), [("own:diary", "an empty file public.txt"), ("dreaddit", "accounts of distress")]
+)
+def test_a_run_on_texts_that_may_be_private_says_why_it_shows_none(
+    open_page: Open, store: Store, dataset: str, said: str
+) -> None:
+    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
+    page = open_page("tokens", run=replay.fill(store, spec, replay.recorded(SPEC), status="running"))
+    assert not page.exception
+    assert not heatmap(page)
+    assert said in words(page)
+
+
 def test_a_run_with_empty_texts_says_so(open_page: Open, store: Store) -> None:
     from dpcl_core.events import TokensScored
 

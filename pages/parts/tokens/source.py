@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import streamlit as st
 
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import showing
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.figures.picture import epsilon_label
 from pages.parts import link, results, state
 from pages.parts.results import Result
+from pages.parts.text import plain
 from pages.parts.view import View
 
 if TYPE_CHECKING:
@@ -173,9 +176,11 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looke
 
 
 def _nothing(result: Result) -> str:
+    if refusal := showing.refusal(datasets.card(result.spec.data.dataset)):
+        return f"This run has told of no tokens: {plain(refusal)}."
     if result.run_id is not None and not state.store().get(result.run_id).is_over:
         return "This run has not scored a text yet; it does so when a task begins."
-    return "This run has told of no tokens: its method reads no texts, it ended before, or its texts may not be shown."
+    return "This run has told of no tokens: its method reads no texts, or it ended before."
 
 
 def _one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
