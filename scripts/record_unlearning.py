@@ -1,0 +1,135 @@
+"""Measures what PeCL's unlearning term and its repairs make of planted codes, and keeps it in assets/lessons/sign.json.
+
+    python scripts/record_unlearning.py
+
+Lesson 5 shows the record. Trains the bundled language model on public synthetic mails with codes planted among them, once
+for every loss and seed; `--workers` trainings at a time. The file is written after each, and trainings that it holds
+already, of the same model and settings, are left out: delete it to begin anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from dpcl_core import paths
+from dpcl_core.backbones.language import files
+from dpcl_core.methods.cards.language import Loss
+from dpcl_core.methods.language import planted
+from dpcl_core.methods.language.losses import Form, Unlearning
+from dpcl_core.methods.language.planted import LEVELS, Outcome, Score, Settings, Variant
+
+COMMAND = "python scripts/record_unlearning.py"
+SETTINGS = Settings()
+# Loss, term, weight of the term, what finds sensitive tokens.
+VARIANTS: tuple[tuple[Loss, Form, float, Score], ...] = (
+    ("full", "none", 1.0, "score"),
+    ("full", "printed", 10.0, "oracle"),
+    ("full", "hinge", 1.0, "oracle"),
+    ("answer", "none", 1.0, "score"),
+    ("answer", "printed", 10.0, "oracle"),
+    ("full", "printed", 10.0, "score"),
+    ("full", "mask", 1.0, "oracle"),
+    ("full", "flipped", 10.0, "oracle"),
+    ("answer", "printed", 1.0, "oracle"),
+    ("full", "flipped", 1.0, "oracle"),
+    ("full", "unlikelihood", 10.0, "oracle"),
+    ("full", "npo", 10.0, "oracle"),
+    ("full", "hinge", 1.0, "score"),
+)
+
+Key = tuple[str, str, float, str]
+Found = dict[str, object]
+
+
+def main() -> None:
+    """The script."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time (default 2)")
+    parser.add_argument("--out", type=Path, default=paths.assets_dir() / "lessons" / "sign.json", metavar="FILE")
+    options = parser.parse_args()
+    settings: dict[str, object] = {**asdict(SETTINGS), "model": files.bundled().weights_sha256[:16]}
+    known = _known(options.out, settings)
+    done: dict[tuple[Key, int], Found] = dict(known["done"])  # type: ignore[call-overload]
+    started, before = time.perf_counter(), float(known["minutes"])  # type: ignore[arg-type]
+    base = known["base"] or _told(planted.untrained(SETTINGS, planted.mails(SETTINGS)[0]))
+    wanted = [(key, seed) for key in VARIANTS for seed in range(planted.N_GROUPS) if (key, seed) not in done]
+    print(f"{len(wanted)} trainings, {len(done)} are there already", flush=True)
+    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+        jobs = {pool.submit(measured, key, seed): (key, seed) for key, seed in wanted}
+        for job in as_completed(jobs):
+            done[jobs[job]] = job.result()
+            minutes = before + (time.perf_counter() - started) / 60
+            options.out.write_text(json.dumps(_record(settings, base, done, minutes), indent=1) + "\n", encoding="utf-8")
+            print(jobs[job], json.dumps(job.result()["exposure"]), f"{minutes:.1f} min", flush=True)
+
+
+def measured(key: Key, seed: int) -> Found:
+    """One training."""
+    torch.set_num_threads(1)
+    loss, form, strength, score = key
+    variant = Variant(loss, Unlearning(form, strength), score)  # type: ignore[arg-type]
+    return _told(planted.trained(SETTINGS, variant, planted.mails(SETTINGS)[seed], seed))
+
+
+def _told(outcome: Outcome) -> Found:
+    def by_level(mean: object) -> dict[str, float]:
+        return {str(level): round(mean(level), 4) for level in LEVELS}  # type: ignore[operator]
+
+    return {
+        "exposure": by_level(outcome.exposure),
+        "below": by_level(outcome.below),
+        "first": by_level(outcome.first),
+        "extracted": by_level(outcome.extracted),
+        "nats": round(outcome.nats, 4),
+        "accuracy": round(outcome.accuracy, 4),
+    }
+
+
+def _record(settings: Found, base: object, done: Mapping[tuple[Key, int], Found], minutes: float) -> Found:
+    """The file's content: variants in the order above, seeds in theirs."""
+    variants = []
+    for key in VARIANTS:
+        seeds = [seed for seed in range(planted.N_GROUPS) if (key, seed) in done]
+        if seeds:
+            named = dict(zip(("loss", "form", "strength", "score"), key, strict=True))
+            variants.append({**named, "at": seeds, "seeds": [done[key, seed] for seed in seeds]})
+    return {
+        "date": date.today().isoformat(),
+        "command": COMMAND,
+        "minutes": round(minutes, 1),
+        "settings": settings,
+        "codes": {str(level): count for level, count in planted.n_codes().items()},
+        "base": base,
+        "variants": variants,
+    }
+
+
+def _known(path: Path, settings: Found) -> Found:
+    """What the file holds of this model and these settings."""
+    if path.is_file():
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if told["settings"] == settings:
+            done = {
+                ((one["loss"], one["form"], one["strength"], one["score"]), seed): found
+                for one in told["variants"]
+                for seed, found in zip(one["at"], one["seeds"], strict=True)
+            }
+            return {"done": done, "base": told["base"], "minutes": told["minutes"]}
+    return {"done": {}, "base": None, "minutes": 0.0}
+
+
+if __name__ == "__main__":
+    main()
