@@ -102,9 +102,9 @@ class Spare:
         waiting = self._waiting
         return waiting is not None and waiting.here.is_set()
 
-    def expect(self, url: str, module: str) -> None:
-        """Notes that a run that needs this module may soon be started in the store at this address. Starts nothing yet."""
-        self._wanted = _Wanted(url, (ENGINE, module), time.monotonic() + WANTED_SECONDS)
+    def expect(self, url: str, *modules: str) -> None:
+        """Notes that a run that needs these modules may soon be started in the store at this address. Starts nothing yet."""
+        self._wanted = _Wanted(url, (ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
 
     def keep(self, url: str, *, is_idle: bool) -> None:
         """Starts the process where one is wanted and the store at this address has nothing to do, and lets it load; ends one
@@ -169,29 +169,34 @@ class Spare:
 def wait_for_run() -> str:
     """The process's own end: loads what the app asks for until it hands over a run, and gives its id.
 
-    From then on this process speaks into the log of that run and listens to nobody.
+    From then on this process speaks into the log of that run and listens to nobody. What is not loaded by then the run loads
+    itself, when it needs it.
     """
     orders: SimpleQueue[tuple[str, str]] = SimpleQueue()
-    threading.Thread(target=_listen, args=(orders,), name="orders", daemon=True).start()
+    has_run = threading.Event()
+    threading.Thread(target=_listen, args=(orders, has_run), name="orders", daemon=True).start()
     while True:
         order, name = orders.get()
         if order == "run":
             return name
         with suppress(Exception):  # the run that needs it says what is wrong with it
-            import_module(name)
+            if not has_run.is_set():
+                import_module(name)
 
 
-def _listen(orders: SimpleQueue[tuple[str, str]]) -> None:
+def _listen(orders: SimpleQueue[tuple[str, str]], has_run: threading.Event) -> None:
     """Hears the app, also while a library is being loaded; ends this process when the app is gone or does not want it."""
     with suppress(OSError):  # no log, no answer: the app starts another process, which can say why
         os.write(1, b"here\n")
         for line in sys.stdin.buffer:
             order, _, name = line.decode().strip().partition(" ")
-            if order == "run" and not _agreed(name):
-                break
-            orders.put((order, name))
             if order == "run":
+                if not _agreed(name):
+                    break
+                has_run.set()
+                orders.put((order, name))
                 return
+            orders.put((order, name))
     os._exit(0)
 
 

@@ -40,8 +40,11 @@ def executor() -> LocalExecutor:
 def expect_run(method: str) -> None:
     """Says that a run of this method may soon be started; a process gets ready for it as soon as nothing else runs."""
     from dpcl_core.methods import catalog
+    from dpcl_core.methods.cards.language import LanguageParams
 
-    _spare().expect(store().url, catalog.card(method).module)
+    card = catalog.card(method)
+    models = ["dpcl_core.backbones.language.libraries"] if issubclass(card.params, LanguageParams) else []
+    _spare().expect(store().url, card.module, *models)
 
 
 def keep_queue_moving() -> None:

@@ -140,12 +140,14 @@ def test_start_creates_a_run_with_the_settings_of_the_form(
 def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only_reads(
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected: list[str] = []
-    monkeypatch.setattr("dpcl_core.runs.spare.Spare.expect", lambda self, url, module: expected.append(module))
+    expected: list[tuple[str, ...]] = []
+    monkeypatch.setattr("dpcl_core.runs.spare.Spare.expect", lambda self, url, *modules: expected.append(modules))
     open_page("start")
     assert expected == []
     open_page("train", m="naive")
-    assert expected == ["dpcl_core.methods.naive"]
+    assert expected == [("dpcl_core.methods.naive",)]
+    open_page("train", m="pecl")
+    assert expected[1:] == [("dpcl_core.methods.pecl", "dpcl_core.backbones.language.libraries")]
 
 
 def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
