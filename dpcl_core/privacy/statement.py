@@ -181,7 +181,8 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int, notes: Se
         )
     if math.isfinite(epsilon):
         said.append("Noise is drawn in floating point and is not hardened against attacks on its last digits.")
-    said.append("The datasets here are public: this is a simulation of what such a release would protect.")
+    if not spec.data.dataset.startswith("own:"):
+        said.append("The datasets here are public: this is a simulation of what such a release would protect.")
     return tuple(said)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
-from dpcl_core.privacy import gaussian
+from dpcl_core.privacy import gaussian, token_noise
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee, is_nominal, kind, odds_bound, shown, words
 from dpcl_core.spec import Cell
@@ -53,6 +53,12 @@ def test_the_public_network_is_named_for_what_it_is() -> None:
     assert any(text.endswith("so is the network that computes the features") for text in made().assumptions)
     texts = made(method="lm-seqft", labels="prior", data={"dataset": "pii-synthetic", "backbone": "lm-tiny"})
     assert any("so is the language model before it is adapted" in text for text in texts.assumptions)
+
+
+def test_only_public_data_are_called_a_simulation() -> None:
+    simulated = "this is a simulation"
+    assert any(simulated in text for text in made().caveats)
+    assert not any(simulated in text for text in made(data={"dataset": "own:cats"}).caveats)
 
 
 def test_a_stream_dealt_by_lot_says_what_it_takes_as_given_instead_of_claiming_a_public_rule() -> None:
@@ -212,3 +218,16 @@ def test_forbidden_words_never_appear(labels: str, epsilon: float, noise: str) -
     text = all_words(made(epsilon, labels=labels, noise=noise)).lower()
     assert not re.search(r"anonym|\bsafe\b|guaranteed|zero risk|encrypt|\d %? of 3 %", text)
     assert not re.search(r"\bprivate\b", text.replace("differentially private", ""))
+
+
+def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
+    spec = checks.parse({"privacy": {"epsilons": [10.0]}, "seeds": [0]})
+    ledger = Ledger(1e-6, "add-remove", "once", claimed=token_noise.nominal_claim(1.0, 10.0, 1e-6, 64, 3))
+    ledger.spend(dp.NonPrivateDpEvent(), task=0, what="embeddings with noise that depends on the text")
+    given = guarantee(ledger, spec, Cell(10.0, 0), unit="text", n_people=1500, n_tasks=6)
+    said = words(given)
+    assert is_nominal(given)
+    for sentence in (said.headline, said.banner, said.claimed):
+        assert sentence is not None
+        assert "ε = 10 (Zhan et al., Theorem 1; nominal, no guarantee, not verified)" in sentence
+        assert sentence.count("ε = 10") == 1
