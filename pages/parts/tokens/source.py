@@ -33,7 +33,7 @@ the link."""
 FIELDS = [
     link.Field("show", "sh", "text", link.Choice(tuple(SHOWS)), EXAMPLE),
     link.Field("source", "k", "family of texts", link.Whole(1, 6), 2),
-    link.Field("number", "n", "number of the text", link.Whole(1, 1000), 4),
+    link.Field("number", "n", "number of the text", link.Whole(1, 1000), 1),
     link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
     link.Field("task", "t", "task", link.Maybe(link.Whole(1, 100)), None),
     link.Field("model", "m", "model", link.Choice(tuple(MODELS)), "base"),
