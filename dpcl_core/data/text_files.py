@@ -50,14 +50,15 @@ def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str]
 
 
 def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Texts:
-    """The texts of these rows (ascending) of a split, with their marked spans and people where the file has them.
+    """The texts of these rows (ascending) of a split, with marked spans and people where a parquet file has them.
 
     Raises BadInput naming file, row and what is allowed, also for a text of nothing but blanks.
     """
     pieces: list[Texts] = []
     start = 0
     for path in parts:
-        table = _table(path, card, (), (*card.text_columns, "text", PERSON_COLUMN, SPANS_COLUMN))
+        marks = () if path.suffix == ".csv" else (PERSON_COLUMN, SPANS_COLUMN)
+        table = _table(path, card, (), (*card.text_columns, "text", *marks))
         end = start + table.num_rows
         chosen = rows[(rows >= start) & (rows < end)] - start
         pieces.append(_texts(table.take(pa.array(chosen)), chosen, card, parquet.called(card, path)))
@@ -122,6 +123,7 @@ def _table(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequenc
     if path.suffix == ".csv":
         table = _csv(path, shown)
         names = table.column_names
+        table = table.select([name for name in dict.fromkeys(wanted) if name in names])
     else:
         with parquet.readable(path, shown), pq.ParquetFile(path) as file:
             names = file.schema_arrow.names

@@ -105,6 +105,12 @@ def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> Non
     assert strings(read())[0] == text
 
 
+def test_other_columns_are_left_alone(data_dir: Path) -> None:
+    content = "person,text,spans,label\nAnn,a,none,x\nBob,b,none,y\n"
+    put(data_dir, train=content, test=content)
+    assert strings(read()) == ["a", "b"]
+
+
 def test_windows_line_ends_and_a_byte_order_mark(data_dir: Path) -> None:
     content = b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode()
     put(data_dir, train=content, test=content)
