@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import App, Visit
+from tests.browser.conftest import PATIENCE_MS, App, Visit
 
 pytestmark = pytest.mark.browser
 
@@ -58,3 +58,21 @@ def test_a_claim_is_opened_attacked_and_subtracted(app: App, visit: Visit) -> No
     page.get_by_role("button", name="Subtract two records").click()
     expect(page.locator(".st-key-card-subtract")).to_contain_text("The noise is gone from the difference")
     expect(attacks).to_contain_text("ε is at least 5.60")
+
+
+def test_noise_by_the_token_is_reckoned_attacked_and_fits_a_phone(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy")
+    page.get_by_text("Claimed, accounted, audited: noise by the token").click()
+    costs, attacks = page.locator(".st-key-card-token-costs"), page.locator(".st-key-card-token-audits")
+    expect(costs).to_contain_text("1.657", timeout=PATIENCE_MS)
+    nominal = costs.get_by_label("nominal ε of a token")
+    nominal.fill("10")
+    nominal.press("Enter")
+    expect(costs).to_contain_text("24.42", timeout=PATIENCE_MS)
+    expect(costs).to_contain_text("Nominal ε = 10 (Zhan et al., Theorem 1), no guarantee")
+    page.wait_for_url(re.compile("te=10"))
+    attacks.get_by_role("button", name="Play 2,000 rounds").first.click()
+    expect(attacks).to_contain_text("ε is at least 5.", timeout=PATIENCE_MS)
+    phone = visit(f"{app.url}/privacy?t=1", width=390)
+    expect(phone.locator(".st-key-card-token-costs")).to_contain_text("1.657", timeout=PATIENCE_MS)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390

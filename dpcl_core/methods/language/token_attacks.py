@@ -24,6 +24,7 @@ from dpcl_core.privacy.audit import Audited, one_way_bound
 from dpcl_core.privacy.embeddings import clipped, published_embeddings
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.privacy.statement import shown
 from dpcl_core.privacy.token_noise import printed_ratios
 
 Floats = NDArray[np.float64]
@@ -83,7 +84,7 @@ def audited(setting: Setting, attack: str, trials: int) -> Audited:
     n = trials * chosen.times if is_noisy else trials
     game, claimed = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
     bound = one_way_bound(game.hits, n, game.false_alarms, n, setting.delta, CONFIDENCE)
-    said = f"{chosen.attack}; nominal ε of the token: {claimed:.3g}"
+    said = f"{chosen.attack}; nominal ε of the token: {shown(claimed)}"
     return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, said, chosen.adversary)
 
 
