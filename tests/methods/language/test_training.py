@@ -105,11 +105,8 @@ def test_a_penalty_joins_after_the_noise_and_is_not_clipped() -> None:
         if private:
             none = Drawn(*[[]] * PLAN.n_steps)
             nothing = SeededNoise(CELL, "x")
-            list(
-                private_steps(
-                    net, tiny.texts(), PLAN, 0.0, none, nothing, task_loss("answer"), device="cpu", penalty=penalty
-                )
-            )  # type: ignore[arg-type]
+            loss = task_loss("answer")
+            list(private_steps(net, tiny.texts(), PLAN, 0.0, none, nothing, loss, device="cpu", penalty=penalty))  # type: ignore[arg-type]
         else:
             descent = Descent(parameters, PLAN)
             for _ in range(PLAN.n_steps):
