@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import tokenizer
-from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.language.public_model import log_probabilities
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED = 48  # texts of a task that are asked for what is retained of it
+ASKED_BEFORE = 6  # codes of each number of repetitions that the public model is asked for: it has read none of them
 
 
 class Reports:
@@ -49,7 +50,7 @@ class Reports:
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """What the public model tells of the codes, before any text is read."""
         if self._may_show and self._known.canaries:
-            yield self._leaks(net, -1)
+            yield self._leaks(net, -1, _few(self._known.canaries))
 
     def remember(self, task: Task) -> None:
         """Keeps a few texts of the task that has been learned, where they may be shown."""
@@ -71,7 +72,7 @@ class Reports:
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if task.index + 1 == self._known.n_tasks and self._known.canaries:
-            yield self._leaks(net, task.index)
+            yield self._leaks(net, task.index, self._known.canaries)
 
     def _scored(
         self,
@@ -106,11 +107,11 @@ class Reports:
         bos = tokenizer.load(self._spec.data.backbone).bos
         return model_sees.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._known.device)
 
-    def _leaks(self, net: Adapted, task: int) -> Leaks:
+    def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
         from dpcl_core.methods.language import leaks
 
         ready = tokenizer.load(self._spec.data.backbone)
-        return leaks.measured(net.model, ready, self._known.canaries, cell=self._cell, task=task, privacy=self._spec.privacy)
+        return leaks.measured(net.model, ready, canaries, cell=self._cell, task=task, privacy=self._spec.privacy)
 
 
 def retained(
@@ -132,6 +133,14 @@ def retained(
         ordinary.append(float(gain[outside].mean()) if outside.any() else 0.0)
         private.append(float(gain[inside].mean()) if inside.any() else None)
     return Retained(cell, task, tuple(ordinary), tuple(private))
+
+
+def _few(canaries: Sequence[Canary]) -> list[Canary]:
+    """The first codes of each number of repetitions."""
+    found: dict[int, list[Canary]] = {}
+    for canary in canaries:
+        found.setdefault(canary.repetitions, []).append(canary)
+    return [canary for alike in found.values() for canary in alike[:ASKED_BEFORE]]
 
 
 def _telling(task: Task) -> NDArray[np.int64]:
