@@ -160,7 +160,8 @@ def _derived(key: str, _spec: RunSpec) -> str:
     facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
     n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
     known = Facts(facts.n_train, n_tasks, facts.n_classes, _spec.scenario.recurrence)
-    return methods.card(_spec.method).derived(_spec.params, known)
+    card = methods.card(_spec.method)
+    return " ".join(filter(None, [card.derived(_spec.params, known), card.totals(_spec, known)]))
 
 
 def _seconds(spec: RunSpec) -> float | None:

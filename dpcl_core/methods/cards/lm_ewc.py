@@ -21,7 +21,7 @@ class EwcParams(lm.BaselineParams):
         "released",
         description="Where importance (the Fisher information) comes from. released: measured on the task's texts when it "
         "is over, with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. "
-        "public: measured on public texts, for nothing. Under mechanism = fn released measures noisy copies, for nothing too.",
+        "public: measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing.",
     )
     fisher_noise: Positive = Field(
         20.0, ge=0.1, le=1e4, description="Noise on the measured importance over what one text adds to it at most."
