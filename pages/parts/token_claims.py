@@ -214,6 +214,7 @@ def _setting(values: dict[str, object]) -> Setting:
 
 def _audits(values: dict[str, object]) -> None:
     from dpcl_core.methods.language.token_attacks import ATTACKS, audited  # loads the accountant, which takes a second
+    from dpcl_core.privacy.audit import one_way_bound
 
     setting = _setting(values)
     with layout.card("token-audits"):
@@ -236,6 +237,11 @@ def _audits(values: dict[str, object]) -> None:
                     f"Audited: **ε is at least {least:.2f}**, {verdict} than the nominal {_number(found.claimed)} "
                     f"({found.confidence:.0%} confidence, {found.trials:,} releases a side, δ = {found.delta:g})."
                 )
+        most = math.floor(100 * one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
+        st.caption(
+            f"{TRIALS:,} releases a side without one error prove {most:.2f}, no more: where the nominal ε is larger, the "
+            "number of rounds limits what can be shown, not the attack."
+        )
 
 
 def _times(count: int, what: str) -> str:
