@@ -243,7 +243,7 @@ def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: p
     given = {"batch_size": N, "memory_size": N, "epochs": 3}
     model = Gem(spec("lm-gem", math.inf, **given), Cell(math.inf, 0), known(2))
     first, second = material_of(model, 0), material_of(model, 1)
-    n_references = []
+    n_references: list[int] = []
 
     def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
         n_references.append(len(references))
