@@ -37,7 +37,7 @@ def audited(
     trials: int = 2000,
     **params: object,
 ) -> list[Audited]:
-    n_tasks = 3 if recurrence == "permuted" else 5  # a split needs equal parts of ten classes; a life in every task takes long
+    n_tasks = 3 if recurrence == "permuted" else 5  # a split needs equal parts of ten classes
     scenario = checks.parse({"scenario": {"kind": recurrence, "tasks": n_tasks}}).scenario
     spec = RunSpec(
         method="pecl", params=PeclParams.model_validate(params), data=DataSpec(dataset="digits"), scenario=scenario,
