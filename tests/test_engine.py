@@ -87,7 +87,7 @@ def test_accuracy_grows_with_epsilon_and_is_the_same_for_all_label_settings_with
     assert finals["data"][math.inf] == pytest.approx(finals["prior"][math.inf])
     assert finals["prior"][math.inf] == pytest.approx(finals["prior-const"][math.inf])
     assert finals["dp-learned"][math.inf] == finals["data"][math.inf]
-    # A tenth of 0.1 names a label that 144 people have with a chance of about 3e-4 (delta (e^(n eps) - 1) / (e^eps - 1)). One
+    # A tenth of 0.1 names a label that 144 people have with chance 3e-4 (delta (e^(n eps) - 1) / (e^eps - 1)). One
     # that is named is worth 0.01 at most in the mean over ten seeds; five of the hundred are named with a chance below 1e-9.
     assert finals["dp-learned"][0.1] < 0.05
     # One list noises every class in every task: at a small budget it must lose clearly (paper card: 89 against 81).
