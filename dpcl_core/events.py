@@ -171,6 +171,87 @@ class Leaks:
 
 
 @dataclass(frozen=True, slots=True)
+class ListEntries:
+    """The entries of all clients' lists, one place an entry in every column.
+
+    `client`: whose list it is in; `weight`: its share of that list; `mean`, `signature`: where it lies on the map of that
+    space, whose axes public data fix; `group`: the id it was matched to, -1 for none; `margin`: (d2 - d1) / (d2 + d1), in
+    [0, 1], of its distances d1 <= d2 to the nearest two prototypes; `regret`: what the total cost would grow by were the
+    entry barred from its group, None where the rule is not one to one; `mode`: what it really is of, -1 if nobody knows.
+    """
+
+    client: tuple[int, ...]
+    weight: tuple[float, ...]
+    mean: tuple[tuple[float, float], ...]
+    signature: tuple[tuple[float, float], ...]
+    group: tuple[int, ...]
+    margin: tuple[float, ...]
+    regret: tuple[float | None, ...]
+    mode: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prototypes:
+    """What entries are matched to, one place a group (its id) in every column, on the same maps as `ListEntries`.
+
+    `mean_spread`, `signature_spread`: covariance (xx, xy, yy) of the privacy noise in a released prototype; zeros where it
+    is public or free of noise.
+    """
+
+    name: tuple[str, ...]
+    mean: tuple[tuple[float, float], ...]
+    signature: tuple[tuple[float, float], ...]
+    mean_spread: tuple[tuple[float, float, float], ...]
+    signature_spread: tuple[tuple[float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorScores:
+    """How well the first m anchors tell apart what must be told apart, one place an m in every column.
+
+    `mean_rate`, `least_rate`: share of anchors that see a pair at least `gap` apart, of the average and of the worst pair
+    (CSLR, Def. 1); `least_gap`: the worst pair's largest distance at one anchor; `needed`: the anchors that Theorem 2 asks
+    for at `least_rate`, inf where that is 0; `agreement`: adjusted Rand index when they are all the anchors there are.
+    """
+
+    gap: float
+    m: tuple[int, ...]
+    mean_rate: tuple[float, ...]
+    least_rate: tuple[float, ...]
+    least_gap: tuple[float, ...]
+    needed: tuple[float, ...]
+    agreement: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """How the clients' lists were matched in one round: the simulator's view, never visible to the server.
+
+    Said of public or synthetic data only. `shown`: share of the variance of means, and of signatures, that the two axes of
+    their maps hold; `matcher`: the one that the run uses; `agreement`: adjusted Rand index of groups against modes by
+    matcher, on the same lists (empty where modes are unknown), and `agreement_at` the same at each of `noise_levels`, the
+    standard deviation of noise on a coordinate of every entry's mean; `demanded`: the noise that the run's budget demands
+    by trust ("central", "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where
+    there is no pair of modes to tell apart.
+    """
+
+    cell: Cell
+    task: int
+    round: int
+    entries: ListEntries
+    prototypes: Prototypes
+    shown: tuple[float, float]
+    matcher: str
+    agreement: Mapping[str, float]
+    noise_levels: tuple[float, ...]
+    agreement_at: Mapping[str, tuple[float, ...]]
+    demanded: Mapping[str, float]
+    signal: Mapping[str, float]
+    noise: Mapping[str, float]
+    anchors: AnchorScores | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CellFinished:
     """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it."""
 
@@ -189,10 +270,10 @@ class Note:
 
 
 # A closed list: adding one is a decision.
-Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | CellFinished | Note
+Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
 _READERS: Mapping[str, TypeAdapter[Event]] = {
     kind.__name__: TypeAdapter(kind)
-    for kind in (Started, Progress, TaskLearned, TokensScored, Retained, Leaks, CellFinished, Note)
+    for kind in (Started, Progress, TaskLearned, TokensScored, Retained, Leaks, Signatures, CellFinished, Note)
 }
 
 

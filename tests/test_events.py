@@ -8,13 +8,17 @@ import math
 import pytest
 
 from dpcl_core.events import (
+    AnchorScores,
     CellFinished,
     Guarantee,
     Leaks,
+    ListEntries,
     Note,
     Progress,
+    Prototypes,
     Retained,
     ScoredText,
+    Signatures,
     Started,
     TaskLearned,
     TokensScored,
@@ -64,6 +68,18 @@ EVENTS = [
         Cell(8.0, 0), -1, (0, 1, 16), (1.4, 1.5, 13.3), (1.4, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.5), (10, 5, 5), 0.0,
         0.95,
     ),
+    # fmt: off
+    Signatures(
+        Cell(4.0, 13), 1, 0,
+        ListEntries((0, 1), (0.75, 1.0), ((0.1, -0.2), (0.0, 0.0)), ((3.0, 1.5), (-2.0, 0.0)), (0, -1), (0.9, 0.0),
+                    (0.25, None), (2, -1)),
+        Prototypes(("World", "Sports"), ((0.0, 0.1), (0.2, 0.2)), ((1.0, 1.0), (-1.0, 0.0)),
+                   ((0.1, 0.0, 0.1), (0.0, 0.0, 0.0)), ((0.5, -0.2, 0.5), (0.0, 0.0, 0.0))),
+        (0.5, 0.75), "anchors, centred", {"random": 0.0}, (0.0, 0.1), {"random": (0.0, -0.01)},
+        {"central": 0.03, "local": math.inf}, {"mean": 0.4}, {"mean": 0.15},
+        AnchorScores(0.5, (10, 50), (0.6, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9)),
+    ),
+    # fmt: on
 ]
 
 
