@@ -19,12 +19,14 @@ class Claim:
     """The epsilon that a publication claims for what a method did. A label of a configuration, not a bound.
 
     `terms`: what it is the sum of; `numbers`: what the terms were computed from, by name; `source`: where it is claimed.
+    `accounted`: what an accountant makes of the same noise, granted the claim's other premises; None where it has no answer.
     """
 
     epsilon: float
     source: str
     terms: Mapping[str, float]
     numbers: Mapping[str, float]
+    accounted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

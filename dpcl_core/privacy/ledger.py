@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import dp_accounting as dp
 
 from dpcl_core.events import Claim
 from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part
 from dpcl_core.spec import Adjacency, Recurrence
+
+REPLAY, HEAD = "replay", "head"  # the ways in which a federated method with replay lets private data out
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Entry:
     `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each. A replay reads
     the data of an earlier task alone.
     `shares_batches`: the models of other budgets with the same seed were trained on the very same random batches.
+    `channels`: what each of the ways out that `event` is made of would cost on its own. Empty where it is one alone.
     """
 
     event: dp.DpEvent
@@ -26,6 +29,7 @@ class Entry:
     what: str
     people_of: tuple[int, ...]
     shares_batches: bool = False
+    channels: Mapping[str, dp.DpEvent] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -52,16 +56,32 @@ class Ledger:
         what: str,
         people_of: tuple[int, ...] | None = None,
         shares_batches: bool = False,
+        channels: Mapping[str, dp.DpEvent] | None = None,
     ) -> None:
         """Writes a mechanism down. To be called before its output leaves the mechanism.
 
-        `people_of`: the tasks whose data it read, where that is not `task` alone.
+        `people_of`: the tasks whose data it read, where that is not `task` alone. `channels`: what of it goes out by which
+        way (`REPLAY`, `HEAD`), each as the event that it would be alone. Two that share one sample of people are one `event`
+        of their joint noise, for one coin decides both; a way that costs nothing is a `NoOpDpEvent`.
         """
-        self.entries.append(Entry(event, task, what, (task,) if people_of is None else people_of, shares_batches))
+        people = (task,) if people_of is None else people_of
+        self.entries.append(Entry(event, task, what, people, shares_batches, channels or {}))
 
     def epsilon(self) -> float:
         """What the entries add up to for any one person (inf: no bound)."""
         return max(self.by_people().values(), default=0.0)
+
+    def by_channel(self) -> dict[str, float]:
+        """Epsilon of each way out alone, as `epsilon` would have it; empty where no entry tells them apart.
+
+        They do not add up to the total: losses compose, epsilons do not.
+        """
+        names = dict.fromkeys(name for entry in self.entries for name in entry.channels)
+        return {name: self._of_channel(name).epsilon() for name in names}
+
+    def _of_channel(self, name: str) -> Ledger:
+        own = [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
+        return Ledger(self.delta, self.adjacency, self.recurrence, self.accountant, own)
 
     def by_people(self) -> dict[str, float]:
         """Epsilon of every group of people; one group's entries compose in sequence."""

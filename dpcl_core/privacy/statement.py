@@ -37,6 +37,9 @@ _LABELS = {
 }
 _SCOPE = "every classifier released along the stream, one after each task"
 LISTS = "the list of labels of one task alone"
+# Where a method lets private data out in several ways, each has an epsilon of its own: "what is released as", "what trains".
+CHANNELS = {"replay": "replay release", "head": "head"}
+TOTAL = "replay and head together"
 _NOT_COVERED = {
     "no": "settings chosen by looking at results on the same data (tuning)",
     "public": "settings changed since by looking at results on the same data (tuning)",
@@ -116,6 +119,8 @@ def guarantee(
     if ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries):
         parts |= ledger.by_people()
         composition = _REUSED
+    if channels := ledger.by_channel():
+        parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: epsilon}
     if spec.labels == "dp-learned":
         parts[LISTS] = ledger.lists_alone()
     if n_tasks > 1:
@@ -186,27 +191,39 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int, notes: Se
     return tuple(said)
 
 
+def by_channel(given: Guarantee) -> dict[str, float]:
+    """Epsilon of the replay (0: none), of the head (0: made from the replay alone), of both; empty for other methods."""
+    return {name: given.parts[name] for name in (*CHANNELS.values(), TOTAL) if TOTAL in given.parts}
+
+
+def three_numbers(given: Guarantee) -> str:
+    """The epsilons of `by_channel` in one sentence, which stands wherever a result of such a method is shown; else empty."""
+    found = [shown(epsilon) for epsilon in by_channel(given).values()]
+    return "Replay ε = {}, head ε = {}, total ε = {}.".format(*found) if found else ""
+
+
 def words(given: Guarantee) -> Words:
-    """The guarantee in the words that every surface prints."""
+    """The guarantee in the words that every surface prints. Several ways out are told apart in each of its headlines."""
     covered = (given.scope, f"any {given.unit} ({given.adjacency})")
+    channels = f" {three_numbers(given)}".rstrip()
     if is_nominal(given):
-        return _claimed_alone(given)
+        return _claimed_alone(given, channels)
     if not given.is_private:
         reason = given.caveats[0] if given.caveats else "It contains a step without a bound."
         return Words(
-            headline="Not differentially private: there is no bound on what a release tells about one person.",
+            headline=f"Not differentially private: there is no bound on what a release tells about one person.{channels}",
             covered=(),
             not_covered=("everything: no bound holds", *given.not_covered),
             assumptions=given.assumptions,
             caveats=given.caveats,
             odds=NO_ODDS,
-            banner=f"Not DP. {reason}",
+            banner=f"Not DP. {reason}{channels}",
             is_private=False,
         )
     factor = shown(math.exp(given.epsilon)) if given.epsilon < 20 else f"e^{shown(given.epsilon)}"
     return Words(
         headline=f"For any {given.unit}, taking part makes any outcome at most {factor} times as likely "
-        f"(epsilon {shown(given.epsilon)}), plus {given.delta:g} (delta).",
+        f"(epsilon {shown(given.epsilon)}), plus {given.delta:g} (delta).{channels}",
         covered=covered,
         not_covered=given.not_covered,
         assumptions=given.assumptions,
@@ -217,10 +234,12 @@ def words(given: Guarantee) -> Words:
     )
 
 
-def _claimed_alone(given: Guarantee) -> Words:
+def _claimed_alone(given: Guarantee, channels: str) -> Words:
     """The words where a publication claims an epsilon that the method's mechanism does not deliver."""
     assert given.claim is not None
     claimed = f"Claimed ε = {shown(given.claim.epsilon)} ({given.claim.source}, not verified)."
+    if given.claim.accounted is not None:
+        claimed += f" The same noise accounted, if its other premises held: ε = {shown(given.claim.accounted)}."
     audited, proof = None, "no ledger bears it out."
     if given.audit is not None:
         least = f"{math.floor(10 * given.audit.lower_bound) / 10:g}"  # a lower bound is rounded down
@@ -230,13 +249,14 @@ def _claimed_alone(given: Guarantee) -> Words:
         )
         proof = f"an audit proved at least {least}."
     return Words(
-        headline=f"{claimed} Not differentially private: there is no bound on what a release tells about one person.",
+        headline=f"{claimed} Not differentially private: there is no bound on what a release tells about one person."
+        f"{channels}",
         covered=(),
         not_covered=("everything: no bound holds", *given.not_covered),
         assumptions=given.assumptions,
         caveats=given.caveats,
         odds=NO_ODDS,
-        banner=f"{claimed} No bound: {proof}",
+        banner=f"{claimed} No bound: {proof}{channels}",
         is_private=False,
         claimed=claimed,
         audited=audited,

@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld, SampledGroupDpEvent, subsampled_gaussian
-from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 
 DELTA = 1e-5
 SIGMA = gaussian.sigma(1.0, DELTA)
@@ -155,3 +155,49 @@ def test_under_replace_several_examples_in_sampled_batches_are_bounded_from_abov
         ledger.spend(dp.SelfComposedDpEvent(step, 20), task=1, what="all so far", people_of=(0, 1))
         spent[adjacency] = ledger.if_in_every_task()
     assert spent["replace"] > 2 * spent["add-remove"]
+
+
+def gaussian_rounds(sigma: float, rate: float, count: int) -> dp.DpEvent:
+    return subsampled_gaussian(sigma, rate, count)
+
+
+def test_two_ways_out_compose_and_do_not_add_up() -> None:
+    """The table of section 9.7: four releases at 3.99 and 200 sampled rounds at 5.56 cost 4, not 2 and 3.28 added."""
+    ledger = Ledger(DELTA, "add-remove", "every")
+    for task in range(4):
+        release, rounds = dp.GaussianDpEvent(3.99), gaussian_rounds(5.56, 0.3, 50)
+        ledger.spend(release, task=task, what="replay", channels={REPLAY: release})
+        ledger.spend(rounds, task=task, what="head", channels={HEAD: rounds})
+    parts = ledger.by_channel()
+    assert parts[REPLAY] == pytest.approx(2.0, rel=0.01)
+    assert ledger.epsilon() == pytest.approx(4.0, rel=0.01)
+    assert max(parts.values()) <= ledger.epsilon() < sum(parts.values()) - 1
+
+
+def test_ways_that_share_a_sample_of_people_are_one_event_and_each_has_its_own_number() -> None:
+    ledger = Ledger(DELTA, "add-remove", "every")
+    each, both = gaussian_rounds(6.66, 0.3, 200), gaussian_rounds(6.66 / math.sqrt(2), 0.3, 200)
+    ledger.spend(both, task=0, what="rounds", channels={REPLAY: each, HEAD: each})
+    assert ledger.epsilon() == pytest.approx(4.0, rel=0.01)
+    assert ledger.by_channel() == {REPLAY: Pld().epsilon([each], DELTA, "add-remove"), HEAD: ledger.by_channel()[REPLAY]}
+
+
+def test_one_clean_way_out_leaves_the_other_its_number_and_the_total_none() -> None:
+    ledger = Ledger(DELTA, "add-remove", "every")
+    ledger.spend(dp.GaussianDpEvent(SIGMA), task=0, what="replay", channels={REPLAY: dp.GaussianDpEvent(SIGMA)})
+    ledger.spend(dp.NonPrivateDpEvent(), task=0, what="head", channels={HEAD: dp.NonPrivateDpEvent()})
+    assert ledger.by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5), HEAD: math.inf}
+    assert ledger.epsilon() == math.inf
+
+
+def test_a_ledger_of_one_way_out_tells_none_apart() -> None:
+    assert filled("every", 3).by_channel() == {}
+
+
+def test_each_way_out_composes_as_the_ledger_does() -> None:
+    """Disjoint people: the worst task counts, for each way alone as for all."""
+    ledger = Ledger(DELTA, "add-remove", "once")
+    for task in range(3):
+        event = dp.GaussianDpEvent(SIGMA)
+        ledger.spend(event, task=task, what="replay", channels={REPLAY: event})
+    assert ledger.by_channel() == {REPLAY: pytest.approx(1.0, rel=2e-5)}

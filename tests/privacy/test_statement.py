@@ -11,8 +11,8 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.privacy import gaussian, token_noise
-from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.statement import guarantee, is_nominal, kind, odds_bound, shown, words
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.statement import by_channel, guarantee, is_nominal, kind, odds_bound, shown, three_numbers, words
 from dpcl_core.spec import Cell
 
 
@@ -231,3 +231,40 @@ def test_a_nominal_budget_of_tokens_never_goes_without_its_words() -> None:
         assert sentence is not None
         assert "ε = 10 (Zhan et al., Theorem 1; nominal, no guarantee, not verified)" in sentence
         assert sentence.count("ε = 10") == 1
+
+
+def two_ways_out(head: dp.DpEvent | None, claimed: Claim | None = None) -> Guarantee:
+    ledger = Ledger(1e-5, "add-remove", "every", claimed=claimed)
+    release = dp.GaussianDpEvent(gaussian.sigma(2.0, 1e-5))
+    ledger.spend(release, task=0, what="replay", channels={REPLAY: release})
+    if head is not None:
+        ledger.spend(head, task=0, what="head", channels={HEAD: head})
+    spec = checks.parse({"privacy": {"epsilons": [4.0]}, "seeds": [0]})
+    return guarantee(ledger, spec, Cell(4.0, 0), unit="user", n_people=20, n_tasks=1)
+
+
+def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> None:
+    private, clean = two_ways_out(dp.GaussianDpEvent(gaussian.sigma(3.0, 1e-5))), two_ways_out(dp.NonPrivateDpEvent())
+    assert by_channel(private) == {
+        "replay release": pytest.approx(2.0, rel=1e-4),
+        "head": pytest.approx(3.0, rel=1e-4),
+        "replay and head together": private.epsilon,
+    }
+    assert 3.0 < private.epsilon < 5.0
+    assert words(private).headline.endswith(f"Replay ε = 2, head ε = 3, total ε = {shown(private.epsilon)}.")
+    assert words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
+    claimed = two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3))
+    said = words(claimed)
+    assert "Claimed ε = 4 (a paper, not verified)" in said.headline
+    assert "The same noise accounted, if its other premises held: ε = 62.3." in said.headline
+    for text in (said.headline, said.banner or ""):
+        assert text.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")
+
+
+def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
+    assert three_numbers(two_ways_out(None)) == "Replay ε = 2, head ε = 0, total ε = 2."
+
+
+def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
+    assert three_numbers(made()) == ""
+    assert "head" not in words(made()).headline
