@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import dp_accounting as dp
 import numpy as np
@@ -13,6 +15,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import Adjacency
 
+Channel = Literal["replay", "head"]  # what travels from clients to the server: for replaying, or for the trained part
 _BLOCK = 1 << 17  # numbers: 1 MB in float64
 
 
@@ -94,3 +97,35 @@ def noisy_mean(
     clean = float(np.clip(np.where(np.isfinite(given), given, 0.0), 0.0, 1.0).sum()) / n_nominal
     drawn = std * float(noise.normal((1,))[0]) if std > 0 else 0.0
     return min(1.0, max(0.0, clean + drawn))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientVectors:
+    """One statistic of every client in a round: `vectors` [n, D], or [E, n, D] where each release has its own.
+
+    `bound`: each is clipped to this length, so the sum moves by that much when a client's contribution becomes zero; inf where
+    no bound is proven (nothing is clipped, and no epsilon follows). `stds`: of the noise on each coordinate, one a release.
+    """
+
+    channel: Channel
+    vectors: NDArray[np.floating]
+    bound: float
+    stds: Sequence[float]
+
+
+def noisy_client_sums(
+    parts: Sequence[ClientVectors],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+    what: str,
+    sample_rate: float = 1.0,
+) -> list[NDArray[np.float64]]:
+    """Sums over a round's clients of every part, each under Gaussian noise of its own: [E, D] for each part.
+
+    The privacy unit is the client, whose contribution becomes zero (add-remove). All parts share the round's sample of clients,
+    so they are one Gaussian event of multiplier (sum of (bound / std)²)^-1/2, amplified once: one coin decides them all.
+    Clients come by independent coins of chance `sample_rate`; a round without any runs the same way.
+    """
+    raise NotImplementedError
