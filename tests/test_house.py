@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ def test_nothing_imports_upward(path: Path) -> None:
     above = FLOORS[: FLOORS.index(own)]
     upward = {name for name in imported(path) if room(name) in above}
     assert not upward, f"{path} imports {upward} from above"
+
+
+def test_no_circle_of_imports() -> None:
+    """Late imports count too: a module that needs another to be there first cannot be read on its own."""
+    named = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in MODULES}
+    needs = {name: {other for other in imported(path) if other in named and other != name} for name, path in named.items()}
+    TopologicalSorter(needs).prepare()  # raises CycleError, which names the circle
 
 
 def test_only_the_app_and_pages_import_streamlit() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.cards.lm import BaselineParams
+from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.cards.pecl import PeclParams
 from dpcl_core.methods.cards.pecl_published import PublishedParams
 from dpcl_core.papers import differences, pecl_remarks

@@ -17,7 +17,7 @@ from dpcl_core.backbones.language import causal, tokenizer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.cards.lm import BaselineParams
+from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.language import costs, gem, public_text
 from dpcl_core.methods.language.er import Er

@@ -9,11 +9,7 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards import lm
-from dpcl_core.methods.cards.lm_er import ErParams
-from dpcl_core.methods.cards.lm_ewc import EwcParams
-from dpcl_core.methods.cards.lm_gem import GemParams
-from dpcl_core.methods.cards.lm_mtl import MtlParams
-from dpcl_core.methods.cards.lm_olora import OloraParams
+from dpcl_core.methods.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.language import costs
 from dpcl_core.privacy import gaussian
@@ -21,15 +17,15 @@ from dpcl_core.privacy.accounting import Pld
 from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec
 
 DELTA = 1e-6
-ALL = (lm.BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
+ALL = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
 FACTS = Facts(n_people=18_000, n_tasks=6, n_classes=30)  # 3,000 texts in each of six tasks
 EVERY = Facts(n_people=3_000, n_tasks=6, n_classes=30, recurrence="every")
 PRIVACY = PrivacySpec(epsilons=(1.0, 8.0), delta=DELTA)
 SMALL = Facts(n_people=750, n_tasks=3, n_classes=9)
-SEQFT = lm.BaselineParams(budget="per-task")
+SEQFT = BaselineParams(budget="per-task")
 
 
-def total(params: lm.BaselineParams, multiplier: float, facts: Facts = FACTS) -> float:
+def total(params: BaselineParams, multiplier: float, facts: Facts = FACTS) -> float:
     """Epsilon of the whole stream with one multiplier for everything."""
     plan = costs.plan(params, PRIVACY, facts)
     return costs.ledger(params, plan, costs.Noises(multiplier, multiplier)).epsilon()
@@ -56,7 +52,7 @@ def test_the_noise_of_one_task(epsilon: float, multiplier: float) -> None:
         (GemParams(), 702.5, 2655.8),
     ],
 )
-def test_totals_with_the_noise_of_one_task(params: lm.BaselineParams, at_one: float, at_eight: float) -> None:
+def test_totals_with_the_noise_of_one_task(params: BaselineParams, at_one: float, at_eight: float) -> None:
     """Check 18 and the table of section 8.2: the same noise multiplier in all tasks, everything added up."""
     assert total(params, 1.1364) == pytest.approx(at_one, rel=2e-3)
     assert total(params, 0.5501) == pytest.approx(at_eight, rel=2e-3)
@@ -89,7 +85,7 @@ def test_noise_with_which_replay_stays_within_the_total(share: float, epsilon: f
         *((params, Facts(250, 3, 9, "every")) for params in (EwcParams(), GemParams())),
     ],
 )
-def test_a_budget_for_the_total_is_kept_and_used_up(params: lm.BaselineParams, facts: Facts) -> None:
+def test_a_budget_for_the_total_is_kept_and_used_up(params: BaselineParams, facts: Facts) -> None:
     plan = costs.plan(params, PRIVACY, facts)
     found = costs.ledger(params, plan, costs.noises(params, plan, 8.0))
     assert 7.9 < found.epsilon() <= 8.0
@@ -97,7 +93,7 @@ def test_a_budget_for_the_total_is_kept_and_used_up(params: lm.BaselineParams, f
 
 
 @pytest.mark.parametrize("params", [ErParams(budget="per-task"), GemParams(budget="per-task")])
-def test_a_budget_for_each_task_shows_a_larger_total(params: lm.BaselineParams) -> None:
+def test_a_budget_for_each_task_shows_a_larger_total(params: BaselineParams) -> None:
     plan = costs.plan(params, PRIVACY, SMALL)
     found = costs.noises(params, plan, 8.0)
     assert found.steps == costs.noises(SEQFT, plan, 8.0).steps
@@ -126,7 +122,7 @@ def test_a_task_charges_those_whose_texts_it_reads() -> None:
 
 
 @pytest.mark.parametrize("params", ALL)
-def test_without_noise_there_is_no_bound(params: lm.BaselineParams) -> None:
+def test_without_noise_there_is_no_bound(params: BaselineParams) -> None:
     plan = costs.plan(params, PRIVACY, FACTS)
     found = costs.ledger(params, plan, costs.noises(params, plan, math.inf))
     assert found.epsilon() == math.inf
@@ -136,7 +132,7 @@ def test_without_noise_there_is_no_bound(params: lm.BaselineParams) -> None:
 @pytest.mark.parametrize("facts", [FACTS, EVERY], ids=["once", "every"])
 @pytest.mark.parametrize("label_share", [0.0, 0.25])
 def test_noisy_copies_of_texts_stay_within_the_total(facts: Facts, label_share: float) -> None:
-    params = lm.BaselineParams(mechanism="fn", label_share=label_share)
+    params = BaselineParams(mechanism="fn", label_share=label_share)
     plan = costs.plan(params, PrivacySpec(delta=DELTA, adjacency="replace"), facts)
     for epsilon in (1.0, 8.0):
         found = costs.copies_ledger(params, plan, costs.copy_noise(params, plan, epsilon)).epsilon()
@@ -148,7 +144,7 @@ def test_the_noise_of_copies_is_that_of_all_tokens_of_a_text() -> None:
     """Sixty-four tokens: sigma over the clip 67.6 for 1, 10.45 for 8; for one token 8.449 and 1.306."""
     privacy = PrivacySpec(delta=DELTA, adjacency="replace")
     for per, one, eight in (("text", 67.6, 10.45), ("token", 8.449, 1.306)):
-        params = lm.BaselineParams(mechanism="fn", budget_per=per)
+        params = BaselineParams(mechanism="fn", budget_per=per)
         plan = costs.plan(params, privacy, FACTS)
         ratios = [costs.copy_noise(params, plan, epsilon).ratio for epsilon in (1.0, 8.0)]
         assert ratios == [pytest.approx(one, rel=2e-3), pytest.approx(eight, rel=2e-3)]
@@ -160,7 +156,7 @@ def test_what_the_form_says() -> None:
     gem = GemParams(budget="per-task")
     said = costs.sentence(gem, costs.plan(gem, PRIVACY, FACTS), 1.0)
     assert said == "At ε = 1: noise multiplier 1.1364, total ε 703."
-    params = lm.BaselineParams(mechanism="fn")
+    params = BaselineParams(mechanism="fn")
     plan = costs.plan(params, PrivacySpec(delta=DELTA, adjacency="replace"), FACTS)
     assert costs.sentence(params, plan, 1.0).endswith("times the clip on every token, total ε 1 for a text of 64 tokens.")
 
@@ -183,11 +179,11 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
 @pytest.mark.parametrize(
     ("params", "privacy", "field"),
     [
-        (lm.BaselineParams(mechanism="fn"), PRIVACY, "privacy.adjacency"),
-        (lm.BaselineParams(mechanism="fn", loss="full"), PrivacySpec(adjacency="replace"), "params.loss"),
+        (BaselineParams(mechanism="fn"), PRIVACY, "privacy.adjacency"),
+        (BaselineParams(mechanism="fn", loss="full"), PrivacySpec(adjacency="replace"), "params.loss"),
     ],
 )
-def test_settings_that_no_bound_holds_for_are_refused(params: lm.BaselineParams, privacy: PrivacySpec, field: str) -> None:
+def test_settings_that_no_bound_holds_for_are_refused(params: BaselineParams, privacy: PrivacySpec, field: str) -> None:
     spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=ScenarioSpec(kind="source-incremental"))
     with pytest.raises(BadInput) as refused:
         lm.check(spec, FACTS)

@@ -7,11 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Inputs, Params
 
+SCENARIOS = ("class-incremental", "split", "source-incremental")
+LABELS_PUBLIC = "The label of every text is declared public, and so is how many tokens it has."
+LENGTH_PUBLIC = "How many tokens a text has is public."
 Loss = Literal["answer", "full"]
 Evaluation = Literal["rank", "generate"]
+Budget = Literal["total", "per-task"]
+BudgetPer = Literal["text", "token"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
 
 
 class LanguageParams(Params):
@@ -43,3 +50,10 @@ class LanguageParams(Params):
     def sample_rate(self, task_size: float) -> float:
         """Chance of a text to be in a batch, where batches are drawn at random."""
         return min(1.0, self.batch_size / task_size)
+
+
+def derived(params: Params, facts: Facts) -> str:
+    """What the settings come to, where a task has its share of the texts."""
+    assert isinstance(params, LanguageParams)
+    size = facts.task_size
+    return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lm
+from dpcl_core.methods.cards import language, lm
+from dpcl_core.methods.cards.lm_params import MtlParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params
-
-
-class MtlParams(lm.BaselineParams):
-    """Settings of training on all tasks together: none of its own."""
 
 
 def derived(params: Params, facts: Facts) -> str:
@@ -36,7 +33,7 @@ CARD = MethodCard(
     module="dpcl_core.methods.lm_mtl",
     shares="cell",
     labels=("prior",),
-    scenarios=lm.SCENARIOS,
+    scenarios=language.SCENARIOS,
     trains_on="all",
     refuses=lm.check,
     derived=derived,

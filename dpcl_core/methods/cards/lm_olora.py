@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lm
-
-
-class OloraParams(lm.BaselineParams):
-    """How strongly a task's adapters are kept apart from earlier ones."""
-
-    strength: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
-        0.5, description="What the overlap with earlier adapters counts: the sum of the squared entries of their products."
-    )
-
+from dpcl_core.methods.cards import language, lm
+from dpcl_core.methods.cards.lm_params import OloraParams
 
 CARD = MethodCard(
     name="lm-olora",
@@ -28,9 +16,9 @@ CARD = MethodCard(
     module="dpcl_core.methods.lm_olora",
     shares="cell",
     labels=("prior",),
-    scenarios=lm.SCENARIOS,
+    scenarios=language.SCENARIOS,
     refuses=lm.check,
-    derived=lm.derived,
+    derived=language.derived,
     totals=lm.totals,
     notes=lm.notes,
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lm
+from dpcl_core.methods.cards import language, lm
+from dpcl_core.methods.cards.lm_params import BaselineParams
 
 CARD = MethodCard(
     name="lm-seqft",
@@ -11,13 +12,13 @@ CARD = MethodCard(
     summary="Trains one set of low-rank adapters of a language model on task after task and does nothing against "
     "forgetting. Nobody's texts are read again once their task is over.",
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
-    params=lm.BaselineParams,
+    params=BaselineParams,
     module="dpcl_core.methods.lm_seqft",
     shares="cell",
     labels=("prior",),
-    scenarios=lm.SCENARIOS,
+    scenarios=language.SCENARIOS,
     refuses=lm.check,
-    derived=lm.derived,
+    derived=language.derived,
     totals=lm.totals,
     notes=lm.notes,
 )

@@ -8,9 +8,8 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import sculpting
-from dpcl_core.methods.cards.language import Positive
-from dpcl_core.methods.cards.lm import LABELS_PUBLIC, LENGTH_PUBLIC
+from dpcl_core.methods.cards import language, sculpting
+from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params, RunSpec
@@ -27,7 +26,7 @@ class PeclParams(SculptingParams):
         description="central: every text's gradient is clipped and noise is added to each step (DP-SGD). local: every "
         "token's embedding gets the same noise once, and whatever is made of the noisy copies is free.",
     )
-    budget: Literal["total", "per-task"] = Field(
+    budget: Budget = Field(
         "total",
         description="What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the "
         "training of one task; the total is then larger, and is shown.",
@@ -52,16 +51,13 @@ class PeclParams(SculptingParams):
     mean_score_std: Positive = Field(
         0.1, le=10, description="Standard deviation of the noise on a released mean score, which lies in [0, 1]."
     )
-    budget_per: Literal["text", "token"] = Field(
+    budget_per: BudgetPer = Field(
         "text",
         description="Under mode = local, what epsilon is for: a whole text, or one token in one place; the total is then "
         "larger, and is shown.",
     )
-    label_share: float = Field(
+    label_share: LabelShare = Field(
         0.0,
-        ge=0,
-        le=0.99,
-        allow_inf_nan=False,
         description="Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public.",
     )
 
@@ -121,9 +117,9 @@ CARD = MethodCard(
     module="dpcl_core.methods.pecl",
     shares="cell",
     labels=("prior",),
-    scenarios=sculpting.SCENARIOS,
+    scenarios=language.SCENARIOS,
     audit_module="dpcl_core.methods.pecl_audit",
     refuses=check,
-    derived=sculpting.derived,
+    derived=language.derived,
     notes=notes,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import sculpting
+from dpcl_core.methods.cards import language, sculpting
 from dpcl_core.methods.cards.language import Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
@@ -80,10 +80,10 @@ CARD = MethodCard(
     module="dpcl_core.methods.pecl_published",
     shares="cell",
     labels=("prior",),
-    scenarios=sculpting.SCENARIOS,
+    scenarios=language.SCENARIOS,
     audit_module="dpcl_core.methods.pecl_published_audit",
     refuses=check,
-    derived=sculpting.derived,
+    derived=language.derived,
     guarantee="nominal",
     notes=notes,
 )

@@ -8,10 +8,8 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.language import LanguageParams, Positive
-from dpcl_core.methods.facts import Facts
-from dpcl_core.spec import Params, RunSpec
+from dpcl_core.spec import RunSpec
 
-SCENARIOS = ("class-incremental", "split", "source-incremental")
 ScoreModel = Literal["base", "current"]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
@@ -49,10 +47,3 @@ def check(spec: RunSpec) -> None:
     assert isinstance(params, SculptingParams)
     if params.lambda_min > params.lambda_max:
         raise BadInput("params.lambda_min", params.lambda_min, f"must be at most params.lambda_max = {params.lambda_max:g}")
-
-
-def derived(params: Params, facts: Facts) -> str:
-    """What the settings come to, where a task has its share of the texts."""
-    assert isinstance(params, SculptingParams)
-    size = facts.task_size
-    return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."

@@ -33,11 +33,7 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.methods.cards.lm import BaselineParams
-from dpcl_core.methods.cards.lm_er import ErParams
-from dpcl_core.methods.cards.lm_ewc import EwcParams
-from dpcl_core.methods.cards.lm_gem import GemParams
-from dpcl_core.methods.cards.lm_mtl import MtlParams
+from dpcl_core.methods.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import accounting, token_noise
 from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_er import ErParams
+from dpcl_core.methods.cards.lm_params import ErParams
 from dpcl_core.methods.language.material import Material, joined
 from dpcl_core.methods.language.trainee import Rows, Trainee
 from dpcl_core.privacy.ledger import Ledger

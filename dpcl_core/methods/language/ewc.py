@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_ewc import EwcParams
+from dpcl_core.methods.cards.lm_params import EwcParams
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.material import Material
 from dpcl_core.methods.language.trainee import Trainee

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_gem import GemParams
+from dpcl_core.methods.cards.lm_params import GemParams
 from dpcl_core.methods.language.material import Material
 from dpcl_core.methods.language.trainee import Slope, Trainee
 from dpcl_core.privacy.ledger import Ledger

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_olora import OloraParams
+from dpcl_core.methods.cards.lm_params import OloraParams
 from dpcl_core.methods.language.trainee import Trainee
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task

@@ -14,7 +14,7 @@ from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm import BaselineParams
+from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.language import costs, public_text
 from dpcl_core.methods.language.gradients import Gradients, batch_of
