@@ -92,14 +92,14 @@ def _rdp(event: dp.DpEvent, delta: float, adjacency: Adjacency) -> float | None:
     accountant = dp.rdp.RdpAccountant(neighboring_relation=accounting.RELATIONS[adjacency])
     if not accountant.supports(event):
         return None
-    with _quiet():
+    with quiet():
         accountant.compose(event)
     return float(accountant.get_epsilon(delta))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the library from warning of each fractional order that does not converge; it leaves those out."""
+def quiet() -> Iterator[None]:
+    """Keeps dp_accounting from warning of each fractional order that does not converge; it leaves those out."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.ERROR)

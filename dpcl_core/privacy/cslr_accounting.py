@@ -1,0 +1,259 @@
+"""What CSLR's printed noise costs under every reading of its text, by three accountants; its claim is a label, no bound.
+
+Shihab et al. (arXiv 2606.00426) print noise multipliers for epsilon 1, 4 and 8 (Table 5), four statistics a mode and round
+(weight, mean, second moment, target), and count Renyi divergences at orders 2 to 64 (Eqs. 6 to 9). The text does not say
+how clients are drawn, what neighbours are, or how many clipping norms a client can move one statistic by: each of these is a
+field of `Reading`. Without `head_multiplier` the head's updates leave in the clear, and no number here covers them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp
+from scipy.stats import binom
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Claim
+from dpcl_core.privacy import accounting
+from dpcl_core.privacy.accounting import Pld
+from dpcl_core.privacy.cross_check import quiet
+from dpcl_core.privacy.gaussian import SENSITIVITY
+from dpcl_core.spec import Adjacency
+
+Sampling = Literal["poisson", "everyone", "fixed"]
+PAPER = "Shihab et al., Table 5"
+SOURCE = f"{PAPER}; for the replay release alone"  # a claim never goes about without these words
+TABLE_5: Mapping[float, float] = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # claimed epsilon: noise of one statistic over B
+ORDERS = tuple(range(2, 65))
+N_STATISTICS = 4
+ROUNDS_PER_TASK = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read what is released, every assumption a number.
+
+    `noise_multiplier`: standard deviation of the noise on one statistic over its clipping norm B. `sensitivity`: how far one
+    client moves one statistic, in units of B, under add/remove: 1; sqrt(K) where each of K modes is clipped on its own.
+    `sampling`: "poisson", each client by a coin of chance `sample_rate`; "fixed", a set of `sample_rate` of the `n_clients`;
+    "everyone", all of them, which is also Eqs. 6 to 9 as printed, where nothing is amplified. `one_coin`: the statistics
+    of a round are of the same clients and are amplified together; False amplifies each on its own, which is not valid.
+    `with_list`: as many statistics again at the same noise, for the clients' own lists. `head_multiplier`: noise on the sum
+    of the head's updates of the same round over their clipping norm; None: the head is not in this sum.
+    """
+
+    noise_multiplier: float
+    n_rounds: int = 200
+    n_statistics: int = N_STATISTICS
+    sampling: Sampling = "poisson"
+    sample_rate: float = 0.3
+    n_clients: int = 20
+    adjacency: Adjacency = "add-remove"
+    sensitivity: float = 1.0
+    one_coin: bool = True
+    with_list: bool = False
+    head_multiplier: float | None = None
+    delta: float = 1e-5
+
+    @property
+    def n_sampled(self) -> int:
+        """Clients of a round under "fixed", at least one."""
+        return max(1, round(self.sample_rate * self.n_clients))
+
+    @property
+    def joint_multiplier(self) -> float:
+        """Noise of a round as one Gaussian on all that a client sends: 1/z^2 adds up over statistics, list and head."""
+        n_statistics = self.n_statistics * (2 if self.with_list else 1)
+        squares = n_statistics * (self.sensitivity / self.noise_multiplier) ** 2
+        if self.head_multiplier is not None:
+            squares += 1 / self.head_multiplier**2
+        return 1 / math.sqrt(squares)
+
+    def events(self) -> list[dp.DpEvent]:
+        """All rounds as the ledger would have them, multipliers of add/remove. Raises BadInput for impossible numbers."""
+        _refuse(self)
+        if self.one_coin:
+            return [self._rounds(self.joint_multiplier, self.n_rounds)]
+        n_statistics = self.n_statistics * (2 if self.with_list else 1)
+        events = [self._rounds(self.noise_multiplier / self.sensitivity, self.n_rounds * n_statistics)]
+        return events if self.head_multiplier is None else [*events, self._rounds(self.head_multiplier, self.n_rounds)]
+
+    def _rounds(self, multiplier: float, count: int) -> dp.DpEvent:
+        step = dp.GaussianDpEvent(multiplier)
+        if self.sampling == "poisson" and self.sample_rate < 1:
+            step = dp.PoissonSampledDpEvent(self.sample_rate, step)
+        elif self.sampling == "fixed":
+            step = dp.SampledWithoutReplacementDpEvent(self.n_clients, self.n_sampled, step)
+        return dp.SelfComposedDpEvent(step, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Epsilon of one reading, all upper bounds; None where an accountant does not know these steps.
+
+    `eq_9`: the paper's own formula; `rdp`: the same divergences by the better conversion of dp_accounting; `pld`: privacy
+    loss distributions, the one that counts here.
+    """
+
+    eq_9: float | None
+    rdp: float | None
+    pld: float | None
+
+    @property
+    def least(self) -> float | None:
+        """The smallest of the bounds, which all hold; None where no accountant has one."""
+        return min((one for one in (self.eq_9, self.rdp, self.pld) if one is not None), default=None)
+
+
+def costs(reading: Reading) -> Costs:
+    """A reading before all three accountants. Raises BadInput for impossible numbers."""
+    events = reading.events()
+    return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
+
+
+def together(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency = "add-remove") -> Costs:
+    """The same for any events, such as a replay release of every task and rounds of a private head."""
+    return Costs(*_renyi(events, delta, adjacency), _pld(events, delta, adjacency))
+
+
+def printed_multiplier(epsilon: float) -> float:
+    """Table 5's noise for a claimed epsilon. Raises BadInput for any that it does not print."""
+    if epsilon not in TABLE_5:
+        raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4 or 8: no noise is printed for any other")
+    return TABLE_5[epsilon]
+
+
+def nominal_claim(epsilon: float, reading: Reading) -> Claim:
+    """What the publication says of a replay release, with what its noise really costs beside it.
+
+    The head is in no number of it: while its updates leave in the clear, all of it together has no bound.
+    """
+    found, one_round = costs(reading), costs(replace(reading, n_rounds=1))
+    numbers = {
+        "noise multiplier of a statistic": reading.noise_multiplier,
+        "statistics a round": float(reading.n_statistics),
+        "rounds": float(reading.n_rounds),
+        "share of clients a round": 1.0 if reading.sampling == "everyone" else reading.sample_rate,
+        "δ": reading.delta,
+    }
+    named = {"by Eq. 9": found.eq_9, "by RDP": found.rdp, "by PLD": found.pld, "of one round alone, by PLD": one_round.pld}
+    numbers |= {f"computed ε {how}": value for how, value in named.items() if value is not None}
+    return Claim(epsilon, SOURCE, {"replay release": epsilon}, numbers)
+
+
+def multiplier_for(epsilon: float, reading: Reading, accountant: Literal["pld", "rdp"] = "pld") -> float:
+    """Smallest noise multiplier of one statistic with which this reading stays within (epsilon, delta), else as it is.
+
+    Rounded up to four digits. Raises BadInput for impossible numbers, Unaccountable where the accountant has no answer.
+    """
+
+    def events(multiplier: float) -> list[dp.DpEvent]:
+        return replace(reading, noise_multiplier=multiplier).events()
+
+    if accountant == "pld":
+        return accounting.calibrated(events, epsilon, reading.delta, reading.adjacency)
+
+    def excess(logarithm: float) -> float:
+        found = _renyi(events(math.exp(logarithm)), reading.delta, reading.adjacency)[1]
+        if found is None:
+            raise accounting.Unaccountable(f"no Renyi divergence is known of {reading.sampling} under {reading.adjacency}")
+        return found - epsilon
+
+    return math.ceil(math.exp(brentq(excess, math.log(1e-3), math.log(1e5), xtol=1e-7)) * 1e4) / 1e4
+
+
+def per_client(reading: Reading, n_participations: int) -> Costs:
+    """One client's own list before a server that sees it, client by client: every participation counts in full.
+
+    The server sees who sent what, so that nothing is amplified and nothing averaged; `n_rounds` plays no part.
+    """
+    return costs(replace(reading, n_rounds=n_participations, sampling="everyone"))
+
+
+def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
+    """How often a client is drawn in so many rounds: expected (rounded), and not exceeded with chance 0.999."""
+    return round(n_rounds * sample_rate), int(binom.ppf(0.999, n_rounds, sample_rate))
+
+
+def _renyi(
+    events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency
+) -> tuple[float | None, float | None]:
+    """Eq. 9 and dp_accounting's conversion at orders 2 to 64; the former where the divergences have a closed form."""
+    own: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
+    is_fixed = any(map(_is_fixed, events))
+    accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace" if is_fixed else "add-remove"])
+    if (is_fixed and adjacency != "replace") or not all(accountant.supports(event) for event in own):
+        return None, None
+    with quiet():
+        for event in own:
+            accountant.compose(event)
+        converted = float(accountant.get_epsilon(delta))
+    if is_fixed:
+        return None, converted
+    divergences = sum((event.count * _divergences(event.event) for event in own), np.zeros(len(ORDERS)))
+    return float((divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)).min()), converted
+
+
+def _divergences(step: dp.DpEvent) -> NDArray[np.float64]:
+    """Renyi divergences of one Gaussian on a Poisson sample, at ORDERS (Mironov, Talwar, Zhang 2019, section 3.3)."""
+    if isinstance(step, dp.GaussianDpEvent):
+        found: NDArray[np.float64] = np.array(ORDERS) / (2 * step.noise_multiplier**2)
+        return found
+    q, sigma = step.sampling_probability, step.event.noise_multiplier
+    return np.array([_log_moment(order, q, sigma) / (order - 1) for order in ORDERS])
+
+
+def _log_moment(order: int, q: float, sigma: float) -> float:
+    k = np.arange(order + 1)
+    binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    return float(logsumexp(binomial + (order - k) * math.log1p(-q) + k * math.log(q) + k * (k - 1) / (2 * sigma**2)))
+
+
+def _is_fixed(event: dp.DpEvent) -> bool:
+    return isinstance(event.event, dp.SampledWithoutReplacementDpEvent)
+
+
+def _half(event: dp.DpEvent) -> dp.DpEvent:
+    """The event for a change twice as large, unsupported where that does not say what replacing a client costs.
+
+    The library's divergences take multipliers of "replace" as they are, its loss distributions double the change.
+    """
+    match event.event:
+        case dp.GaussianDpEvent(multiplier):
+            return dp.SelfComposedDpEvent(dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"]), event.count)
+        case dp.SampledWithoutReplacementDpEvent(of, size, dp.GaussianDpEvent(multiplier)):
+            step = dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"])
+            return dp.SelfComposedDpEvent(dp.SampledWithoutReplacementDpEvent(of, size, step), event.count)
+    return dp.UnsupportedDpEvent()  # coins: whoever replaces a client has the client's own coin
+
+
+def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:
+    if any(map(_is_fixed, events)):
+        return None
+    return Pld().epsilon(events, delta, adjacency)
+
+
+def _refuse(reading: Reading) -> None:
+    positive = {"noise_multiplier": reading.noise_multiplier, "sensitivity": reading.sensitivity}
+    if reading.head_multiplier is not None:
+        positive["head_multiplier"] = reading.head_multiplier
+    for name, value in positive.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise BadInput(name, value, "must be a finite number above 0")
+    counts = {"n_rounds": reading.n_rounds, "n_statistics": reading.n_statistics, "n_clients": reading.n_clients}
+    for name, count in counts.items():
+        if count < 1:
+            raise BadInput(name, count, "must be at least 1")
+    if not 0 < reading.sample_rate <= 1:
+        raise BadInput("sample_rate", reading.sample_rate, "must lie in (0, 1]")
+    if not 0 < reading.delta < 1:
+        raise BadInput("delta", reading.delta, "must lie between 0 and 1, both excluded")
+
