@@ -22,7 +22,7 @@ def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
     What was not evaluated has no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted for
     the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
     """
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "on_task": "int64", "accuracy": "float64",
          "pooled": "float64"},
         [
@@ -44,7 +44,7 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
     for event in events:
         if isinstance(event, TaskLearned):
             matrices.setdefault(event.cell, []).append(_row(event, rule))
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "metric": "str", "value": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, name, value)
@@ -57,7 +57,7 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
 
 def spent(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (asked for), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "accounted_epsilon": "float64"},
         [
             (event.cell.epsilon, event.cell.seed, event.task, event.epsilon)
@@ -71,7 +71,7 @@ def tokens(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, model (base, current), text (its number among those said), label, place, token, kind,
     is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row a token of a synthetic or public text.
     """
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "task": "int64", "model": "str", "text": "int64", "label": "str",
          "place": "int64", "token": "str", "kind": "str", "is_stop": "bool", "probability": "float64",
          "commonness": "float64"},
@@ -92,7 +92,7 @@ def retained(events: Iterable[Event]) -> pd.DataFrame:
 
     `private` is NaN where no private span is marked in the task.
     """
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "of_task": "int64", "ordinary": "float64",
          "private": "float64"},
         [
@@ -108,7 +108,7 @@ def leaks(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, after_task (-1: before the first), planted (in how many texts; 0: controls), codes, exposure,
     below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row a level.
     """
-    return _frame(
+    return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "planted": "int64", "codes": "int64",
          "exposure": "float64", "below": "float64", "first": "float64", "extracted": "float64",
          "epsilon_at_least": "float64", "confidence": "float64"},
@@ -147,6 +147,6 @@ def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
     return event.by_rule[rule] if rule is not None and was_tested else event.accuracy
 
 
-def _frame(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
+def table(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
     """The rows under their columns' types, which an empty table has as well."""
     return pd.DataFrame(rows, columns=list(columns)).astype(columns)

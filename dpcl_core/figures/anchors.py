@@ -1,0 +1,114 @@
+"""What more anchors buy, and whether a released statistic carries anything but noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+
+_NO_PAIRS = "There are no two modes to tell apart, so anchors have nothing to be measured by."
+
+
+def diagnostics(anchors: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """Over the number of anchors: how many of them see a pair apart, agreement with the truth, and the least gap below.
+
+    Columns m, gap, mean_rate, least_rate, least_gap, needed, agreement; several rows an m are averaged.
+    """
+    if anchors.empty:
+        return Picture(theme.empty(_NO_PAIRS, dark, 420), _NO_PAIRS, _NO_PAIRS)
+    means = anchors.groupby("m")[["gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement"]].mean()
+    inks, names = theme.ink(dark), [f"{m}" for m in means.index]
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.08)
+    lines = (
+        ("agreement", "agreement with the truth", "solid", "circle", 1),
+        ("mean_rate", "anchors that see a pair, mean p̂", "dash", "square", 1),
+        ("least_rate", "the same, worst pair", "dot", "diamond", 1),
+        ("least_gap", "least gap", "solid", "triangle-up", 2),
+    )
+    for index, (column, name, dash, symbol, row) in enumerate(lines):
+        colour = theme.colour_of_series(index, dark)
+        figure.add_trace(
+            go.Scatter(
+                x=names, y=means[column], mode="lines+markers", name=name, showlegend=row == 1,
+                line={"color": colour, "width": 2.2, "dash": dash}, marker={"color": colour, "symbol": symbol, "size": 8},
+                hovertemplate=f"{name}, m = %{{x}}: %{{y:.2f}}<extra></extra>",
+            ),
+            row=row, col=1,
+        )  # fmt: skip
+    figure.update_layout(
+        theme.layout(
+            dark,
+            height=440,
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 56, "r": 16, "t": 76, "b": 48},
+        )
+    )
+    figure.update_xaxes(type="category", showgrid=False, color=inks.soft)
+    figure.update_xaxes(title_text="anchors m", row=2, col=1)
+    figure.update_yaxes(range=[-0.05, 1.05], tickvals=[0, 0.5, 1], gridcolor=inks.grid, row=1, col=1)
+    figure.update_yaxes(title_text="gap", rangemode="tozero", gridcolor=inks.grid, row=2, col=1)
+    first, last = means.iloc[0], means.iloc[-1]
+    low, high = means.index[0], means.index[-1]
+    needed = f"{last['needed']:.0f} anchors" if math.isfinite(last["needed"]) else "more anchors than there can be"
+    finding = (
+        f"From {low} to {high} anchors p̂ stays near {last['mean_rate']:.2f} (it was {first['mean_rate']:.2f}); the worst "
+        f"pair's largest gap grows from {first['least_gap']:.2g} to {last['least_gap']:.2g}. For gaps of "
+        f"{last['gap']:.2g} at p = {last['least_rate']:.2f} Theorem 2 asks for {needed}."
+    )
+    return Picture(figure, finding, finding)
+
+
+def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """The length of each released statistic beside the length of its noise, on a logarithmic axis.
+
+    Columns statistic, signal, noise (0: none); several rows a statistic are averaged.
+    """
+    if statistics.empty:
+        none = "Nothing has been released yet."
+        return Picture(theme.empty(none, dark, 260), none, none)
+    means = statistics.groupby("statistic", sort=False)[["signal", "noise"]].mean()
+    drowned = means.index[(means["noise"] > means["signal"])].tolist()
+    inks, names = theme.ink(dark), means.index.tolist()
+    shown = [f"{name}<br><b>noise only</b>" if name in drowned else name for name in names]
+    positive = [value for value in means.to_numpy().ravel().tolist() if 0 < value < math.inf] or [1.0]
+    floor, ceiling = min(positive) / 3, max(positive) * 6
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=110 + 62 * len(names),
+            xaxis={"type": "log", "title": "length", "range": [math.log10(floor), math.log10(ceiling)], "dtick": 1},
+            yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 96, "r": 16, "t": 44, "b": 44},
+        )
+    )
+    for index, (column, symbol) in enumerate((("signal", "circle"), ("noise", "x"))):
+        values = means[column].where(means[column] > 0)
+        figure.add_trace(
+            go.Scatter(
+                x=values, y=shown, mode="markers+text", name=column,
+                marker={"color": theme.colour_of_series(index, dark), "size": 13, "symbol": symbol},
+                text=["" if not np.isfinite(value) else f"{value:.2g}" for value in values],
+                textposition="top center", textfont={"color": inks.text},
+                hovertemplate=f"%{{y}}: {column} %{{x:.3g}}<extra></extra>",
+            )
+        )  # fmt: skip
+    ratios = means["noise"] / means["signal"].where(means["signal"] > 0)
+    if drowned:
+        worst = ratios[drowned].idxmax()
+        which = ", ".join(drowned)
+        finding = f"Noise only: {which}. The noise on {worst} is {ratios[worst]:.3g} times as long as the statistic itself."
+    elif (means["noise"] > 0).any():
+        worst = ratios.idxmax()
+        finding = f"Every released statistic stands above its noise; the closest is {worst}, at {ratios[worst]:.2g}."
+    else:
+        finding = "Nothing carries noise here."
+    return Picture(figure, finding, finding)

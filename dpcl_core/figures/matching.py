@@ -1,0 +1,180 @@
+"""How well list entries were matched: against the truth, matcher against matcher, and under more and more noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+from dpcl_core.methods.cslr import agreement as agreeing
+
+_UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
+_BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
+_BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))
+_STYLES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str], *, dark: bool = False) -> Picture:
+    """Counts of entries by true mode (rows) and by the group they were matched to (columns).
+
+    Columns as `runs.matching.entries` has them, of one round; `groups`, `modes`: names in order of their ids.
+    """
+    rows = entries[entries["mode"] >= 0]
+    if rows.empty:
+        return Picture(theme.empty(_UNKNOWN, dark, 260), _UNKNOWN, _UNKNOWN)
+    ids, truth = rows["group"].to_numpy(), rows["mode"].to_numpy()
+    counts = agreeing.confusion(ids, truth, len(groups), len(modes))
+    figure = go.Figure(
+        go.Heatmap(
+            z=counts,
+            x=[f"{name} " for name in groups],
+            y=list(modes),
+            colorscale=[list(stop) for stop in (_BLUES_DARK if dark else _BLUES)],
+            showscale=False,
+            xgap=3,
+            ygap=3,
+            texttemplate="%{z}",
+            textfont={"color": theme.ink(dark).text},
+            hovertemplate="of %{y}, matched to %{x}: %{z}<extra></extra>",
+        ),
+        layout=theme.layout(
+            dark,
+            height=min(460, 110 + 32 * max(3, len(modes))),
+            xaxis={"type": "category", "title": "matched to", "showgrid": False},
+            yaxis={"type": "category", "title": "really of", "autorange": "reversed", "showgrid": False},
+        ),
+    )
+    share, score = float(rows["is_right"].mean()), agreeing.adjusted_rand(ids, truth)
+    chance = 1 / max(len(groups), 1)
+    finding = (
+        f"{100 * share:.0f} % of entries lie in the group of their mode (chance {100 * chance:.0f} %); "
+        f"adjusted Rand index {score:.2f}."
+    )
+    return Picture(figure, finding, finding)
+
+
+def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """Agreement with the truth on the same lists, a bar a matcher; the one that is used stands out.
+
+    Columns matcher, is_own, agreement (several rows a matcher are averaged).
+    """
+    if agreement.empty:
+        return Picture(theme.empty(_UNKNOWN, dark, 260), _UNKNOWN, _UNKNOWN)
+    means = agreement.groupby("matcher", sort=False)[["agreement", "is_own"]].mean()
+    inks = theme.ink(dark)
+    names = means.index.tolist()
+    own = means["is_own"] > 0
+    figure = go.Figure(
+        go.Bar(
+            x=means["agreement"],
+            y=names,
+            orientation="h",
+            marker={"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in own]},
+            text=[f"{'<b>' if mine else ''}{value:.2f}{'</b>' if mine else ''}"
+                  for value, mine in zip(means["agreement"], own, strict=True)],
+            textposition="outside",
+            textfont={"color": inks.text},
+            cliponaxis=False,
+            hovertemplate="%{y}: %{x:.3f}<extra></extra>",
+        ),
+        layout=theme.layout(
+            dark,
+            height=70 + 30 * len(names),
+            xaxis={"range": [min(-0.05, float(means["agreement"].min()) - 0.02), 1.12], "title": "adjusted Rand index",
+                   "zeroline": True, "tickvals": [0, 0.5, 1]},
+            yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+            bargap=0.35,
+        ),
+    )  # fmt: skip
+    best = means["agreement"].max()
+    winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
+    first = f"{winners[0]} agrees best with the truth ({best:.2f})"
+    first = f"{len(winners)} matchers agree best with the truth ({best:.2f})" if len(winners) > 1 else first
+    mine = [name for name in names if own[name] and name not in winners]
+    finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
+    return Picture(figure, _capital(finding), _capital(finding))
+
+
+def by_noise(
+    agreement: pd.DataFrame, demanded: Mapping[str, float], *, chosen: float | None = None, dark: bool = False
+) -> Picture:
+    """Agreement against the noise on a coordinate of every entry's mean, one line a matcher.
+
+    Columns matcher, noise (ascending levels, 0 among them), agreement. `demanded`: the noise that a budget asks for, by
+    name of who is trusted; each is a vertical line. `chosen`: the level that the page is at.
+    """
+    rows = agreement.dropna(subset=["noise"])
+    if rows.empty:
+        return Picture(theme.empty(_UNKNOWN, dark, 340), _UNKNOWN, _UNKNOWN)
+    levels = sorted(float(level) for level in rows["noise"].unique())
+    positive = [level for level in levels if level > 0]
+    finite = {name: level for name, level in demanded.items() if math.isfinite(level) and level > 0}
+    lowest = min([*positive, *finite.values()])
+    places = {level: math.log10(level) if level > 0 else math.log10(lowest) - 0.4 for level in levels}
+    inks = theme.ink(dark)
+    ends = [*places.values(), *(math.log10(level) for level in finite.values())]
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=360,
+            xaxis={
+                "title": "noise on a coordinate of a mean", "showgrid": False, "zeroline": False,
+                "tickvals": list(places.values()), "ticktext": [f"{level:g}" for level in levels],
+                "range": [min(ends) - 0.12, max(ends) + 0.15],
+            },
+            yaxis={"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]},
+            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            showlegend=True,
+            margin={"l": 52, "r": 16, "t": 84, "b": 48},
+        )
+    )  # fmt: skip
+    if chosen is not None and chosen in places:
+        figure.add_vline(x=places[chosen], line={"color": inks.grid, "width": 14}, layer="below")
+    for name, level in finite.items():
+        x = math.log10(level)
+        figure.add_vline(x=x, line={"color": inks.text, "width": 1.5, "dash": "dash"})
+        figure.add_annotation(
+            x=x, y=1.0, yref="paper", yanchor="bottom", text=f"{name} {level:.2g}", showarrow=False,
+            xanchor="right" if x > np.mean(ends) else "left", font={"color": inks.text, "size": 12},
+        )  # fmt: skip
+    at_noise: dict[str, dict[float, float]] = {}
+    for index, (matcher, of) in enumerate(rows.groupby("matcher", sort=False)):
+        by = of.groupby("noise")["agreement"].mean()
+        at_noise[str(matcher)] = {float(level): float(value) for level, value in by.items()}
+        colour = theme.colour_of_series(index, dark)
+        figure.add_trace(
+            go.Scatter(
+                x=[places[float(level)] for level in by.index],
+                y=by,
+                mode="lines+markers",
+                line={"color": colour, "width": 2.2, "dash": _STYLES[index % len(_STYLES)]},
+                marker={"color": colour, "size": 7},
+                customdata=[f"{level:g}" for level in by.index],
+                name=str(matcher),
+                hovertemplate=f"{matcher}, noise %{{customdata}}: %{{y:.2f}}<extra></extra>",
+            )
+        )
+    finding = _which_side(at_noise, levels, finite, chosen)
+    return Picture(figure, finding, finding)
+
+
+def _which_side(
+    at_noise: Mapping[str, Mapping[float, float]], levels: Sequence[float], demanded: Mapping[str, float],
+    chosen: float | None,
+) -> str:
+    """What the best matcher reaches at the noise that is looked at, or at the largest that a budget demands."""
+    wanted = max(demanded.values()) if demanded and chosen is None else chosen if chosen is not None else levels[-1]
+    level = min(levels, key=lambda each: abs(math.log10(max(each, 1e-9)) - math.log10(max(wanted, 1e-9))))
+    best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))
+    said = f"At noise {level:g} {best} agrees best with the truth: {at_noise[best][level]:.2f}"
+    asked = [f"{name} {value:.2g}" for name, value in demanded.items()]
+    return f"{said}. The budget demands: {', '.join(asked)}." if asked else f"{said}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,203 @@
+"""Entries of clients' lists on a map of public axes, and how clearly each was matched: the simulator's view."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture
+
+Space = Literal["mean", "signature"]
+Extent = tuple[float, float, float, float]
+AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as near
+_DEVIATIONS = 2.0  # of the noise, what an ellipse shows
+_SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star",
+    "triangle-left", "triangle-right", "hexagram", "star-square", "star-diamond", "diamond-tall", "diamond-wide", "bowtie",
+    "hourglass", "star-triangle-up",
+)  # fmt: skip
+_HEIGHT = 420
+
+
+def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
+    """The part of the map (left, right, bottom, top) that all of these entries and prototypes fit into, a little more."""
+    sides: list[float] = []
+    for axis in ("x", "y"):
+        both = pd.concat([entries[f"{space}_{axis}"], prototypes[f"{space}_{axis}"]])
+        low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+        room = 0.08 * (high - low) or 1.0
+        sides += [low - room, high + room]
+    return sides[0], sides[1], sides[2], sides[3]
+
+
+def on_map(
+    entries: pd.DataFrame,
+    prototypes: pd.DataFrame,
+    *,
+    space: Space,
+    by: Literal["group", "mode"] = "group",
+    within: Extent | None = None,
+    dark: bool = False,
+) -> Picture:
+    """One mark an entry of one round: colour its group (or true mode), shape its client, size its weight.
+
+    Faint and hollow: ambiguous; a ring: not in the group that stands for its mode. Crosses are prototypes, each in an
+    ellipse of two standard deviations of its privacy noise. Columns as `runs.matching.entries` and `.prototypes` have them;
+    `within`: the part of the map that is shown, so that it stays the same over rounds.
+    """
+    if entries.empty:
+        none = "No list has been matched yet."
+        return Picture(theme.empty(none, dark, _HEIGHT), none, none)
+    left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
+    inks = theme.ink(dark)
+    quiet = {"showticklabels": False, "zeroline": False, "title": ""}
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=_HEIGHT,
+            xaxis={**quiet, "range": [left, right]},
+            yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
+            margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        )
+    )
+    for row in prototypes.itertuples():
+        spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
+        if any(spread):
+            x, y = ellipse(getattr(row, f"{space}_x"), getattr(row, f"{space}_y"), *spread)
+            colour = theme.colour_of_series(int(row.group), dark)
+            figure.add_trace(
+                go.Scatter(
+                    x=x, y=y, mode="lines", line={"color": colour, "width": 1.2, "dash": "dot"}, fill="toself",
+                    fillcolor=theme.translucent(colour, 0.08), hoverinfo="skip",
+                )
+            )  # fmt: skip
+    kinds = np.sort(entries[by].unique())
+    for kind in kinds:
+        figure.add_trace(_marks(entries[entries[by] == kind], space, int(kind), dark))
+    wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
+    figure.add_trace(
+        go.Scatter(
+            x=wrong[f"{space}_x"], y=wrong[f"{space}_y"], mode="markers", hoverinfo="skip",
+            marker={"symbol": "circle-open", "size": 20, "color": inks.text, "line": {"width": 1.4}},
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=prototypes[f"{space}_x"],
+            y=prototypes[f"{space}_y"],
+            mode="markers+text",
+            marker={"symbol": "cross-thin", "size": 20, "line": {"color": inks.text, "width": 3.5}},
+            text=[f"<b>{name}</b>" for name in prototypes["name"]],
+            textposition="top center",
+            textfont={"color": inks.text},
+            hovertemplate="prototype of %{text}<extra></extra>",
+        )
+    )
+    finding = found(entries)
+    return Picture(figure, finding, finding)
+
+
+def found(entries: pd.DataFrame) -> str:
+    """The finding of one round's entries, in one sentence."""
+    n, n_clients = len(entries), entries["client"].nunique()
+    n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
+    doubtful = int((entries["margin"] < AMBIGUOUS).sum())
+    rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
+    known = entries["mode"] >= 0
+    if not known.any():
+        return f"{n} entries of {n_clients} clients went into {n_groups} groups{rest}"
+    return f"{int(entries['is_right'].sum())} of {int(known.sum())} entries of {n_clients} clients found their group{rest}"
+
+
+def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) -> Picture:
+    """The margin of every entry in a column of its client's, clients from the least to the most certain.
+
+    `regret`: instead, what total cost would grow by were the entry barred from its group, where matching is one to one.
+    Columns as `runs.matching.entries` has them, of one round.
+    """
+    value, title = ("regret", "cost of barring it") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
+    rows = entries.dropna(subset=[value])
+    if rows.empty:
+        none = "Regret is told where matching is one to one." if regret else "No list has been matched yet."
+        return Picture(theme.empty(none, dark, 300), none, none)
+    order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
+    place = {client: at for at, client in enumerate(order)}
+    inks = theme.ink(dark)
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=300,
+            xaxis={
+                "title": "clients, least certain first", "showgrid": False, "zeroline": False,
+                "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
+            },
+            yaxis={"title": title, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
+        )
+    )  # fmt: skip
+    for group, of in rows.groupby("group"):
+        colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
+        hollow = of["margin"] < AMBIGUOUS
+        figure.add_trace(
+            go.Scatter(
+                x=[place[client] for client in of["client"]],
+                y=of[value],
+                mode="markers",
+                marker={"color": colour, "size": 9, "symbol": np.where(hollow, "circle-open", "circle").tolist()},
+                customdata=of["client"] + 1,
+                name=str(of["name"].iloc[0]),
+                hovertemplate=f"client %{{customdata}}, {of['name'].iloc[0]}: %{{y:.3f}}<extra></extra>",
+            )
+        )
+    least = rows.loc[rows[value].idxmin()]
+    if regret:
+        free = int((rows["regret"] <= 0).sum())
+        whose = int(least["client"]) + 1
+        finding = f"The least certain entry, of client {whose}, would cost {least['regret']:.2g} more elsewhere"
+        finding += f"; {free} would cost nothing." if free else "."
+        return Picture(figure, finding, finding)
+    figure.add_hline(y=AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+    below = int((rows["margin"] < AMBIGUOUS).sum())
+    middle = rows["margin"].median()
+    finding = f"{below} of {len(rows)} entries have a margin below {AMBIGUOUS:g}; the median is {middle:.2f}."
+    return Picture(figure, finding, finding)
+
+
+def ellipse(
+    x: float, y: float, xx: float, xy: float, yy: float, n: int = 48
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Points on the ellipse of two standard deviations of a normal with this middle and covariance (xx, xy, yy)."""
+    scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
+    angle = np.linspace(0, 2 * math.pi, n)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ circle
+    return x + drawn[0], y + drawn[1]
+
+
+def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> go.Scatter:
+    """The entries of one colour; a negative one is "none" or "not known"."""
+    ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
+    doubtful = rows["margin"] < AMBIGUOUS
+    symbols = [_SYMBOLS[client % len(_SYMBOLS)] for client in rows["client"]]
+    return go.Scatter(
+        x=rows[f"{space}_x"],
+        y=rows[f"{space}_y"],
+        mode="markers",
+        marker={
+            "color": ink,
+            "symbol": [f"{symbol}{'-open' if open else ''}" for symbol, open in zip(symbols, doubtful, strict=True)],
+            "size": (6 + 10 * np.sqrt(rows["weight"].clip(0, 1))).tolist(),
+            "opacity": (0.5 + 0.5 * rows["margin"].clip(0, 1)).tolist(),
+            "line": {"width": 1.2},
+        },
+        customdata=np.stack([rows["client"] + 1, rows["weight"], rows["margin"]], axis=1),
+        text=rows["name"].where(rows["group"] >= 0, "no group"),
+        hovertemplate=(
+            "client %{customdata[0]:.0f}: %{text}<br>weight %{customdata[1]:.2f}, margin %{customdata[2]:.2f}<extra></extra>"
+        ),
+    )

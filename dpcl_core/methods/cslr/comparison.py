@@ -1,0 +1,138 @@
+"""Matchers held against each other on the same lists, and what more anchors buy. In simulations: the truth is needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import AnchorScores
+from dpcl_core.methods.cslr import matchers
+from dpcl_core.methods.cslr.agreement import adjusted_rand
+from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.matchers import FeatureMap, Moments, PcaMean, Pooled, Rule
+from dpcl_core.methods.cslr.public import PublicView
+from dpcl_core.methods.cslr.signatures import Signature
+
+LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # noise on a coordinate; between modes are about 0.4
+COUNTS = (2, 5, 10, 25, 50, 100, 200)  # of anchors
+GAP = 0.5  # between two signatures at an anchor, in standard deviations of a signature
+FAILURE = 0.05  # η of Theorem 2
+CENTRED, PROJECTION = "anchors, centred", "public axes"
+_FLOOR = 1e-3  # of a variance that noise has pushed below it
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """What of an element is compared, and how elements are given to groups."""
+
+    features: FeatureMap
+    rule: Rule
+
+
+def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[str, Matcher]:
+    """The matchers that are compared, by name. Anchors [m, d]. `rule`: of those that may be either way."""
+    return {
+        "random": Matcher(matchers.mean_features, "random"),
+        "nearest mean": Matcher(matchers.mean_features, "nearest"),
+        "Hungarian": Matcher(matchers.mean_features, "hungarian"),
+        "optimal transport": Matcher(Moments(), "ot"),
+        "anchors, raw": Matcher(Signature(anchors, "own", "raw"), rule),
+        "anchors, ranked": Matcher(Signature(anchors, "own", "ranked"), rule),
+        CENTRED: Matcher(Signature(anchors, "shared-spherical", "centred", view.covariance), rule),
+        PROJECTION: Matcher(PcaMean(view.centre, view.axes), rule),
+    }
+
+
+def features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
+    """[n, L, f] of n lists."""
+    return np.stack([of(lists.elements(client)) for client in range(len(lists))])
+
+
+def grouped(
+    lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator
+) -> tuple[NDArray[np.float64], Pooled]:
+    """The lists' features and their groups by the reference rule, named along the first public axis."""
+    compared = features(lists, matcher.features)
+    first = view.residuals(lists.means)[..., 0]
+    return compared, matchers.pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator)
+
+
+def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
+    """The lists with noise of this standard deviation on every coordinate of means and second moments (diagonals only).
+
+    From an ordinary generator, to look at: no release. Raises ValueError for full covariances.
+    """
+    if lists.covariances.ndim != 3:
+        raise ValueError("noised: full covariances")
+    shape = lists.means.shape
+    means = lists.means + level * generator.standard_normal(shape)
+    seconds = lists.second_moments + level * generator.standard_normal(shape)
+    return replace(lists, means=means, covariances=np.maximum(seconds - means**2, _FLOOR))
+
+
+def agreement(
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int
+) -> dict[str, float]:
+    """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L], on these very lists."""
+    n_groups = int(modes.max()) + 1
+    found = {}
+    for name, matcher in by_name.items():
+        _, pooled = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
+        found[name] = adjusted_rand(pooled.ids.ravel(), modes.ravel())
+    return found
+
+
+def under_noise(
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
+    levels: Sequence[float] = LEVELS,
+) -> dict[str, tuple[float, ...]]:
+    """`agreement` by matcher with noise of each level on the lists; the levels share one draw, so that curves are smooth."""
+    by_level = [
+        agreement(noised(lists, level, np.random.default_rng(seed)), modes, by_name, view, seed) for level in levels
+    ]
+    return {name: tuple(of[name] for of in by_level) for name in by_name}
+
+
+def anchor_scores(
+    lists: Lists, modes: NDArray[np.int64], anchors: NDArray[np.float64], view: PublicView, rule: Rule, seed: int,
+    n_lists: int | None = None,
+) -> AnchorScores | None:
+    """What the first m anchors tell apart, for every m of `COUNTS` that there are; None without two modes.
+
+    Signatures have the shared spherical covariance and are z-scored over all anchors, once, so that sets are nested and the
+    rates estimate one number. `n_lists`: how many entries Theorem 2 is to hold for (None: these).
+    """
+    truth = modes.ravel()
+    signatures = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
+    flat = signatures.reshape(len(truth), -1)
+    left, right = np.nonzero(np.triu((truth[:, None] != truth) & (truth[:, None] >= 0) & (truth >= 0)))
+    if not len(left):
+        return None
+    apart = np.abs(flat[left] - flat[right])
+    counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
+    rates = [(apart[:, :m] >= GAP).mean(axis=1) for m in counts]
+    least = [float(rate.min()) for rate in rates]
+    n_groups = int(truth.max()) + 1
+    agreements = []
+    for m in counts:
+        matcher = Matcher(Signature(anchors[:m], "shared-spherical", "centred", view.covariance), rule)
+        _, pooled = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
+        agreements.append(adjusted_rand(pooled.ids.ravel(), truth))
+    return AnchorScores(
+        gap=GAP,
+        m=tuple(counts),
+        mean_rate=tuple(float(rate.mean()) for rate in rates),
+        least_rate=tuple(least),
+        least_gap=tuple(float(apart[:, :m].max(axis=1).min()) for m in counts),
+        needed=tuple(needed(p, n_lists or len(truth)) for p in least),
+        agreement=tuple(agreements),
+    )
+
+
+def needed(p: float, n: int, failure: float = FAILURE) -> float:
+    """Anchors that Theorem 2 asks for: ceil(ln(n² / η) / p) for n entries; inf where no anchor sees the pair."""
+    return math.inf if p <= 0 else float(math.ceil(math.log(n**2 / failure) / p))

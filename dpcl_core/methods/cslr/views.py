@@ -1,0 +1,195 @@
+"""The simulator's view of matched lists: what the event `Signatures` says, from lists and the truth about them.
+
+The server never sees any of it: only of public or simulated data may this be said. Nothing here feeds a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import AnchorScores, ListEntries, Prototypes, Signatures
+from dpcl_core.methods.cslr import matchers
+from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.signatures import Signature
+from dpcl_core.spec import Cell
+
+_N_FITTED = 500  # public points that the axes of a map are fitted on
+_N_DRAWS = 256  # of noise on a prototype, to see how far it spreads on the signatures' map
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """Where means and signatures are shown: two axes each, the principal ones of public points, the same in every round.
+
+    `mean_centre` [d], `mean_axes` [d, 2]; `signature_centre` [m], `signature_axes` [m, 2] of signatures of public points.
+    """
+
+    signature: Signature
+    mean_centre: NDArray[np.float64]
+    mean_axes: NDArray[np.float64]
+    signature_centre: NDArray[np.float64]
+    signature_axes: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, public: NDArray[np.floating], signature: Signature) -> Maps:
+        """From public embeddings [p, d]; as many as are needed are used."""
+        points = np.asarray(public[:_N_FITTED], dtype=np.float64)
+        same = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
+        return cls(signature, *_principal(points), *_principal(signature.of(points, same)))
+
+    def means(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Means [..., d] on their map, [..., 2]."""
+        found: NDArray[np.float64] = (means - self.mean_centre) @ self.mean_axes
+        return found
+
+    def signatures(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Signatures of means [..., d] with covariances [..., d] or [..., d, d] on theirs, [..., 2]."""
+        found: NDArray[np.float64] = (self.signature.of(means, covariances) - self.signature_centre) @ self.signature_axes
+        return found
+
+    def shown(self, lists: Lists) -> tuple[float, float]:
+        """Share of the variance of the lists' means, and of their signatures, that the two axes hold, each in [0, 1]."""
+        signatures = self.signature.of(lists.means, lists.covariances)
+        return _held(lists.means, self.mean_axes), _held(signatures, self.signature_axes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    """One round's lists and what became of them.
+
+    `clients` int64 [n]: whose they are; `ids` int64 [n, L]: groups; `features` [n, L, f] and `prototype_features` [K, f]:
+    what the matcher compared; `prototypes`: the groups' means [K, d]; `noise_std`: of the privacy noise on each coordinate
+    of a prototype along the orthonormal `noise_axes` [d, r] (None: all coordinates), 0 where there is none; `names`: of the
+    groups; `modes` int64 [n, L]: the truth, -1 where nobody knows.
+    """
+
+    lists: Lists
+    clients: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    features: NDArray[np.float64]
+    prototype_features: NDArray[np.float64]
+    prototypes: NDArray[np.float64]
+    names: tuple[str, ...]
+    modes: NDArray[np.int64]
+    matcher: str
+    is_one_to_one: bool
+    noise_std: float = 0.0
+    noise_axes: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured beside the matching itself; see `events.Signatures`. Empty parts are not shown."""
+
+    agreement: Mapping[str, float] = field(default_factory=dict)
+    noise_levels: tuple[float, ...] = ()
+    agreement_at: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    demanded: Mapping[str, float] = field(default_factory=dict)
+    signal: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, float] = field(default_factory=dict)
+    anchors: AnchorScores | None = None
+
+
+def signatures(
+    cell: Cell, task: int, round: int, matched: Matched, maps: Maps, measured: Measured | None = None
+) -> Signatures:
+    """The event of one round. Entries without rows are left out: they stand for nothing."""
+    lists, measured = matched.lists, measured if measured is not None else Measured()
+    exists = lists.weights > 0
+    means = maps.means(lists.means)[exists]
+    points = maps.signatures(lists.means, lists.covariances)[exists]
+    regrets: list[float | None] = [None] * int(exists.sum())
+    if matched.is_one_to_one and len(matched.prototype_features) >= 2:
+        each = np.stack([matchers.regrets(of, matched.prototype_features) for of in matched.features])
+        regrets = [round_to(value) for value in each[exists]]
+    clients = np.broadcast_to(matched.clients[:, None], exists.shape)
+    return Signatures(
+        cell=cell,
+        task=task,
+        round=round,
+        entries=ListEntries(
+            client=tuple(clients[exists].tolist()),
+            weight=tuple(map(round_to, lists.weights[exists])),
+            mean=_pairs(means),
+            signature=_pairs(points),
+            group=tuple(matched.ids[exists].tolist()),
+            margin=tuple(map(round_to, matchers.margins(matched.features, matched.prototype_features)[exists])),
+            regret=tuple(regrets),
+            mode=tuple(matched.modes[exists].tolist()),
+        ),
+        prototypes=_prototypes(matched, maps),
+        shown=maps.shown(lists),
+        matcher=matched.matcher,
+        agreement=dict(measured.agreement),
+        noise_levels=measured.noise_levels,
+        agreement_at=dict(measured.agreement_at),
+        demanded=dict(measured.demanded),
+        signal=dict(measured.signal),
+        noise=dict(measured.noise),
+        anchors=measured.anchors,
+    )
+
+
+def round_to(value: float, digits: int = 4) -> float:
+    """A number to so many significant digits: an event is kept and sent often, and a picture shows no more."""
+    return float(f"{value:.{digits}g}")
+
+
+def _prototypes(matched: Matched, maps: Maps) -> Prototypes:
+    """The prototypes on both maps, with the spread of their noise there; their covariance is the average entry's."""
+    middle = matched.lists.covariances.mean(axis=(0, 1))
+    covariances = np.broadcast_to(middle, (len(matched.prototypes), *middle.shape))
+    mean_spread, signature_spread = _spreads(matched, maps, covariances)
+    return Prototypes(
+        name=matched.names,
+        mean=_pairs(maps.means(matched.prototypes)),
+        signature=_pairs(maps.signatures(matched.prototypes, covariances)),
+        mean_spread=mean_spread,
+        signature_spread=signature_spread,
+    )
+
+
+Spread = tuple[tuple[float, float, float], ...]
+
+
+def _spreads(matched: Matched, maps: Maps, covariances: NDArray[np.float64]) -> tuple[Spread, Spread]:
+    """Covariance (xx, xy, yy) of the prototypes' noise on the two maps, measured by drawing it: nothing is released."""
+    n_groups, n_inputs = matched.prototypes.shape
+    if not matched.noise_std:
+        return (((0.0,) * 3,) * n_groups,) * 2
+    axes = matched.noise_axes if matched.noise_axes is not None else np.eye(n_inputs)
+    drawn = np.random.default_rng(0).standard_normal((_N_DRAWS, n_groups, axes.shape[1]))
+    moved = matched.prototypes + matched.noise_std * drawn @ axes.T
+    wide = np.broadcast_to(covariances, (_N_DRAWS, *covariances.shape))
+    return _covariances(maps.means(moved)), _covariances(maps.signatures(moved, wide))
+
+
+def _covariances(points: NDArray[np.float64]) -> Spread:
+    """Of points [draws, K, 2], for every group."""
+    of = [np.cov(points[:, group].T) for group in range(points.shape[1])]
+    return tuple((round_to(each[0, 0]), round_to(each[0, 1]), round_to(each[1, 1])) for each in of)
+
+
+def _principal(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Middle [f] and the two principal axes [f, 2] of points [p, f], each axis with its largest part positive."""
+    centre = points.mean(axis=0)
+    _, _, axes = np.linalg.svd(points - centre, full_matrices=False)
+    first = axes[:2]
+    largest = np.take_along_axis(first, np.abs(first).argmax(axis=1)[:, None], axis=1)
+    return centre, (first * np.sign(largest)).T
+
+
+def _held(points: NDArray[np.float64], axes: NDArray[np.float64]) -> float:
+    """Share of the variance of points [..., f] along these orthonormal axes [f, 2]."""
+    rows = points.reshape(-1, points.shape[-1])
+    away = rows - rows.mean(axis=0)
+    total = float((away**2).sum())
+    return round_to(float(((away @ axes) ** 2).sum()) / total) if total > 0 else 1.0
+
+
+def _pairs(points: NDArray[np.float64]) -> tuple[tuple[float, float], ...]:
+    return tuple((round_to(x), round_to(y)) for x, y in points.tolist())

@@ -1,0 +1,111 @@
+"""Tables of how the lists of a run's clients were matched, as figures and exports have them. The simulator's view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from dpcl_core.events import Event, Signatures
+from dpcl_core.methods.cslr import agreement as agreeing
+from dpcl_core.runs.frames import table
+
+_ROUND = {"epsilon": "float64", "seed": "int64", "task": "int64", "round": "int64"}
+
+
+def told(events: Iterable[Event]) -> tuple[Signatures, ...]:
+    """What a run has told of its lists, in order."""
+    return tuple(event for event in events if isinstance(event, Signatures))
+
+
+def entries(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, round, client, weight, mean_x, mean_y, signature_x, signature_y, group (-1: none), name
+    (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group that stands for its
+    mode, one group a mode; False where the mode is unknown): one row an entry.
+    """
+    rows: list[tuple[object, ...]] = []
+    for event in told(events):
+        of, names = event.entries, event.prototypes.name
+        groups, modes = np.array(of.group, dtype=np.int64), np.array(of.mode, dtype=np.int64)
+        is_right = agreeing.right(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
+        for row in zip(of.client, of.weight, of.mean, of.signature, of.group, of.margin, of.regret, of.mode, is_right,
+                       strict=True):  # fmt: skip
+            client, weight, mean, signature, group, *rest = row
+            name = names[group] if group >= 0 else ""
+            rows.append((*_round(event), client, weight, *mean, *signature, group, name, *rest))
+    return table(
+        {**_ROUND, "client": "int64", "weight": "float64", "mean_x": "float64", "mean_y": "float64",
+         "signature_x": "float64", "signature_y": "float64", "group": "int64", "name": "str", "margin": "float64",
+         "regret": "float64", "mode": "int64", "is_right": "bool"},
+        rows,
+    )  # fmt: skip
+
+
+def prototypes(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, round, group, name, and for the spaces mean and signature each SPACE_x, SPACE_y, and the
+    covariance of the privacy noise there, SPACE_xx, SPACE_xy, SPACE_yy: one row a group.
+    """
+    spaces = {f"{space}_{part}": "float64" for space in ("mean", "signature") for part in ("x", "y", "xx", "xy", "yy")}
+    return table(
+        {**_ROUND, "group": "int64", "name": "str", **spaces},
+        [
+            (*_round(event), group, name, *mean, *mean_spread, *signature, *signature_spread)
+            for event in told(events)
+            for group, (name, mean, signature, mean_spread, signature_spread) in enumerate(
+                zip(
+                    event.prototypes.name, event.prototypes.mean, event.prototypes.signature,
+                    event.prototypes.mean_spread, event.prototypes.signature_spread, strict=True,
+                )
+            )
+        ],
+    )  # fmt: skip
+
+
+def agreement(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, round, matcher, is_own (the run's), noise (standard deviation added to each coordinate
+    of every entry's mean; NaN: the lists as they were), agreement (adjusted Rand index with the truth).
+    """
+    rows: list[tuple[object, ...]] = []
+    for event in told(events):
+        for matcher, value in event.agreement.items():
+            rows.append((*_round(event), matcher, matcher == event.matcher, math.nan, value))
+        for matcher, values in event.agreement_at.items():
+            for level, value in zip(event.noise_levels, values, strict=True):
+                rows.append((*_round(event), matcher, matcher == event.matcher, level, value))
+    return table({**_ROUND, "matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64"}, rows)
+
+
+def anchors(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, round, gap, m, mean_rate, least_rate, least_gap, needed (inf: no number would do),
+    agreement: one row a number of anchors.
+    """
+    columns = ("gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement")
+    return table(
+        {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64")},
+        [
+            (*_round(event), m, of.gap, *rest)
+            for event in told(events)
+            if (of := event.anchors) is not None
+            for m, *rest in zip(
+                of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True
+            )
+        ],
+    )  # fmt: skip
+
+
+def statistics(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon, seed, task, round, statistic, signal, noise (lengths): one row a released statistic."""
+    return table(
+        {**_ROUND, "statistic": "str", "signal": "float64", "noise": "float64"},
+        [
+            (*_round(event), name, signal, event.noise.get(name, math.nan))
+            for event in told(events)
+            for name, signal in event.signal.items()
+        ],
+    )
+
+
+def _round(event: Signatures) -> tuple[float, int, int, int]:
+    return event.cell.epsilon, event.cell.seed, event.task, event.round
