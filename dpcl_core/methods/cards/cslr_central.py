@@ -1,0 +1,76 @@
+"""Card of CSLR with a trusted sum, and a head that clients train in rounds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.card import MethodCard
+from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.facts import Facts
+from dpcl_core.spec import Params, RunSpec
+
+
+class CslrCentralParams(cslr.ListParams, cslr.ReleaseParams, cslr.RehearsalParams, cslr.ClippedParams):
+    """One release a task or a round, and a head averaged over clients."""
+
+    head: Literal["private", "clean"] = Field(
+        "private",
+        description="private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as "
+        "they are, as published; epsilon is for the replay alone, and both together have no bound.",
+    )
+    replay_share: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
+    )
+    releases: Literal["task", "round"] = Field(
+        "task",
+        description="task: one release a task, of every client. round: one a round, of the clients who also send updates.",
+    )
+
+
+def check(spec: RunSpec, facts: Facts) -> None:
+    """Raises BadInput as `cslr.check` does, and where the two ways out do not share a client sample."""
+    cslr.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, CslrCentralParams)
+    if params.participation < 1 and spec.privacy.adjacency == "replace" and _is_sampled(params):
+        allowed = "must be 1 with privacy.adjacency = replace: what sampling is worth is known for clients who come or go"
+        raise BadInput("params.participation", params.participation, allowed)
+
+
+def _is_sampled(params: CslrCentralParams) -> bool:
+    return params.head == "private" or params.releases == "round"
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound leaves out."""
+    assert isinstance(params, CslrCentralParams)
+    if params.head == "private":
+        return ()
+    return ("The head's updates travel without noise: the budget covers the replay alone, and the model has no bound.",)
+
+
+CARD = MethodCard(
+    name="cslr-central",
+    title="CSLR, trusted sum",
+    summary="Every client matches its texts to public groups and sends one clipped vector; the sum gets noise once and "
+    "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse invented ones. "
+    "Replay and head are paid for separately, and together.",
+    source=f"{cslr.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
+    params=CslrCentralParams,
+    module="dpcl_core.methods.cslr_central",
+    shares="epsilons",
+    labels=cslr.LABELS,
+    scenarios=cslr.SCENARIOS,
+    refuses=check,
+    derived=cslr.derived,
+    notes=notes,
+    assumes=cslr.SIMULATED,
+    needs_anchors=True,
+)

@@ -1,0 +1,73 @@
+"""Card of CSLR as its paper prints it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.card import MethodCard
+from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.facts import Facts
+from dpcl_core.spec import Params, RunSpec
+
+NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # Table 5: noise over the clipping norm of one statistic, by claimed epsilon
+
+
+class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParams):
+    """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
+
+    modes_per_task: int = Field(
+        4, ge=1, le=64, description="Groups that a round's lists are clustered into; the paper's 1 leaves nothing to match."
+    )
+    rule: cslr.Rule = Field(
+        "hungarian",
+        description="nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
+    )
+    second_moments: Literal["diagonal", "full"] = Field(
+        "diagonal", description="What is released of second moments; full is as printed, and costs seconds a round."
+    )
+    dimensions: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        None, description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
+    )
+
+
+def check(spec: RunSpec, facts: Facts) -> None:
+    """Raises BadInput for a budget without printed noise, and for lists that do not fit."""
+    cslr.check(spec, facts)
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon) and epsilon not in NOISE:
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What stands before everything else that is said of its protection."""
+    return (
+        "The head's updates travel without noise, and no number here covers them.",
+        "Lists are clustered together, so that one client can move what others are counted as: no bound follows even for "
+        "the replay, and the accounted number grants the printed sensitivity.",
+    )
+
+
+CARD = MethodCard(
+    name="cslr-published",
+    title="CSLR as published",
+    summary="In every round some clients send lists of Gaussians, which the server clusters by their log-densities at "
+    "public sentences and averages group by group with the paper's noise; clients rehearse texts invented from it. The "
+    "claimed epsilon leaves out the head, and its noise costs more than it claims.",
+    source=cslr.SOURCE,
+    params=CslrPublishedParams,
+    module="dpcl_core.methods.cslr_published",
+    shares="epsilons",
+    labels=cslr.LABELS,
+    scenarios=cslr.SCENARIOS,
+    audit_module="dpcl_core.methods.cslr_published_audit",
+    refuses=check,
+    derived=cslr.derived,
+    guarantee="nominal",
+    notes=notes,
+    assumes=cslr.SIMULATED[:1],
+    needs_anchors=True,
+)
