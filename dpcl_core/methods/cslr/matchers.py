@@ -1,4 +1,4 @@
-"""Which entry of a list belongs to which slot: feature maps, assignment rules, and the reference rule for pooled lists."""
+"""Which entry of a list belongs to which slot: feature maps, and the rules that hold features against prototypes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from dpcl_core.methods.cslr.lists import Element
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
 FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is one, too
-POOLED_WARNING = (
-    "Lists were clustered together, so removing one client can move the entries of others to other slots: "
-    "how much one client changes the sum has no proven bound, and no epsilon follows."
-)
+_SMOOTHING, _SINKHORN_STEPS = 0.05, 100
+_TIED = 1 - 1e-9  # entries of a coupling this close to the largest are rounding, not a preference
 
 
 def mean_features(elements: Sequence[Element]) -> NDArray[np.float64]:
     """The means themselves, [L, d] (NearestMean, Hungarian)."""
-    raise NotImplementedError
+    return np.array([element.mean for element in elements])
 
 
 def target_features(elements: Sequence[Element]) -> NDArray[np.float64]:
     """The targets, [L, C] (target matching)."""
-    raise NotImplementedError
+    return np.array([element.target for element in elements])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +36,8 @@ class PcaMean:
     axes: NDArray[np.float64]
 
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
-        raise NotImplementedError
+        found: NDArray[np.float64] = (mean_features(elements) - self.centre) @ self.axes
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Moments:
     tau: float = 1.0
 
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
-        raise NotImplementedError
+        spreads = np.array([element.covariance for element in elements]).reshape(len(elements), -1)
+        return np.concatenate([mean_features(elements), np.sqrt(self.tau) * spreads], axis=1)
 
 
 def assign(
@@ -60,11 +61,86 @@ def assign(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Slots int64 [L] and margins [L] of a list's features [L, f] against prototypes [K, f].
 
-    "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at least total squared
-    distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the coupling of
-    Eq 22 under `weights` [L] and `prototype_weights` [K] (None: equal). Ties go to the lower slot.
+    "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at least total
+    squared distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the
+    coupling of Eq 22 under `weights` [L] and `prototype_weights` [K] (None: equal). Ties go to the lower slot.
     """
-    raise NotImplementedError
+    costs = squared_distances(features, prototypes)
+    shares = None if weights is None else weights[None]
+    return slots(rule, costs[None], shares, prototype_weights, generator)[0], margins(features, prototypes)
+
+
+def slots(
+    rule: Rule,
+    costs: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    prototype_weights: NDArray[np.float64] | None = None,
+    generator: np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """The same for many lists at once, from costs [n, L, K] and weights [n, L]: int64 [n, L]."""
+    n, length, n_slots = costs.shape
+    repeats = -(-length // n_slots)  # a list longer than there are slots: as even as can be
+    found: NDArray[np.int64]
+    if rule == "nearest":
+        found = costs.argmin(axis=2)
+    elif rule == "random":
+        assert generator is not None
+        found = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
+    elif rule == "hungarian":
+        wide = np.tile(costs, (1, 1, repeats))
+        found = np.stack([linear_sum_assignment(each)[1] for each in wide]) % n_slots
+    else:
+        plans = coupling(costs, weights, prototype_weights)
+        found = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
+    return found
+
+
+def squared_distances(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[..., L, K] of features [..., L, f] and prototypes [K, f] or [..., K, f]."""
+    across = np.swapaxes(prototypes, -1, -2)
+    squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
+    found: NDArray[np.float64] = np.maximum(squares - 2 * features @ across, 0)
+    return found
+
+
+def coupling(
+    costs: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    prototype_weights: NDArray[np.float64] | None = None,
+    smoothing: float = _SMOOTHING,
+    n_steps: int = _SINKHORN_STEPS,
+) -> NDArray[np.float64]:
+    """min over couplings P of sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps in logarithms: [n, L, K].
+
+    Each list's costs [L, K] are scaled to a largest of 1 first. Marginals are weights [n, L] and prototype weights [K],
+    brought to sum 1; None: equal.
+    """
+    n, length, n_slots = costs.shape
+    largest = costs.max(axis=(1, 2), keepdims=True)
+    scaled = np.divide(costs, largest, out=np.zeros_like(costs), where=largest > 0) / -smoothing
+    rows = _log_shares(np.ones((n, length)) if weights is None else weights)
+    columns = _log_shares(np.ones(n_slots) if prototype_weights is None else prototype_weights)
+    across = np.zeros((n, n_slots))
+    for _ in range(n_steps):
+        down = rows - _log_sum(scaled + across[:, None, :], 2)
+        before, across = across, columns - _log_sum(scaled + down[:, :, None], 1)
+        if np.abs(across - before).max() < 1e-9:
+            break
+    plans: NDArray[np.float64] = np.exp(scaled + down[:, :, None] + across[:, None, :])
+    return plans
+
+
+def _log_shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weight zero is next to nothing: its row of the coupling still says where it would go."""
+    weights = np.maximum(weights, 1e-12)
+    shares: NDArray[np.float64] = np.log(weights / weights.sum(axis=-1, keepdims=True))
+    return shares
+
+
+def _log_sum(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    top = values.max(axis=axis, keepdims=True)
+    found: NDArray[np.float64] = np.log(np.exp(values - top).sum(axis=axis)) + np.squeeze(top, axis=axis)
+    return found
 
 
 def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,40 +148,21 @@ def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
 
     Below 0.1 is called ambiguous; 1 where there is one prototype, 0 where both distances are zero.
     """
-    raise NotImplementedError
+    distances = np.sort(np.sqrt(squared_distances(features, prototypes)), axis=-1)
+    if distances.shape[-1] == 1:
+        return np.ones(distances.shape[:-1])
+    best, second = distances[..., 0], distances[..., 1]
+    found: NDArray[np.float64] = np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0)
+    return found
 
 
 def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Extra total cost of the best one-to-one assignment when an element is barred from its slot there: [L], K >= 2."""
-    raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pooled:
-    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], `margins` [n, L] and total squared distance `cost`."""
-
-    ids: NDArray[np.int64]
-    prototypes: NDArray[np.float64]
-    margins: NDArray[np.float64]
-    cost: float
-
-
-def pooled(
-    features: NDArray[np.float64],
-    n_groups: int,
-    rule: Rule,
-    coordinates: NDArray[np.float64],
-    previous: NDArray[np.float64] | None = None,
-    weights: NDArray[np.float64] | None = None,
-    generator: np.random.Generator | None = None,
-) -> Pooled:
-    """Clusters the lists of all clients: the reference rule for the paper's "deterministic stable rule".
-
-    From each client's list as start, assigns and averages in turn, at most 15 times, and keeps the lowest total cost. Groups are
-    named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates` [n, L] (each
-    element's first public principal coordinate). The order of clients and of elements changes nothing.
-    What a group averages depends on every client's list: see POOLED_WARNING.
-
-    Args: features [n, L, f]; weights [n, L].
-    """
-    raise NotImplementedError
+    """Extra cost of the best one-to-one assignment once an element is barred from its slot in it: [L]; L <= K, K >= 2."""
+    costs = squared_distances(features, prototypes)
+    rows, columns = linear_sum_assignment(costs)
+    least, found = costs[rows, columns].sum(), np.zeros(len(features))
+    for row, column in zip(rows, columns, strict=True):
+        barred = costs.copy()
+        barred[row, column] = np.inf
+        found[row] = barred[linear_sum_assignment(barred)].sum() - least
+    return found

@@ -7,15 +7,37 @@ from numpy.typing import NDArray
 
 
 def simplex(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The nearest points of the probability simplex, along the last axis."""
-    raise NotImplementedError
+    """The nearest points of the probability simplex, along the last axis of values [..., K].
+
+    Sorted downwards, r is the largest place with v_(r) > (v_(1) + ... + v_(r) - 1) / r; that threshold is taken off every
+    value, and what falls below zero is cut.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    downwards = -np.sort(-values, axis=-1)
+    thresholds = (downwards.cumsum(axis=-1) - 1) / np.arange(1, values.shape[-1] + 1)
+    last = (downwards > thresholds).sum(axis=-1, keepdims=True) - 1
+    return np.maximum(values - np.take_along_axis(thresholds, last, axis=-1), 0)
 
 
 def psd(matrices: NDArray[np.floating], floor: float) -> NDArray[np.float64]:
     """Symmetric matrices [..., d, d] with every eigenvalue raised to at least `floor`; unchanged where all are above it."""
-    raise NotImplementedError
+    matrices = np.asarray(matrices, dtype=np.float64)
+    symmetric = (matrices + np.swapaxes(matrices, -1, -2)) / 2
+    values, vectors = np.linalg.eigh(symmetric)
+    raised = (vectors * np.maximum(values, floor)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    above = values.min(axis=-1)[..., None, None] >= floor
+    return np.where(above, symmetric, (raised + np.swapaxes(raised, -1, -2)) / 2)
 
 
 def box(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Values held within [0, 1]: the targets of several intents at once."""
-    raise NotImplementedError
+    return np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)
+
+
+def clipped(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
+    """Vectors along the last axis, shortened to length `bound` where longer; ones that are not finite become zero."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    vectors = np.where(np.isfinite(vectors).all(axis=-1, keepdims=True), vectors, 0.0)
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    shortened: NDArray[np.float64] = vectors * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
+    return shortened

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from dpcl_core.errors import BadInput
+
+_ROWS_OF_A_TOPIC, _MOST_TOPICS = 20, 50
+_SHRINK = 1e-3  # share of a spherical covariance, so that few sentences in many dimensions still give an invertible one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicView:
-    """Centre m0 [d], axes U [d, d'] (orthonormal columns), covariance S_pub [d, d] of public embeddings, and clipping radius B.
+    """Centre m0 [d], axes U [d, d'] (orthonormal columns), covariance S_pub [d, d] of public embeddings, clipping radius B.
 
     Residual means U^T(mu - m0) longer than `radius` are clipped.
     """
@@ -24,22 +30,45 @@ class PublicView:
     def of(cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None) -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
-        Raises BadInput where there are fewer public sentences than axes.
+        Topics are clusters of the public sentences themselves (k-means, about 20 sentences each). Axes are principal ones,
+        each pointing to where its largest entry is positive.
+        Raises BadInput where there are not more public sentences than axes, or fewer dimensions than axes.
         """
-        raise NotImplementedError
+        rows = np.asarray(features, dtype=np.float64)
+        most = min(len(rows) - 1, rows.shape[1])
+        if not 1 <= n_axes <= most:
+            raise BadInput("axes", n_axes, f"must lie between 1 and {most}, with {len(rows)} public sentences")
+        centre = rows.mean(axis=0)
+        covariance = np.cov(rows, rowvar=False).reshape(rows.shape[1], rows.shape[1])
+        axes = np.linalg.eigh(covariance)[1][:, ::-1][:, :n_axes]
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(n_axes)])
+        if radius is None:
+            topics = public_modes(rows, min(_MOST_TOPICS, max(2, len(rows) // _ROWS_OF_A_TOPIC)))
+            radius = float(np.quantile(np.linalg.norm((topics - centre) @ axes, axis=1), 0.9))
+        spherical = np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+        return cls(centre, axes, (1 - _SHRINK) * covariance + _SHRINK * spherical, radius)
 
     def residuals(self, means: NDArray[np.floating]) -> NDArray[np.float64]:
         """U^T(mu - m0), [..., d'] of means [..., d]; not clipped."""
-        raise NotImplementedError
+        found: NDArray[np.float64] = (means - self.centre) @ self.axes
+        return found
 
     def restored(self, residuals: NDArray[np.floating]) -> NDArray[np.float64]:
         """m0 + U r, [..., d] of residuals [..., d']."""
-        raise NotImplementedError
+        found: NDArray[np.float64] = self.centre + residuals @ self.axes.T
+        return found
 
 
 def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.float64]:
     """Centres [K, d] of k-means on public features [p, d], ordered along the first principal axis: the first prototypes.
 
+    The same for the same features: its starts are drawn from a fixed seed.
     Raises BadInput where there are fewer public sentences than modes.
     """
-    raise NotImplementedError
+    if not 1 <= n_modes <= len(features):
+        raise BadInput("modes", n_modes, f"must lie between 1 and the number of public sentences, {len(features)}")
+    rows = np.asarray(features, dtype=np.float64)
+    centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_
+    axis = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))[1][:, -1]
+    ordered: NDArray[np.float64] = centres[np.argsort(centres @ axis * np.sign(axis[np.abs(axis).argmax()]))]
+    return ordered

@@ -1,0 +1,131 @@
+"""Clustering the lists of all clients together: the reference rule for the paper's "deterministic stable rule"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from dpcl_core.methods.cslr.matchers import Rule, margins, slots, squared_distances
+
+POOLED_WARNING = (
+    "Lists were clustered together, so removing one client can move the entries of others to other slots: "
+    "how much one client changes the sum has no proven bound, and no epsilon follows."
+)
+_ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], `margins` [n, L], total squared distance `cost`."""
+
+    ids: NDArray[np.int64]
+    prototypes: NDArray[np.float64]
+    margins: NDArray[np.float64]
+    cost: float
+
+
+def pooled(
+    features: NDArray[np.float64],
+    n_groups: int,
+    rule: Rule,
+    coordinates: NDArray[np.float64],
+    previous: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
+    generator: np.random.Generator | None = None,
+) -> Pooled:
+    """Assigns and averages in turn from each client's list as start, at most 15 times, and keeps the lowest total cost.
+
+    Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
+    [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
+    sorted by what they say before anything else. "random" deals each list out once. What a group averages depends on every
+    client's list: see POOLED_WARNING.
+
+    Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
+    """
+    n, length, width = features.shape
+    elements, clients = _order(features)
+    sorted_features = np.take_along_axis(features, elements[:, :, None], axis=1)[clients]
+    shares = np.ones((n, length)) if weights is None else weights
+    shares = np.take_along_axis(shares, elements, axis=1)[clients]
+    if rule == "random":
+        starts = sorted_features.reshape(1, -1, width)[:, :1].repeat(n_groups, axis=1)
+    else:
+        starts = np.stack([_start(each, sorted_features.reshape(-1, width), n_groups) for each in sorted_features])
+    ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
+    place = np.take_along_axis(coordinates, elements, axis=1)[clients]
+    renamed = _names(ids, prototypes, shares, place, previous)
+    found = np.empty((n, length), dtype=np.int64)
+    np.put_along_axis(unsorted := np.empty_like(found), elements[clients], renamed[ids], axis=1)
+    found[clients] = unsorted
+    ordered = prototypes[np.argsort(renamed)]
+    return Pooled(found, ordered, margins(features, ordered), cost)
+
+
+def _order(features: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places [n, L] of each list's elements, and [n] of the lists, in the order of what they say."""
+    rows = [[tuple(element) for element in each] for each in features.tolist()]
+    elements = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
+    lists = [[each[place] for place in order] for each, order in zip(rows, elements, strict=True)]
+    return np.array(elements), np.array(sorted(range(len(lists)), key=lists.__getitem__))
+
+
+def _start(own: NDArray[np.float64], pool: NDArray[np.float64], n_groups: int) -> NDArray[np.float64]:
+    """A client's list [L, f] as first prototypes [K, f]: the furthest apart of a longer one, others' added to a shorter."""
+    if len(own) == n_groups:
+        return own
+    chosen = own if len(own) < n_groups else own[[squared_distances(own, own.mean(axis=0)[None])[:, 0].argmax()]]
+    among = pool if len(own) < n_groups else own
+    while len(chosen) < n_groups:
+        chosen = np.concatenate([chosen, among[[squared_distances(among, chosen).min(axis=1).argmax()]]])
+    return chosen
+
+
+def _alternated(
+    features: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    prototypes: NDArray[np.float64],
+    rule: Rule,
+    generator: np.random.Generator | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    """Ids [n, L], prototypes [K, f] and cost of the cheapest of the starts [S, K, f]; the first of equal ones."""
+    (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
+    repeated = np.broadcast_to(weights, (n_starts, n, length)).reshape(-1, length)
+    ids = np.full((n_starts, n, length), -1)
+    for _ in range(_ROUNDS):
+        costs = squared_distances(features[None], prototypes[:, None])
+        found = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator).reshape(ids.shape)
+        if (found == ids).all():
+            break
+        ids = found
+        belongs = (ids[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
+        totals = belongs.sum(axis=(1, 2))
+        sums = belongs.reshape(n_starts, -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
+        averages = np.divide(sums, totals[:, :, None], out=prototypes.copy(), where=totals[:, :, None] > 0)
+        prototypes = averages  # a group without weight stays where it was
+        if rule == "random":
+            break
+    costs = squared_distances(features[None], prototypes[:, None])
+    total = (np.take_along_axis(costs, ids[..., None], axis=3)[..., 0] * weights).sum(axis=(1, 2))
+    best = int(total.argmin())
+    return ids[best], prototypes[best], float(total[best])
+
+
+def _names(
+    ids: NDArray[np.int64],
+    prototypes: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    coordinates: NDArray[np.float64],
+    previous: NDArray[np.float64] | None,
+) -> NDArray[np.int64]:
+    """The canonical name of each group, [K]."""
+    if previous is not None:
+        matched: NDArray[np.int64] = linear_sum_assignment(squared_distances(prototypes, previous))[1]
+        return matched
+    belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
+    totals = belongs.sum(axis=(0, 1))
+    places = np.full(len(prototypes), np.inf)  # groups without weight come last
+    np.divide((belongs * coordinates[..., None]).sum(axis=(0, 1)), totals, out=places, where=totals > 0)
+    return np.argsort(np.argsort(places, kind="stable"), kind="stable")
