@@ -67,9 +67,14 @@ def check(spec: RunSpec) -> None:
         allowed = f"must be pixels with scenario.kind = {scenario.name}, which rearranges the examples' own values"
         raise BadInput("data.backbone", backbone.name, allowed)
     reads_texts = spec.params.inputs == "text"
-    if dataset.kind == "text" and not reads_texts:
-        able = [card.name for card in methods.CARDS.values() if card.params().inputs == "text"]
-        raise BadInput("method", method.name, f"reads no texts, as {dataset.title} has them; take {' or '.join(able)}")
+    if dataset.kind == "text" and not reads_texts and (backbone.is_language_model or "text" not in backbone.reads):
+        able = [card.name for card in backbones.CARDS.values() if "text" in card.reads and not card.is_language_model]
+        allowed = f"must be an encoder of texts for {method.title} on {dataset.title}: {', '.join(able)} or st:NAME"
+        raise BadInput("data.backbone", backbone.name, allowed)
+    by_domain = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "domain-incremental"
+    if dataset.kind == "tagged" and not by_domain:
+        allowed = "must be federated with scenario.protocol = domain-incremental: words of one sentence stay together"
+        raise BadInput("scenario.kind", scenario.name, allowed)
     if reads_texts and dataset.kind != "text":
         raise BadInput("data.dataset", dataset.name, f"must be a dataset of texts: {method.title} trains a language model")
     if backbone.is_language_model and not reads_texts:
@@ -95,16 +100,24 @@ def check(spec: RunSpec) -> None:
     facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
-    method.refuses(spec, Facts(n_people, n_tasks, facts.n_classes, spec.scenario.recurrence))
-    if spec.privacy.delta >= 1 / n_people:
+    n_units = spec.scenario.n_users or n_people
+    n_labels = len(spec.scenario.label_names(tuple(map(str, range(facts.n_classes)))))
+    method.refuses(spec, Facts(n_people, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users))
+    if spec.privacy.delta >= 1 / n_units:
         raise BadInput(
             "privacy.delta",
             spec.privacy.delta,
-            f"must be below 1/{n_people} = {1 / n_people:.2g}, one over the number of training examples: "
+            f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
+            f"{'training examples' if spec.scenario.n_users is None else 'clients'}: "
             "a larger one would allow publishing one of them outright",
         )
     if facts.classes is not None:
-        public_classes(spec, facts.classes)
+        public_classes(spec, spec.scenario.label_names(facts.classes))
+    if spec.scenario.n_users is not None:
+        from dpcl_core.scenarios import preview  # who holds what is dealt out by label: known before features are computed
+
+        for seed in spec.seeds:
+            preview.preview(spec.data, spec.scenario, seed)
     if method.batch_size(spec.params):
         from dpcl_core.scenarios import preview  # reads label columns: only methods with whole batches need it
 

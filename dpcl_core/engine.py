@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
@@ -14,14 +13,16 @@ from numpy.typing import NDArray
 from dpcl_core import checks, metrics
 from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones.extractor import pictures as as_pictures
+from dpcl_core.data import anchors, load
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import load
 from dpcl_core.data.dataset import Content, Dataset
+from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known, Learner
 from dpcl_core.methods.cards.language import LanguageParams
+from dpcl_core.methods.evaluation import evaluated, untrained
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
@@ -45,9 +46,9 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
     dataset = load.load(spec.data)
     table = yield from _table(spec, dataset, device)
-    public = checks.public_classes(spec, dataset.classes)
     streams = {seed: open_stream(spec, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
+    public = checks.public_classes(spec, first.classes)
     yield Started(
         n_tasks=len(first.tasks),
         task_names=_task_names(list(streams.values())),
@@ -56,64 +57,59 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_test=len(dataset.test),
     )
     checks.refuse_small_task(spec, [(task.name, len(task.train)) for stream in streams.values() for task in stream.tasks])
-    facts = Facts(dataset.n_people, len(first.tasks), len(table.classes), first.recurrence)
+    facts = Facts(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
     if warning := signal.note(outlook(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
         yield Note("warning", warning)
+    known = Known(
+        n_inputs=_n_features(table),
+        n_classes=len(first.classes),
+        public=tuple(public),
+        n_people=dataset.n_people,
+        n_tasks=len(first.tasks),
+        device=device,
+        form=table.form,
+        recurrence=first.recurrence,
+        classes=first.classes,
+        texts=table.texts,
+        canaries=dataset.canaries,
+        n_users=spec.scenario.n_users,
+        anchors=(yield from _anchors(spec, dataset, device)),
+    )
     for cells in _groups(spec):
-        yield from _learn(spec, cells, streams, public, table, dataset, device)
+        yield from _learn(spec, cells, streams, known)
 
 
-def _learn(
-    spec: RunSpec,
-    cells: Sequence[Cell],
-    streams: Mapping[int, TaskStream],
-    public: Sequence[int],
-    table: Table,
-    dataset: Dataset,
-    device: str,
-) -> Iterator[Event]:
+def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], known: Known) -> Iterator[Event]:
     """One learner through all tasks of its cells."""
     started = time.perf_counter()
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
-    stream = streams[seeds[0]]
     ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
-    known = Known(
-        n_inputs=_n_features(table),
-        n_classes=len(table.classes),
-        public=tuple(public),
-        n_people=dataset.n_people,
-        n_tasks=len(stream.tasks),
-        device=device,
-        form=table.form,
-        recurrence=stream.recurrence,
-        classes=table.classes,
-        texts=table.texts,
-        canaries=dataset.canaries,
-    )
     learner = methods.maker(spec.method)(spec, cells, known)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
-    for step in range(len(stream.tasks)):
+    baselines = _baselines(learner, cells, streams)
+    for step in range(known.n_tasks):
         yield from learner.learn({seed: streams[seed].tasks[step] for seed in seeds}, ledgers)
         for seed in seeds:
             own = [cell for cell in cells if cell.seed == seed]
-            for cell, result in zip(own, _evaluated(learner, seed, streams[seed], step, len(own)), strict=True):
-                matrices[cell].append(result.by_task)
-                yield TaskLearned(cell, step, result.by_task, result.pooled, ledgers[cell].epsilon(), result.by_rule)
+            for cell, result in zip(own, evaluated(learner, seed, streams[seed], step, len(own)), strict=True):
+                matrices[cell].append((*result.by_task, result.ahead))
+                spent = ledgers[cell].epsilon()
+                yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
     seconds = (time.perf_counter() - started) / len(cells)
     all_models = together(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
     audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
     for cell in cells:
         yield CellFinished(
             cell,
-            metrics.summary(matrices[cell]),
+            metrics.summary(matrices[cell], baselines.get(cell)),
             guarantee(
                 ledgers[cell],
                 spec,
                 cell,
-                unit=streams[cell.seed].unit,
-                n_people=dataset.n_people,
-                n_tasks=len(stream.tasks),
+                unit=_unit(spec, streams[cell.seed]),
+                n_people=known.n_people if known.n_users is None else known.n_users,
+                n_tasks=known.n_tasks,
                 assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
                 limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
@@ -124,50 +120,28 @@ def _learn(
         )
 
 
+def _baselines(
+    learner: Learner, cells: Sequence[Cell], streams: Mapping[int, TaskStream]
+) -> dict[Cell, tuple[float | None, ...]]:
+    """What models that have learned nothing reach on every task, in streams that look ahead."""
+    found: dict[Cell, tuple[float | None, ...]] = {}
+    for seed in dict.fromkeys(cell.seed for cell in cells):
+        own = [cell for cell in cells if cell.seed == seed]
+        if streams[seed].looks_ahead:
+            found |= zip(own, untrained(learner, seed, streams[seed], len(own)), strict=True)
+    return found
+
+
+def _unit(spec: RunSpec, stream: TaskStream) -> str:
+    """What is protected as a whole, as the statement knows it."""
+    return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
+
+
 def _audits(spec: RunSpec) -> dict[float, AuditNote]:
     """What attacks on the method's mechanism prove, by budget; for methods whose epsilon is nominal."""
     found = methods.auditor(spec.method)(spec, _AUDIT_TRIALS)
     notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in found]
     return dict(zip(spec.privacy.epsilons, notes, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """Accuracy by task and over all test examples; None where nothing could be evaluated."""
-
-    by_task: tuple[float | None, ...]
-    pooled: float | None
-    by_rule: Mapping[str, tuple[float | None, ...]]
-
-
-def _evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cells: int) -> list[_Result]:
-    """Accuracy of the seed's models on the tasks seen so far, one result a budget. Test data count as public."""
-    hits: list[dict[str, NDArray[np.int64]]] = []  # by task: right answers of each budget under each rule
-    tested = stream.tasks[: step + 1]
-    for task in tested:
-        scores = learner.scores(seed, task) if len(task.test) else {}
-        hits.append({rule: _right(found, task.test.labels) for rule, found in scores.items()})
-    rules = next((tuple(found) for found in hits if found), ())
-
-    def by_task(rule: str, cell: int) -> tuple[float | None, ...]:
-        return tuple(float(f[rule][cell]) / len(task.test) if f else None for f, task in zip(hits, tested, strict=True))
-
-    n_evaluated = sum(len(task.test) for f, task in zip(hits, tested, strict=True) if f)
-    return [
-        _Result(
-            by_task=by_task(rules[0], cell) if rules else (None,) * len(tested),
-            pooled=float(sum(f[rules[0]][cell] for f in hits if f)) / n_evaluated if rules else None,
-            by_rule={rule: by_task(rule, cell) for rule in rules} if len(rules) > 1 else {},
-        )
-        for cell in range(n_cells)
-    ]
-
-
-def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Right answers of each budget [epsilons]; a model that knows no label at all is never right."""
-    answers = np.where(np.isfinite(scores).any(axis=2), scores.argmax(axis=2), -1)
-    right: NDArray[np.int64] = (answers == labels).sum(axis=1)
-    return right
 
 
 def _n_features(table: Table) -> int:
@@ -192,7 +166,8 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
     examples: list[Examples] = []
     for split, before in ((dataset.train, 0), (dataset.test, n_train)):
         read = yield from inputs(spec, split.images, device, before=before, total=total)
-        examples.append(Examples(read, split.labels))
+        words = split.images.sentence_of if isinstance(split.images, Sentences) else None
+        examples.append(Examples(read, split.labels, sentences=words))
     return Table(
         train=examples[0],
         test=examples[1],
@@ -248,6 +223,18 @@ def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Even
         except StopIteration as ended:
             return cast(NDArray[np.generic], ended.value)
         yield Progress("backbone", before + done, total, None, text)
+
+
+def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
+    """Features of public sentences, where the method builds on them."""
+    if not methods.card(spec.method).needs_anchors:
+        return None
+    found = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
+    yield Note("info", f"Public sentences: {found.title}.")
+    text = f"computing features of public sentences with {spec.data.backbone}"
+    steps = cache.computed(spec.data.backbone, found.content, device)
+    features = cast(NDArray[np.float32], (yield from _counted(steps, 0, len(found.content), text)))
+    return features[found.rows]
 
 
 def _task_names(streams: Sequence[TaskStream]) -> tuple[str, ...]:

@@ -98,6 +98,7 @@ class TaskLearned:
     None is "not evaluated", never zero: a task without test examples, or no model released yet. `pooled` is accuracy over
     all test examples of the tasks seen so far; it differs from the mean where tasks differ in size. `by_rule` has the
     accuracies under each of the method's prediction rules, the run's own first; empty where there is one rule only.
+    `ahead`: accuracy on the next task, not learned yet, in streams that look ahead (micro-F1 wherever that is the metric).
     """
 
     cell: Cell
@@ -106,6 +107,7 @@ class TaskLearned:
     pooled: float | None
     epsilon: float
     by_rule: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    ahead: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,26 +45,28 @@ def backward_transfer(matrix: Matrix) -> float | None:
     return _mean(_minus(_entry(matrix, last, i), _entry(matrix, i, i)) for i in range(last))
 
 
-def forward_transfer(matrix: Matrix, baseline: Sequence[float] | None = None) -> float | None:
+def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> float | None:
     """FWT: mean over tasks i > 0 of accuracy on task i before learning it, minus an untrained model's (`baseline`).
 
     None where one of the entries above the diagonal or the baseline was not evaluated.
     """
     before = [row[i] if i < len(row) else None for i, row in enumerate(matrix[:-1], start=1)]
-    if baseline is None or any(value is None for value in before):
-        return None
-    return _mean(_minus(value, base) for value, base in zip(before, baseline[1:], strict=True))
+    gains = [_minus(value, base) for value, base in zip(before, (baseline or [None] * len(matrix))[1:], strict=True)]
+    return None if None in gains else _mean(gains)
 
 
-def summary(matrix: Matrix) -> dict[str, float | None]:
-    """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last (on the last task), Avg (mean AA_k)."""
+def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> dict[str, float | None]:
+    """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last (on the last task), Avg (mean AA_k).
+
+    `baseline`: accuracy of the untrained model on each task; None where nobody asked it.
+    """
     averages = average_accuracy(matrix)
     last = len(matrix) - 1
     return {
         "AA": averages[-1],
         "AF": average_forgetting(matrix)[-1],
         "BWT": backward_transfer(matrix),
-        "FWT": forward_transfer(matrix),
+        "FWT": forward_transfer(matrix, baseline),
         "Last": _entry(matrix, last, last),
         "Avg": _mean(averages),
     }

@@ -16,6 +16,7 @@ NoiseSource = Literal["release", "seeded"]
 Inputs = Literal["features", "images", "text"]
 Tuned = Literal["no", "public", "private"]
 Recurrence = Literal["once", "every"]
+Unit = Literal["example", "user"]
 
 
 class Spec(BaseModel):
@@ -42,6 +43,15 @@ class ScenarioSpec(Spec):
     def recurrence(self) -> Recurrence:
         """Whether a privacy unit can be in one task only, or may be in every one: known before any data is seen."""
         return "once"
+
+    @property
+    def n_users(self) -> int | None:
+        """Number of clients that hold the training examples, a public number; None where each example is on its own."""
+        return None
+
+    def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """What the labels of the tasks are called, on a dataset with these classes."""
+        return classes
 
 
 class DataSpec(Spec):

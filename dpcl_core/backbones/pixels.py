@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.backbones.catalog import FIELD, BackboneCard
 from dpcl_core.data.dataset import Content, Form
 from dpcl_core.data.images import Images
+from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
 from dpcl_core.data.windows import Windows
 from dpcl_core.errors import BadInput
@@ -49,7 +50,7 @@ def form(content: Content) -> Form:
 
 
 def _valued(content: Content) -> Images | Windows:
-    if isinstance(content, Texts):
+    if isinstance(content, Texts | Sentences):
         raise BadInput(FIELD, "pixels", "must be a network that reads texts")
     return content
 

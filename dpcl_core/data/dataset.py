@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
+from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.windows import Windows
 
-Content = Images | Windows | Texts  # what examples are before a backbone reads them
+Content = Images | Windows | Texts | Sentences  # what examples are before a backbone reads them
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,9 @@ class Known:
     `n_people`: nominal number of training examples in all tasks; `device`: torch device name. `form`: how the examples' own
     values lie in the inputs, None where these are features of a network or pictures. `recurrence`: whether one person can
     be in several tasks, as `TaskStream` has it. `classes`: their names. `texts`: how encoded texts are read, None for other
-    inputs; `canaries`: secrets planted among them.
+    inputs; `canaries`: secrets planted among them. `n_users`: clients that hold the examples, None where what is protected
+    is an example. `anchors` float32 [p, K]: features of public sentences by the same backbone, for methods whose card says
+    `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example.
     """
 
     n_inputs: int
@@ -42,6 +44,8 @@ class Known:
     classes: tuple[str, ...] = ()
     texts: TextForm | None = None
     canaries: tuple[Canary, ...] = ()
+    n_users: int | None = None
+    anchors: NDArray[np.float32] | None = None
 
     @property
     def task_size(self) -> float:
@@ -62,6 +66,7 @@ class Learner(Protocol):
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores [epsilons, n, classes] of `task.test` under the seed's models, by prediction rule, the run's own first.
 
-        -inf: a label never released. Empty where no model has been released yet.
+        -inf: a label never released. Empty where no model has been released yet. Streams that look ahead also ask before the
+        first task is learned, of the untrained model, and for a task before it is learned.
         """
         ...

@@ -29,6 +29,7 @@ class MethodCard:
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
     `notes`: what a reader of its guarantee should know with these settings, sentences that stand before all others.
     `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
+    `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class MethodCard:
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
     assumes: tuple[str, ...] = ()
+    needs_anchors: bool = False
 
 
 class MakeLearner(Protocol):

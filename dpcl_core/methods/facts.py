@@ -9,12 +9,16 @@ from dpcl_core.spec import Recurrence
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again."""
+    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again.
+
+    `n_users`: clients that hold the examples, where what is protected is a client; None else.
+    """
 
     n_people: int
     n_tasks: int
     n_classes: int
     recurrence: Recurrence = "once"
+    n_users: int | None = None
 
     @property
     def task_size(self) -> float:

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee
+from dpcl_core.privacy.protected import PROTECTED, Protected
 from dpcl_core.spec import Cell, Inputs, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.ledger import Ledger  # loads the accountants, which take seconds; the app only needs the words
 
-_ADJACENCY = {
-    "add-remove": "one example added or removed",
-    "replace": "one example replaced by another",
-}
 _COMPOSITION = {
-    "once": "parallel: every example is in one task only, so the task that spends most counts",
-    "every": "sequential: an example may be in every task, so the tasks add up",
+    "once": "parallel: every {noun} is in one task only, so the task that spends most counts",
+    "every": "sequential: {article} {noun} may be in every task, so the tasks add up",
 }
 _REUSED = (
-    "every example is in one task, but releases after later tasks read it again: its uses add up, and the examples "
+    "every {noun} is in one task, but releases after later tasks read it again: its uses add up, and the {noun}s "
     "used most count"
 )
 _NETWORK: Mapping[Inputs, str] = {
@@ -33,8 +30,9 @@ _NETWORK: Mapping[Inputs, str] = {
 _LABELS = {
     "prior": "the list of labels of each task, and which task a label belongs to, were public beforehand (oracle prior)",
     "prior-const": "one list of all labels was public beforehand",
-    "dp-learned": "every {unit} has one label; which labels there are need not be public",
+    "dp-learned": "every {noun} has one label; which labels there are need not be public",
 }
+_RULE = "which task {article} {noun} belongs to depends on that {noun} alone, through a public rule"
 _SCOPE = "every classifier released along the stream, one after each task"
 LISTS = "the list of labels of one task alone"
 # Where a method lets private data out in several ways, each has an epsilon of its own: "what is released as", "what trains".
@@ -107,36 +105,38 @@ def guarantee(
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
-    Args: unit: the privacy unit ("example", "user"); n_people: public nominal number of them in the training data; assumed:
+    Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
     what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
     unprotected; together: (epsilon, delta) of all models of the run, where it was computed; audit: what an attack on the
     method's mechanism proved; notes: what a reader should know of the method with these settings.
     """
+    what = PROTECTED[unit]
+    words_of = {"noun": what.noun, "article": what.article}
     epsilon = ledger.epsilon()
     by_task = ledger.by_task()
     parts = {f"task {task + 1}": value for task, value in by_task.items()}
-    composition = _COMPOSITION[ledger.recurrence]
+    composition = _COMPOSITION[ledger.recurrence].format(**words_of)
     if ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries):
         parts |= ledger.by_people()
-        composition = _REUSED
+        composition = _REUSED.format(**words_of)
     if channels := ledger.by_channel():
         parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: epsilon}
     if spec.labels == "dp-learned":
         parts[LISTS] = ledger.lists_alone()
     if n_tasks > 1:
-        parts["the same person in every task"] = ledger.if_in_every_task()
+        parts[f"the same {what.one} in every task"] = ledger.if_in_every_task()
     is_subset = spec.data.train_per_class is not None
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
-        *([_LABELS[spec.labels].format(unit=unit)] if spec.labels != "data" else []),
-        *(assumed or [f"which task an {unit} belongs to depends on that {unit} alone, through a public rule"]),
-        f"the number of training examples is public, and so is {_NETWORK[spec.params.inputs]}",
+        *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
+        *(assumed or [_RULE.format(**words_of)]),
+        f"the number of {what.several} is public, and so is {_NETWORK[spec.params.inputs]}",
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", *limits]
     if ledger.recurrence == "once" and n_tasks > 1:
-        not_covered.append(f"a person with {unit}s in several tasks: see the sum for one in every task")
+        not_covered.append(f"{what.in_several}: see the sum for one in every task")
     if n_models > 1:
         said = f"the {n_models} models of this run taken together: each bound holds for one model alone"
         if together is not None:
@@ -148,22 +148,24 @@ def guarantee(
     return Guarantee(
         epsilon=epsilon,
         delta=spec.privacy.delta,
-        unit=f"one training {unit}",
-        adjacency=f"{spec.privacy.adjacency}: {_ADJACENCY[spec.privacy.adjacency]}",
+        unit=what.whole,
+        adjacency=f"{spec.privacy.adjacency}: {what.neighbours[spec.privacy.adjacency]}",
         composition=composition,
         scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,
         assumptions=tuple(assumptions),
         not_covered=tuple(not_covered),
-        caveats=_caveats(spec, cell, epsilon, n_people, notes),
+        caveats=_caveats(spec, cell, epsilon, n_people, what, notes),
         parts=parts,
         claim=ledger.claimed,
         audit=audit,
     )
 
 
-def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int, notes: Sequence[str]) -> tuple[str, ...]:
+def _caveats(
+    spec: RunSpec, cell: Cell, epsilon: float, n_people: int, what: Protected, notes: Sequence[str]
+) -> tuple[str, ...]:
     said: list[str] = []
     if spec.labels == "data":
         said.append("The list of labels is read from the data: it can show with certainty that someone took part.")
@@ -178,7 +180,7 @@ def _caveats(spec: RunSpec, cell: Cell, epsilon: float, n_people: int, notes: Se
     if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
         said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
     if n_people < FEW_PEOPLE:
-        said.append(f"Only {n_people} training examples: accuracy is poor and the assumptions are fragile.")
+        said.append(f"Only {n_people} {what.several}: accuracy is poor and the assumptions are fragile.")
     if spec.labels == "dp-learned" and math.isfinite(epsilon):
         said.append(
             "The list of labels is learned from the data within this bound: a label that few people have is left out on "

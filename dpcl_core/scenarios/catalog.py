@@ -105,6 +105,52 @@ class SiBlurry(Blurry):
     kind: Literal["si-blurry"] = "si-blurry"
 
 
+class Federated(ScenarioSpec):
+    """Clients hold the examples, and tasks arrive one after another: what is protected is all that a client holds."""
+
+    kind: Literal["federated"] = "federated"
+    clients: int = Field(20, ge=1, le=10_000, description="Number of clients, a public number.")
+    partition: Literal["dirichlet", "domain"] = Field(
+        "dirichlet",
+        description="Who holds what. dirichlet: each label's examples (of each source, where these are the tasks) are dealt "
+        "out in shares drawn for it. domain: each client belongs to one source of the dataset.",
+    )
+    alpha: float = Field(
+        0.5,
+        ge=0.01,
+        le=1000,
+        allow_inf_nan=False,
+        description="Concentration of the Dirichlet partition: small, and most examples of a label lie with few clients.",
+    )
+    protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = Field(
+        "class-incremental",
+        description="class-incremental: each task brings classes, and one classifier must tell apart all seen so far. "
+        "one-vs-rest: each task asks for one class against as many examples of the others, and is known when tested. "
+        "domain-incremental: each task is one source of the dataset.",
+    )
+    tasks: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Number of tasks; empty: one for each class, or for each source."
+    )
+    order: tuple[str, ...] | None = Field(
+        None, description="Classes or sources by name, in the order to be learned; empty: all, in their own order."
+    )
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return "once" if self.partition == "domain" and self.protocol == "domain-incremental" else "every"
+
+    @property
+    def n_users(self) -> int:
+        return self.clients
+
+    def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """One-vs-rest: "not NAME" and NAME of each task in turn; else the dataset's classes."""
+        if self.protocol != "one-vs-rest":
+            return classes
+        asked = (self.order or classes)[: self.tasks]
+        return tuple(name for one in asked for name in (f"not {one}", one))
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioCard:
     """What a visitor reads of a scenario, and what it can be combined with.
@@ -185,6 +231,16 @@ CARDS: dict[str, ScenarioCard] = {
             source="Moon et al. 2023 (Si-Blurry), as in Tobaben et al. 2025, section 6",
             settings=SiBlurry,
             module="dpcl_core.scenarios.si_blurry",
+            needs_sources=False,
+        ),
+        ScenarioCard(
+            name="federated",
+            title="Clients, and one task after another",
+            summary="Clients hold the examples, unevenly, and all of them meet the tasks in the same order. What is "
+            "protected is everything that one client holds.",
+            source="Shihab et al. 2026 (CSLR), experiments",
+            settings=Federated,
+            module="dpcl_core.scenarios.federated",
             needs_sources=False,
         ),
     )

@@ -58,9 +58,9 @@ def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bo
         train, test = (Examples(np.empty((len(split.labels), 0)), split.labels) for split in (known.train, known.test))
         table = Table(train, test, known.classes, known.train.sources, known.test.sources, known.sources)
         tasks = _opened(scenario, table, seed).tasks
-        counts = np.array([np.bincount(task.train.labels, minlength=len(known.classes)) for task in tasks])
+        counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
     return Preview(
-        classes=known.classes,
+        classes=plan.classes,
         tasks=tuple(task.name for task in plan.tasks),
         homes=tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks),
         counts=counts,

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form, Source
 from dpcl_core.data.texts import TextForm
-from dpcl_core.spec import Recurrence, ScenarioSpec
+from dpcl_core.spec import Recurrence, ScenarioSpec, Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
     """Rows of a table of inputs (features float32 [N, K], or images), with labels int64 [n].
 
-    `users` int64 [n] where the privacy unit is a person. `rows` int64 [n] are this selection's places in `table` (None: all
-    of it): the streams of many seeds then share one table, and a task's inputs are gathered when they are read. `columns`
-    int64 [K]: the order that this selection's values come in (None: the table's own), as permuted tasks have it.
+    `users` int64 [n]: which client holds each example, where the privacy unit is a client. `sentences` int64 [n], ascending:
+    which sentence each example, a word of it, belongs to, where words are what is labelled. `rows` int64 [n] are this
+    selection's places in `table` (None: all of it): the streams of many seeds then share one table, and a task's inputs are
+    gathered when they are read. `columns` int64 [K]: the order that this selection's values come in (None: the table's
+    own), as permuted tasks have it.
     """
 
     table: NDArray[np.generic]
@@ -29,6 +31,7 @@ class Examples:
     users: NDArray[np.int64] | None = None
     rows: NDArray[np.int64] | None = None
     columns: NDArray[np.int64] | None = None
+    sentences: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -48,21 +51,28 @@ class Examples:
             None if self.users is None else self.users[places],
             places if self.rows is None else self.rows[places],
             self.columns,
+            None if self.sentences is None else self.sentences[places],
         )
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
     """The examples of several selections from one table, one after the other."""
     first = parts[0]
-    users = None
-    if first.users is not None:
-        users = np.concatenate([part.users for part in parts if part.users is not None])
+    users = _concatenated([part.users for part in parts])
+    sentences = _concatenated([part.sentences for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
     if any(part.columns is not None for part in parts):  # each in an order of its own: no table has them all
         inputs = np.concatenate([part.inputs for part in parts])
-        return Examples(inputs, np.concatenate([part.labels for part in parts]), users)
+        return Examples(inputs, labels, users, sentences=sentences)
     assert all(part.table is first.table for part in parts)
     rows = [np.arange(len(part.labels)) if part.rows is None else part.rows for part in parts]
-    return Examples(first.table, np.concatenate([part.labels for part in parts]), users, np.concatenate(rows))
+    return Examples(first.table, labels, users, np.concatenate(rows), sentences=sentences)
+
+
+def _concatenated(found: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    """One after the other; None where a part has none."""
+    known = [part for part in found if part is not None]
+    return np.concatenate(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,13 +119,18 @@ class TaskStream:
     decided before any data is seen, never counted from the data. "once" also needs that a record's task depends on that
     record alone, through a public map: cutting a stream every so many records would let one record move all others. Where a
     benchmark deals its records out by lot, `assumed` says so: sentences that the statement prints in place of that rule.
+    `classes` are what labels of this stream index, mostly the table's. `unit`: what is protected, an example or all that a
+    client holds. `metric`: share of right answers, or micro-F1 of whole entities where labels are BIO tags of words.
+    `looks_ahead`: every task is also evaluated before it is learned, as forward transfer needs.
     """
 
     tasks: tuple[Task, ...]
     classes: tuple[str, ...]
     recurrence: Recurrence
-    unit: Literal["example", "user"] = "example"
+    unit: Unit = "example"
     assumed: tuple[str, ...] = ()
+    metric: Literal["accuracy", "entity-f1"] = "accuracy"
+    looks_ahead: bool = False
 
 
 class OpenStream(Protocol):

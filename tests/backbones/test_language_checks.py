@@ -34,8 +34,8 @@ def refused(method: str, dataset: str, backbone: str) -> BadInput:
 @pytest.mark.parametrize(
     ("method", "dataset", "backbone", "field", "allowed"),
     [
-        ("cosine", "pii-synthetic", "pixels", "method", f"reads no texts, as .* has them; take .*{STAND_IN}"),
-        ("cosine", "pii-synthetic", "lm-tiny", "method", "reads no texts"),
+        ("cosine", "pii-synthetic", "pixels", "data.backbone", "must be an encoder of texts for .* or st:NAME"),
+        ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "must be an encoder of texts"),
         ("cosine", "digits", "lm-tiny", "data.backbone", "is a language model, which .* does not train"),
         (STAND_IN, "digits", "lm-tiny", "data.dataset", "must be a dataset of texts: Stand-in trains a language model"),
         (STAND_IN, "digits", "pixels", "data.dataset", "must be a dataset of texts"),

@@ -38,7 +38,7 @@ def test_every_card_names_a_module_that_keeps_its_promises(card: catalog.Scenari
 
 def test_an_unknown_scenario_is_refused_naming_the_known() -> None:
     with pytest.raises(
-        BadInput, match=r"^scenario\.kind = fuzzy: must be one of class-incremental, .*, i-blurry, si-blurry$"
+        BadInput, match=r"^scenario\.kind = fuzzy: must be one of class-incremental, .*, si-blurry, federated$"
     ):
         catalog.card("fuzzy")
 

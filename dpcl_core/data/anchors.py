@@ -1,0 +1,64 @@
+"""Public sentences that describe distributions of texts: of the Wikipedia, or invented ones where those are not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dpcl_core import paths
+from dpcl_core.data import parquet
+from dpcl_core.data.dataset import Content
+from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Texts
+from dpcl_core.errors import BadInput
+
+MOST = 2_000
+FOLDER, FILE = "anchors_wikipedia", "anchors.parquet"
+_SEED = 20_250_919  # a public constant: the same sentences, and the same words of them, for everyone
+_READ = 500  # sentences of which words are taken, where words are what is described
+_WORDS = 4  # of each of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Anchors:
+    """Public sentences. `rows` int64 [p], p <= 2,000: which of their features are used; `title` names them truthfully."""
+
+    content: Content
+    rows: NDArray[np.int64]
+    title: str
+
+
+def public(*, is_tagged: bool = False) -> Anchors:
+    """The public sentences; with `is_tagged`, four words of each of 500 of them in place of whole sentences.
+
+    Raises BadInput where a file is there and holds no sentences.
+    """
+    strings, title = _sentences()
+    if not is_tagged:
+        return Anchors(Texts(strings), np.arange(len(strings), dtype=np.int64), f"{len(strings):,} {title}")
+    words = [tuple(string.split()) for string in strings[:_READ]]
+    random = np.random.default_rng(_SEED)
+    lengths = np.array([len(one) for one in words])
+    chosen = [first + random.permutation(n)[:_WORDS] for first, n in zip(np.cumsum(lengths) - lengths, lengths, strict=True)]
+    rows = np.sort(np.concatenate(chosen)).astype(np.int64)
+    return Anchors(Sentences(words), rows, f"{len(rows):,} words of {len(words):,} {title}")
+
+
+def _sentences() -> tuple[list[str], str]:
+    folder = paths.data_dir()
+    path = None if folder is None else paths.inside(folder / FOLDER, FILE, "anchors")
+    if path is None or not path.is_file():
+        from dpcl_core.data.synthetic import corpus  # what invents texts is slow to load, and only this needs it
+
+        return list(corpus.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
+    with parquet.readable(path, FILE):
+        table = pq.read_table(path)
+    if "text" not in table.column_names or not parquet.is_text(table.schema.field("text").type):
+        raise BadInput(FILE, ", ".join(table.column_names), "must have a column text of public sentences")
+    strings = [string for string in table["text"].to_pylist() if string and string.strip()]
+    if not strings:
+        raise BadInput(FILE, "no sentences", "must hold at least one public sentence")
+    return strings[:MOST], "sentences of the English Wikipedia"

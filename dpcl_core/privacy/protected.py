@@ -1,0 +1,51 @@
+"""What is protected as a whole, in the words of the statement: an example, a text, or all that a client contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dpcl_core.spec import Adjacency
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """One unit of privacy. `noun` with its `article`; `one`: who it stands for; `several`: what is counted in public.
+
+    `whole`: what taking part means; `in_several`: who is protected less than it seems; `neighbours`: by adjacency.
+    """
+
+    noun: str
+    article: str
+    one: str
+    several: str
+    whole: str
+    in_several: str
+    neighbours: Mapping[Adjacency, str]
+
+
+def _single(noun: str, article: str) -> Protected:
+    changed: dict[Adjacency, str] = {
+        "add-remove": f"one {noun} added or removed",
+        "replace": f"one {noun} replaced by another",
+    }
+    in_several = f"a person with {noun}s in several tasks"
+    return Protected(noun, article, "person", f"training {noun}s", f"one training {noun}", in_several, changed)
+
+
+PROTECTED: Mapping[str, Protected] = {
+    "example": _single("example", "an"),
+    "text": _single("text", "a"),
+    "user": Protected(
+        "client",
+        "a",
+        "client",
+        "clients",
+        "one client, with everything that it holds",
+        "a client that holds examples of several tasks",
+        {
+            "add-remove": "all that one client contributes counted or left out",
+            "replace": "all that one client contributes replaced by what another would",
+        },
+    ),
+}
