@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import AnchorScores
-from dpcl_core.methods.cslr import matchers
+from dpcl_core.methods.cslr import matchers, theory
 from dpcl_core.methods.cslr.agreement import adjusted_rand
 from dpcl_core.methods.cslr.lists import Lists
-from dpcl_core.methods.cslr.matchers import FeatureMap, Moments, PcaMean, Pooled, Rule
+from dpcl_core.methods.cslr.matchers import FeatureMap, Moments, PcaMean, Rule
+from dpcl_core.methods.cslr.pooling import Pooled, pooled
 from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.signatures import Signature
 
@@ -22,6 +23,7 @@ COUNTS = (2, 5, 10, 25, 50, 100, 200)  # of anchors
 GAP = 0.5  # between two signatures at an anchor, in standard deviations of a signature
 FAILURE = 0.05  # η of Theorem 2
 CENTRED, PROJECTION = "anchors, centred", "public axes"
+SWEPT = ("nearest mean", "Hungarian", "anchors, ranked", CENTRED, PROJECTION)  # transport takes 30 times as long as these
 _FLOOR = 1e-3  # of a variance that noise has pushed below it
 
 
@@ -58,7 +60,7 @@ def grouped(
     """The lists' features and their groups by the reference rule, named along the first public axis."""
     compared = features(lists, matcher.features)
     first = view.residuals(lists.means)[..., 0]
-    return compared, matchers.pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator)
+    return compared, pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator)
 
 
 def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
@@ -81,8 +83,8 @@ def agreement(
     n_groups = int(modes.max()) + 1
     found = {}
     for name, matcher in by_name.items():
-        _, pooled = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        found[name] = adjusted_rand(pooled.ids.ravel(), modes.ravel())
+        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
+        found[name] = adjusted_rand(groups.ids.ravel(), modes.ravel())
     return found
 
 
@@ -90,11 +92,10 @@ def under_noise(
     lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
     levels: Sequence[float] = LEVELS,
 ) -> dict[str, tuple[float, ...]]:
-    """`agreement` by matcher with noise of each level on the lists; the levels share one draw, so that curves are smooth."""
-    by_level = [
-        agreement(noised(lists, level, np.random.default_rng(seed)), modes, by_name, view, seed) for level in levels
-    ]
-    return {name: tuple(of[name] for of in by_level) for name in by_name}
+    """`agreement` of the matchers of `SWEPT` with noise of each level on the lists; all levels share one draw of it."""
+    swept = {name: by_name[name] for name in SWEPT}
+    by_level = [agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed) for level in levels]
+    return {name: tuple(of[name] for of in by_level) for name in swept}
 
 
 def anchor_scores(
@@ -107,32 +108,26 @@ def anchor_scores(
     rates estimate one number. `n_lists`: how many entries Theorem 2 is to hold for (None: these).
     """
     truth = modes.ravel()
-    signatures = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
-    flat = signatures.reshape(len(truth), -1)
-    left, right = np.nonzero(np.triu((truth[:, None] != truth) & (truth[:, None] >= 0) & (truth >= 0)))
-    if not len(left):
+    known = truth[truth >= 0]
+    if len(set(known.tolist())) < 2:
         return None
-    apart = np.abs(flat[left] - flat[right])
+    z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
+    signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    rates = [(apart[:, :m] >= GAP).mean(axis=1) for m in counts]
-    least = [float(rate.min()) for rate in rates]
-    n_groups = int(truth.max()) + 1
+    found = [theory.separation(signatures[:, :m], known, GAP) for m in counts]
+    n_groups = int(known.max()) + 1
     agreements = []
     for m in counts:
         matcher = Matcher(Signature(anchors[:m], "shared-spherical", "centred", view.covariance), rule)
-        _, pooled = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        agreements.append(adjusted_rand(pooled.ids.ravel(), truth))
+        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
+        agreements.append(adjusted_rand(groups.ids.ravel()[truth >= 0], known))
+    n = n_lists if n_lists is not None else len(known)
     return AnchorScores(
         gap=GAP,
         m=tuple(counts),
-        mean_rate=tuple(float(rate.mean()) for rate in rates),
-        least_rate=tuple(least),
-        least_gap=tuple(float(apart[:, :m].max(axis=1).min()) for m in counts),
-        needed=tuple(needed(p, n_lists or len(truth)) for p in least),
+        mean_rate=tuple(each.mean_hit for each in found),
+        least_rate=tuple(each.least_hit for each in found),
+        least_gap=tuple(each.least_margin for each in found),
+        needed=tuple(theory.anchors_needed(n, FAILURE, each.least_hit) if each.least_hit else math.inf for each in found),
         agreement=tuple(agreements),
     )
-
-
-def needed(p: float, n: int, failure: float = FAILURE) -> float:
-    """Anchors that Theorem 2 asks for: ceil(ln(n² / η) / p) for n entries; inf where no anchor sees the pair."""
-    return math.inf if p <= 0 else float(math.ceil(math.log(n**2 / failure) / p))

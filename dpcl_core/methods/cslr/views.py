@@ -25,7 +25,7 @@ _N_DRAWS = 256  # of noise on a prototype, to see how far it spreads on the sign
 class Maps:
     """Where means and signatures are shown: two axes each, the principal ones of public points, the same in every round.
 
-    `mean_centre` [d], `mean_axes` [d, 2]; `signature_centre` [m], `signature_axes` [m, 2] of signatures of public points.
+    `mean_centre` [d], `mean_axes` [d, 2]; `signature_centre` [m], `signature_axes` [m, 2] of the points' signatures.
     """
 
     signature: Signature
@@ -36,7 +36,7 @@ class Maps:
 
     @classmethod
     def of(cls, public: NDArray[np.floating], signature: Signature) -> Maps:
-        """From public embeddings [p, d]; as many as are needed are used."""
+        """From public embeddings or released prototypes [p, d], at least three; as many as are needed are used."""
         points = np.asarray(public[:_N_FITTED], dtype=np.float64)
         same = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
         return cls(signature, *_principal(points), *_principal(signature.of(points, same)))
