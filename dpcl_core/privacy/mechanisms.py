@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import dp_accounting as dp
 import numpy as np
@@ -15,7 +15,6 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.spec import Adjacency
 
-Channel = Literal["replay", "head"]  # what travels from clients to the server: for replaying, or for the trained part
 _BLOCK = 1 << 17  # numbers: 1 MB in float64
 
 
@@ -99,15 +98,25 @@ def noisy_mean(
     return min(1.0, max(0.0, clean + drawn))
 
 
+def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
+    """Vectors along the last axis, shortened to length `bound` where longer; ones that are not finite become zero."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    shortened: NDArray[np.float64] = rows * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
+    return shortened
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientVectors:
-    """One statistic of every client in a round: `vectors` [n, D], or [E, n, D] where each release has its own.
+    """One statistic of the clients in a round: `vectors` [n, D], or [E, n, D] where each release has its own.
 
-    `bound`: each is clipped to this length, so the sum moves by that much when a client's contribution becomes zero; inf where
-    no bound is proven (nothing is clipped, and no epsilon follows). `stds`: of the noise on each coordinate, one a release.
+    `bound`: each is clipped to this length, so that much the sum moves when a client's contribution becomes zero. `stds`: of
+    the noise on each coordinate, one a release; 0 releases the clean sum and says so in the ledger. `channel`: by which way
+    it goes out (`ledger.REPLAY`, `ledger.HEAD`).
     """
 
-    channel: Channel
+    channel: str
     vectors: NDArray[np.floating]
     bound: float
     stds: Sequence[float]
@@ -124,8 +133,52 @@ def noisy_client_sums(
 ) -> list[NDArray[np.float64]]:
     """Sums over a round's clients of every part, each under Gaussian noise of its own: [E, D] for each part.
 
-    The privacy unit is the client, whose contribution becomes zero (add-remove). All parts share the round's sample of clients,
-    so they are one Gaussian event of multiplier (sum of (bound / std)²)^-1/2, amplified once: one coin decides them all.
-    Clients come by independent coins of chance `sample_rate`; a round without any runs the same way.
+    The privacy unit is the client, and the neighbour of a dataset one where a client's contribution is zero (add-remove);
+    under "replace" the accountant doubles the change. A client's vector must depend on its own data, public facts and
+    earlier releases alone, so that nobody else's moves with it: then the sum moves by `bound` at most, after clipping here.
+
+    All parts share the round's sample of clients: they are one Gaussian vector, part j scaled by 1 / std_j, and one event of
+    multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients come by independent coins of chance `sample_rate`, one coin
+    decides over all parts, so that the event is amplified once. A round without clients runs the same way.
     """
-    raise NotImplementedError
+    for release, ledger in enumerate(ledgers):
+        by_channel: dict[str, list[ClientVectors]] = {}
+        for part in parts:
+            by_channel.setdefault(part.channel, []).append(part)
+        ledger.spend(
+            _joint(parts, release, sample_rate),
+            task=task,
+            what=what,
+            channels={name: _joint(own, release, sample_rate) for name, own in by_channel.items()},
+        )
+    return [_noised(part, clipped_rows(part.vectors, part.bound).sum(axis=-2), noises) for part in parts]
+
+
+def noisy_client_vectors(
+    part: ClientVectors, noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, what: str
+) -> NDArray[np.float64]:
+    """Every client's own clipped vector under noise that the client adds itself: [E, n, D]. Nobody need be trusted.
+
+    Whoever sees them knows whose they are: nothing is averaged, and a sample of clients would amplify nothing. A client's
+    vector changes by `bound` at most when its contribution becomes zero, and no other client's does: one Gaussian for each.
+    """
+    for release, ledger in enumerate(ledgers):
+        event = _joint([part], release, 1.0)
+        ledger.spend(event, task=task, what=what, channels={part.channel: event})
+    return _noised(part, clipped_rows(part.vectors, part.bound), noises)
+
+
+def _joint(parts: Sequence[ClientVectors], release: int, sample_rate: float) -> dp.DpEvent:
+    """The event of one release of all these parts together; without noise on one of them there is no bound."""
+    if any(part.stds[release] == 0 for part in parts):
+        return dp.NonPrivateDpEvent()
+    # hypot of a single part is that part itself: the multiplier written down is the one that scaled the noise.
+    event = dp.GaussianDpEvent(1 / math.hypot(*(part.bound / part.stds[release] for part in parts)))
+    return event if sample_rate == 1 else dp.PoissonSampledDpEvent(sample_rate, event)
+
+
+def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[Noise]) -> NDArray[np.float64]:
+    """One release after the other [E, ...], of one clean value or of one for each of them."""
+    own = clean if part.vectors.ndim == 3 else [clean] * len(noises)
+    pairs = zip(own, part.stds, noises, strict=True)
+    return np.stack([value + std * noise.normal(value.shape) if std > 0 else value for value, std, noise in pairs])

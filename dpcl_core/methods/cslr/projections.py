@@ -32,12 +32,3 @@ def psd(matrices: NDArray[np.floating], floor: float) -> NDArray[np.float64]:
 def box(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Values held within [0, 1]: the targets of several intents at once."""
     return np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)
-
-
-def clipped(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
-    """Vectors along the last axis, shortened to length `bound` where longer; ones that are not finite become zero."""
-    vectors = np.asarray(vectors, dtype=np.float64)
-    vectors = np.where(np.isfinite(vectors).all(axis=-1, keepdims=True), vectors, 0.0)
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    shortened: NDArray[np.float64] = vectors * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
-    return shortened
