@@ -236,7 +236,7 @@ class Signatures:
     matcher, on the same lists (empty where modes are unknown), and `agreement_at` the same at each of `noise_levels`, the
     standard deviation of noise on a coordinate of every entry's mean; `demanded`: the noise that the run's budget demands
     by trust ("central", "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where
-    there is no pair of modes to tell apart.
+    there is no pair of modes to tell apart; `mode_names`: of the modes by number, empty where nobody knows.
     """
 
     cell: Cell
@@ -253,6 +253,7 @@ class Signatures:
     signal: Mapping[str, float]
     noise: Mapping[str, float]
     anchors: AnchorScores | None = None
+    mode_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class Matched:
     `clients` int64 [n]: whose they are; `ids` int64 [n, L]: groups; `features` [n, L, f] and `prototype_features` [K, f]:
     what the matcher compared; `prototypes`: the groups' means [K, d]; `noise_std`: of the privacy noise on each coordinate
     of a prototype along the orthonormal `noise_axes` [d, r] (None: all coordinates), 0 where there is none; `names`: of the
-    groups; `modes` int64 [n, L]: the truth, -1 where nobody knows.
+    groups; `modes` int64 [n, L]: the truth, -1 where nobody knows, and `mode_names` by number.
     """
 
     lists: Lists
@@ -79,6 +79,7 @@ class Matched:
     is_one_to_one: bool
     noise_std: float = 0.0
     noise_axes: NDArray[np.float64] | None = None
+    mode_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ def signatures(
         signal=dict(measured.signal),
         noise=dict(measured.noise),
         anchors=measured.anchors,
+        mode_names=matched.mode_names,
     )
 
 
