@@ -32,7 +32,8 @@ class DatasetCard:
     differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
     class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
     `kind`: pictures, windows of a sensor, texts, or sentences whose words are tagged. `scaled_by`: how windows come to
-    [-1, 1], by a public range or by mean and variance of the training part. `files_of`: the set whose files it reads. `limits`: what is not protected with these
+    [-1, 1], by a public range or by mean and variance of the training part.
+    `files_of`: the set whose files it reads. `limits`: what is not protected with these
     data. `text_columns`: the columns that make up a text, one a line. `sources`: its parts, in the order of the tasks, with
     the classes of each; empty where only the file tells, or every part can hold every class. `made_per_source`: texts of a
     source in a corpus that is made on this computer, 0 for data that are read. `may_show`: texts are synthetic or a public

@@ -28,7 +28,8 @@ class Result:
 
 
 def evaluated(learner: Learner, seed: int, stream: TaskStream, step: int, n_cells: int) -> list[Result]:
-    """What the seed's models reach on the tasks seen so far, one result a budget; on the next too if the stream looks ahead."""
+    """What the seed's models reach on the tasks seen so far, one result a budget; on the next too where a stream looks
+    ahead."""
     marks = [_marks(learner, seed, stream, task) for task in stream.tasks[: step + 1]]
     rules = next((tuple(found) for found in marks if found), ())
     next_task = stream.tasks[step + 1 : step + 2] if stream.looks_ahead else ()
