@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.methods.adam import Adam
 from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
-_BETAS, _STABILISER = (0.9, 0.999), 1e-8  # Adam's usual ones (Kingma and Ba 2015)
 _AT_ONCE = 2**14  # numbers of noise in one draw: many enough to hide the call, few enough for the processor's cache
 
 
@@ -88,7 +88,7 @@ def trained(
     places = np.flatnonzero(np.isin(labels, start.columns))
     data = Prepared.of(start, features[places], labels[places])
     weights = start.weights.copy()
-    adam = _Adam(weights, plan.learning_rate)
+    adam = Adam(weights, plan.learning_rate)
     draws = [
         _scaled(noise, weights[0], plan.noise_std(sigma), plan.n_steps) if sigma > 0 else None
         for sigma, noise in zip(noise_multipliers, noises, strict=True)
@@ -187,30 +187,3 @@ def clipped_residuals(
     # An example outside a budget's label space is not in that budget's data.
     residuals *= np.where(data.allowed[:, data.targets], factors, 0).astype(weights.dtype)[:, None, :]
     return residuals
-
-
-class _Adam:
-    """Adam (Kingma and Ba 2015, Algorithm 1), in place, its state starting from nothing.
-
-    Both means are kept without their factors 1 - beta, which wait for the step: that saves passes over the weights.
-    """
-
-    def __init__(self, weights: NDArray[np.floating], learning_rate: float) -> None:
-        self._rate, self._count = learning_rate, 0
-        self._mean, self._square = np.zeros_like(weights), np.zeros_like(weights)
-
-    def step(self, weights: NDArray[np.floating], gradient: NDArray[np.floating]) -> None:
-        """Moves the weights by one step; `gradient` is used up."""
-        self._count += 1
-        first, second = _BETAS
-        self._mean *= first
-        self._mean += gradient
-        np.multiply(gradient, gradient, out=gradient)
-        self._square *= second
-        self._square += gradient
-        root = float(np.sqrt((1 - second) / (1 - second**self._count)))  # of the second mean's factor and correction
-        scale = np.sqrt(self._square, out=gradient)
-        scale += _STABILISER / root
-        np.divide(self._mean, scale, out=scale)
-        scale *= self._rate * (1 - first) / (1 - first**self._count) / root
-        weights -= scale

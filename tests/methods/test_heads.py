@@ -120,7 +120,7 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pyte
     def kept(_: object, weights: np.ndarray, gradient: np.ndarray) -> None:
         found.append(gradient.ravel().copy())
 
-    monkeypatch.setattr(heads._Adam, "step", kept)
+    monkeypatch.setattr(heads.Adam, "step", kept)
     sigma = 1.6
     heads.trained(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
     drawn = np.concatenate(found)

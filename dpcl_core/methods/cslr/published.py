@@ -24,8 +24,8 @@ _SHARE_SCALE = 0.5  # of shares and of targets beside means in a noisy list
 class SlotSums:
     """Averages over clients as released: shares w [K], w mu [K, d], w M [K, d] or [K, d, d], and w y [K, C].
 
-    They are kept, and averaged over rounds, before they are divided by shares: a slot without data then weighs nothing, where
-    quotients of noise would stay.
+    They are kept, and averaged over rounds, before they are divided by shares: a slot without data then weighs nothing,
+    where quotients of noise would stay.
     """
 
     weights: NDArray[np.float64]
@@ -77,8 +77,8 @@ def published(
     Every element's mu, M and y are clipped to `bound` (Table 5: 1 each) and weighted by its share: w, w mu, w M, w y. Shares
     are not negative and sum to at most 1, so that each statistic of a client, all slots side by side, is at most `bound`
     long, however many elements fall in one slot. Two deviations from the print repair it: there elements are added up
-    unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the number of
-    clients in the round, which is private; here by the expected one.
+    unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the number
+    of clients in the round, which is private; here by the expected one.
 
     The statistics of a round share the client sample, so they are one event of multiplier sigma / 2. That sensitivity is
     proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists together; the ledger

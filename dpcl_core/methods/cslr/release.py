@@ -24,7 +24,7 @@ from dpcl_core.privacy.noise import Noise
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slotted:
-    """What n clients say about K slots: shares of rows [n, K] (of a client they sum to 1; without data to 0), means [n, K, d].
+    """What n clients say about K slots: shares of rows [n, K] (a client's sum to 1, without data to 0), means [n, K, d].
 
     The mean of a slot in which a client has nothing is never read.
     """

@@ -7,27 +7,41 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.cslr.head import Head, Params
+from dpcl_core.methods.adam import Adam
+from dpcl_core.methods.cslr.head import Head, Params, cycled, stop_if_diverged
 from dpcl_core.privacy.noise import Batches
 
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who takes part in a round: each of `n_clients` by a coin of its own with chance `rate`, or everyone at rate 1."""
+    """Who takes part in a round: each of `n_clients` by a coin of its own with chance `rate`; at rate 1 everyone."""
 
     n_clients: int
     rate: float
     coins: Batches
 
+    @classmethod
+    def of(cls, n_clients: int, rate: float, seed: int | None) -> Participation:
+        """Coins of the seed, or of the operating system where it is None: amplification needs ones that nobody foresees."""
+        return cls(n_clients, rate, Batches(rate, seed, "clients of a round"))
+
+    @property
+    def expected(self) -> float:
+        """What sums of a round are divided by, a public constant."""
+        return self.rate * self.n_clients
+
     def draw(self) -> NDArray[np.int64]:
         """Clients of the next round, ascending; possibly none."""
-        raise NotImplementedError
+        return self.coins.draw(self.n_clients)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """What a client does in a round: `n_steps` of Adam, each on `batch_size` own rows and, where there is replay, as many
-    replayed ones, whose loss counts `replay_weight` (the paper's lambda, Eq 3)."""
+    """What a client does in a round: `n_steps` of Adam, each on `batch_size` own rows and on as many replayed ones.
+
+    The replayed rows' mean loss counts `replay_weight` (lambda of Eq 3). All of it is public, the number of rows is not: a
+    client with fewer goes over them again.
+    """
 
     n_steps: int
     batch_size: int = 32
@@ -45,8 +59,10 @@ class Clients:
 
     @classmethod
     def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
-        """From a task's rows and whose they are."""
-        raise NotImplementedError
+        """From a task's rows and whose they are, users int64 [n] in 0 ... n_users - 1."""
+        order = np.argsort(users, kind="stable")
+        ends = np.cumsum(np.bincount(users, minlength=n_users))[:-1]
+        return cls(z.astype(np.float32, copy=False), targets.astype(np.float32), tuple(np.split(order, ends)))
 
 
 def local_updates(
@@ -60,17 +76,56 @@ def local_updates(
 ) -> Params:
     """What the chosen clients' training changes: [E, n, P] from E models `start` [E, P].
 
-    `replayed`: invented embeddings [E, r, d] and targets [E, r, C] of the server, one set a model. A client without rows trains
-    on replay alone, or returns zero. Private: only a mechanism or a mode that says "not private" may hand it on.
+    `replayed`: invented embeddings [E, r, d] and targets [E, r, C] of the server, one set a model. A client without rows
+    trains on replay alone, or returns zero. Models share the order of rows, noise they have none here. Private: only a
+    mechanism, or a mode that says "not private", may hand it on.
+    Raises Diverged where a weight leaves all bounds.
     """
-    raise NotImplementedError
+    (n_models, n_parameters), n = start.shape, len(chosen)
+    if n == 0:
+        return np.zeros((n_models, 0, n_parameters), dtype=np.float32)
+    batch, n_own = plan.batch_size, plan.n_steps * plan.batch_size
+    rows, shares = _rows(clients, chosen, n_own, batch, generator)
+    again = None if replayed is None else cycled(replayed[0].shape[1], n * n_own, generator).reshape(n, n_own)
+    if again is not None:
+        shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
+    params = np.repeat(start[:, None], n, axis=1)
+    adam = Adam(params, plan.learning_rate)
+    for step in range(plan.n_steps):
+        own = rows[:, step * batch : (step + 1) * batch]
+        z, targets = clients.z[own][None], clients.targets[own][None]
+        if replayed is not None and again is not None:
+            drawn = again[:, step * batch : (step + 1) * batch]
+            z, targets = _beside(z, replayed[0][:, drawn]), _beside(targets, replayed[1][:, drawn])
+        adam.step(params, head.gradients(params, z, targets, shares[None]))
+        stop_if_diverged(params, step, plan.n_steps, plan.learning_rate)
+    return params - start[:, None]
+
+
+def _rows(
+    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, generator: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """`count` own rows of every chosen client [n, count], and what one counts in a step [n, batch]: zero without rows."""
+    rows = np.zeros((len(chosen), count), dtype=np.int64)
+    shares = np.zeros((len(chosen), batch), dtype=np.float32)
+    for place, client in enumerate(chosen):
+        own = clients.places[client]
+        if len(own):
+            rows[place] = own[cycled(len(own), count, generator)]
+            shares[place] = 1 / batch
+    return rows, shares
+
+
+def _beside(own: NDArray[np.float32], replayed: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Own rows [1, n, b, ...], the same for every model, and replayed ones [E, n, b, ...] in one batch [E, n, 2b, ...]."""
+    return np.concatenate([np.broadcast_to(own, (len(replayed), *own.shape[1:])), replayed], axis=2)
 
 
 def averaged(start: Params, updates: Params) -> Params:
     """FedAvg without privacy: `start` [E, P] plus the mean of `updates` [E, n, P]; unchanged in an empty round."""
-    raise NotImplementedError
+    return start + updates.mean(axis=1) if updates.shape[1] else start
 
 
 def moved(start: Params, noisy_sums: NDArray[np.floating], expected_clients: float) -> Params:
     """DP-FedAvg's step: `start` [E, P] plus noisy sums [E, P] over the expected number of clients, a constant."""
-    raise NotImplementedError
+    return (start + noisy_sums / expected_clients).astype(np.float32)
