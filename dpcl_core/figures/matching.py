@@ -94,7 +94,8 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     best = means["agreement"].max()
     winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
     first = f"{winners[0]} agrees best with the truth ({best:.2f})"
-    first = f"{len(winners)} matchers agree best with the truth ({best:.2f})" if len(winners) > 1 else first
+    if len(winners) > 1:
+        first = f"{'; '.join(winners[:-1])} and {winners[-1]} agree best with the truth ({best:.2f})"
     mine = [name for name in names if own[name] and name not in winners]
     finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
     return Picture(figure, _capital(finding), _capital(finding))

@@ -118,10 +118,11 @@ def found(entries: pd.DataFrame) -> str:
 def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) -> Picture:
     """The margin of every entry in a column of its client's, clients from the least to the most certain.
 
-    `regret`: instead, what total cost would grow by were the entry barred from its group, where matching is one to one.
+    `regret`: instead, the share that its list's cost would grow by were the entry barred from its group, where matching is
+    one to one.
     Columns as `runs.matching.entries` has them, of one round.
     """
-    value, title = ("regret", "cost of barring it") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
+    value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
     rows = entries.dropna(subset=[value])
     if rows.empty:
         none = "Regret is told where matching is one to one." if regret else "No list has been matched yet."
@@ -158,8 +159,8 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     if regret:
         free = int((rows["regret"] <= 0).sum())
         whose = int(least["client"]) + 1
-        finding = f"The least certain entry, of client {whose}, would cost {least['regret']:.2g} more elsewhere"
-        finding += f"; {free} would cost nothing." if free else "."
+        finding = f"Barring the least certain entry, of client {whose}, makes its list cost {100 * least['regret']:.2g} % more"
+        finding += f"; barring {free} would cost nothing." if free else "."
         return Picture(figure, finding, finding)
     figure.add_hline(y=AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
     below = int((rows["margin"] < AMBIGUOUS).sum())

@@ -105,8 +105,7 @@ def signatures(
     points = maps.signatures(lists.means, lists.covariances)[exists]
     regrets: list[float | None] = [None] * int(exists.sum())
     if matched.is_one_to_one and len(matched.prototype_features) >= 2:
-        each = np.stack([matchers.regrets(of, matched.prototype_features) for of in matched.features])
-        regrets = [round_to(value) for value in each[exists]]
+        regrets = [round_to(value) for value in _regrets(matched)[exists]]
     clients = np.broadcast_to(matched.clients[:, None], exists.shape)
     return Signatures(
         cell=cell,
@@ -139,6 +138,16 @@ def signatures(
 def round_to(value: float, digits: int = 4) -> float:
     """A number to so many significant digits: an event is kept and sent often, and a picture shows no more."""
     return float(f"{value:.{digits}g}")
+
+
+def _regrets(matched: Matched) -> NDArray[np.float64]:
+    """Extra cost [n, L] of a list when an entry is barred from its group, over the list's cost as it is."""
+    groups = matched.prototype_features
+    costs = np.stack([matchers.squared_distances(of, groups) for of in matched.features])
+    own = np.take_along_axis(costs, np.maximum(matched.ids, 0)[:, :, None], axis=2)[..., 0].sum(axis=1)
+    extra = np.stack([matchers.regrets(of, groups) for of in matched.features])
+    found: NDArray[np.float64] = extra / np.maximum(own, 1e-12)[:, None]
+    return found
 
 
 def _prototypes(matched: Matched, maps: Maps) -> Prototypes:

@@ -1,0 +1,227 @@
+"""Lesson "Which list entry is which?", and what the Anchors page plays without a run: lists of clients with public digits.
+
+Digits 0 to 3 are the modes that clients hold; all others are public and give anchors, axes and first prototypes. Pictures
+stand in for texts: what an entry is of can be seen. Rows are drawn with replacement, so that there are enough for any number
+of clients.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.data.bundled import digits
+from dpcl_core.methods.cslr import comparison, matchers
+from dpcl_core.methods.cslr.comparison import Matcher
+from dpcl_core.methods.cslr.lists import Element, ListLearner, Lists
+from dpcl_core.methods.cslr.public import PublicView, public_modes
+from dpcl_core.methods.cslr.release import EvenSlots, by_matching, released
+from dpcl_core.methods.cslr.views import Matched
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import SeededNoise
+from dpcl_core.spec import Cell
+
+Kind = Literal["exact", "fitted"]
+N_MODES, N_AXES = 4, 8
+SHORT, LONG = 32, 384  # numbers in a vector: those that say something, and as many as a sentence embedding has
+N_CLIENTS, N_ROWS, N_ANCHORS = 20, 60, 200
+N_ROUNDS, DELTA = 4, 1e-5
+_LEAST = 5  # rows of every mode that a client with exact lists has, so that each has all of them
+_MIX = 0.5  # of the Dirichlet that deals rows to clients
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """Clients with lists of `N_MODES` entries, and what is public.
+
+    `public` [p, d]: digits 4 to 9 on their own 32 principal axes, unit length before; with d = 384 the other numbers are 0
+    in every digit, and only noise reaches them. `anchors` [200, d] are drawn from the public ones;
+    `lists`: exact ones hold each mode once, fitted ones what EM finds; `modes` int64 [n, L]: what an entry really is of, the
+    most frequent digit among its rows. `order` int64 [n, L]: the place at which each client sends an entry.
+    """
+
+    names: tuple[str, ...]
+    public: NDArray[np.float64]
+    anchors: NDArray[np.float64]
+    view: PublicView
+    lists: Lists
+    modes: NDArray[np.int64]
+    kind: Kind
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.lists)
+
+    @property
+    def rule(self) -> matchers.Rule:
+        """One to one where every client holds every mode; many to one where it may lack one and split another."""
+        return "hungarian" if self.kind == "exact" else "nearest"
+
+    def by_name(self, n_anchors: int) -> dict[str, Matcher]:
+        """The matchers that can be chosen, with the first so many anchors."""
+        return comparison.usual(self.view, self.anchors[:n_anchors], self.rule)
+
+
+@lru_cache(maxsize=12)
+def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENTS, draw: int = 0) -> World:
+    """Clients and their shuffled lists, the same for the same arguments; `draw` numbers ways to deal and to take anchors."""
+    features, labels, _ = _digits()
+    features = np.pad(features, ((0, 0), (0, n_inputs - SHORT)))
+    public = features[labels >= N_MODES]
+    generator = np.random.default_rng([draw, n_clients])
+    pools = [features[labels == mode] for mode in range(N_MODES)]
+    anchors = public[generator.choice(len(public), N_ANCHORS, replace=False)]
+    all_lists, modes = [], np.zeros((n_clients, N_MODES), dtype=np.int64)
+    for client in range(n_clients):
+        counts = generator.multinomial(N_ROWS, generator.dirichlet(np.full(N_MODES, _MIX)))
+        counts = np.maximum(counts, _LEAST) if kind == "exact" else counts
+        rows = [pool[generator.integers(len(pool), size=count)] for pool, count in zip(pools, counts, strict=True)]
+        entries = _exact(rows) if kind == "exact" else _fitted(rows, generator)
+        order = generator.permutation(len(entries))  # a list is unordered: its places say nothing
+        all_lists.append([entries[place] for place in order])
+        modes[client] = [int(entries[place].target.argmax()) for place in order]
+    view = PublicView.of(public, N_AXES)
+    names = tuple(f"digit {mode}" for mode in range(N_MODES))
+    return World(names, public, anchors, view, Lists.of(all_lists), modes, kind)
+
+
+def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, as near as its principal axes bring it."""
+    _, _, (centre, axes) = _digits()
+    drawn: NDArray[np.float64] = np.clip((centre + axes @ mean[:SHORT]).reshape(8, 8), 0.0, None)
+    return drawn / max(float(drawn.max()), 1e-9)
+
+
+def server_side(of: World, matcher: str, n_anchors: int, level: float, draw: int = 0) -> Matched:
+    """The server groups all lists, each with noise of this level on every coordinate: local trust."""
+    chosen = of.by_name(n_anchors)[matcher]
+    lists = comparison.noised(of.lists, level, np.random.default_rng(draw)) if level else of.lists
+    compared, pooled = comparison.grouped(lists, chosen, N_MODES, of.view, np.random.default_rng(draw))
+    prototypes = np.stack([_mean_of(lists, pooled.ids == group) for group in range(N_MODES)])
+    return Matched(
+        lists, np.arange(of.n_clients), pooled.ids, compared, pooled.prototypes, prototypes,
+        _group_names(), of.modes, matcher, chosen.rule == "hungarian", mode_names=of.names,
+    )  # fmt: skip
+
+
+def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_rounds: int, draw: int = 0) -> Matched:
+    """Every client matches its own exact entries to the prototypes, which start as public modes and then are released
+    `n_rounds` times, each time as the noisy average of all clients' slots. Epsilon is that of all `N_ROUNDS` rounds.
+    """
+    chosen = of.by_name(n_anchors)[matcher]
+    cell = Cell(epsilon, draw)
+    layout = EvenSlots(of.view, N_MODES)
+    ledger = Ledger(DELTA, "add-remove", "every")
+    multiplier = noise_multiplier(epsilon)
+    prototypes = public_modes(of.public, N_MODES)
+    compared = comparison.features(of.lists, chosen.features)
+    n_classes = of.lists.targets.shape[2]
+    ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
+    for number in range(n_rounds):
+        noise = SeededNoise(cell, f"anchors round {number}")
+        (replay,) = released(
+            by_matching(of.lists, ids, N_MODES), layout, np.eye(N_MODES, n_classes), [multiplier], [noise], [ledger],
+            task=0, n_clients=of.n_clients,
+        )  # fmt: skip
+        prototypes = replay.means
+        ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
+    return Matched(
+        of.lists, np.arange(of.n_clients), ids, compared, wanted, prototypes, _group_names(), of.modes, matcher,
+        chosen.rule == "hungarian", std_of_released(of, epsilon) if n_rounds else 0.0, of.view.axes,
+        of.names,
+    )  # fmt: skip
+
+
+def noise_multiplier(epsilon: float) -> float:
+    """Of one of `N_ROUNDS` releases of all clients that cost epsilon together: rounds under one Gaussian add up exactly."""
+    return math.sqrt(N_ROUNDS) * gaussian.sigma(epsilon, DELTA)
+
+
+def std_of_released(of: World, epsilon: float) -> float:
+    """Noise on a coordinate of a released prototype: the sum's noise over the public number of clients."""
+    return noise_multiplier(epsilon) * EvenSlots(of.view, N_MODES).sensitivity / of.n_clients
+
+
+def std_of_lists(of: World, epsilon: float) -> float:
+    """Noise on a coordinate of a mean if every client's list, its means clipped together, were noised before it is sent."""
+    return noise_multiplier(epsilon) * EvenSlots(of.view, N_MODES).sensitivity
+
+
+def lengths(of: World, std: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Signal and noise by statistic when each coordinate of a released mean has this noise: the mean of a mode on the axes
+    that are released, and the second moments that a full release would add under the same noise.
+    """
+    residuals = np.linalg.norm(of.view.residuals(of.lists.means), axis=-1)
+    seconds = np.linalg.norm(of.lists.second_moments, axis=-1)
+    n_inputs = of.lists.means.shape[2]
+    names = f"mean, {N_AXES} axes", f"mean, all {n_inputs}", f"second moments, {n_inputs}"
+    full = np.linalg.norm(of.lists.means, axis=-1)
+    signal = (float(residuals.mean()), float(full.mean()), float(seconds.mean()))
+    noise = (std * math.sqrt(N_AXES), std * math.sqrt(n_inputs), std * math.sqrt(n_inputs))
+    return dict(zip(names, signal, strict=True)), dict(zip(names, noise, strict=True))
+
+
+def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What averaging gives [L, d]: entries that stand at the same place of every list, and entries of the same mode."""
+    places = of.lists.means.mean(axis=0)
+    modes = np.stack([_mean_of(of.lists, of.modes == mode) for mode in range(N_MODES)])
+    return places, modes
+
+
+def _assigned(
+    of: World, chosen: Matcher, compared: NDArray[np.float64], prototypes: NDArray[np.float64], draw: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Every client's slots [n, L] against the prototypes [K, d], and the prototypes as the matcher sees them [K, f]."""
+    middle = of.lists.covariances.mean(axis=(0, 1))
+    no_target = np.zeros(of.lists.targets.shape[2])
+    wanted = chosen.features([Element(1 / len(prototypes), mean, middle, no_target) for mean in prototypes])
+    generator = np.random.default_rng(draw)
+    ids = [
+        matchers.assign(chosen.rule, rows, wanted, weights, generator=generator)[0]
+        for rows, weights in zip(compared, of.lists.weights, strict=True)
+    ]
+    return np.stack(ids), wanted
+
+
+def _mean_of(lists: Lists, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Mean [d] of the chosen entries; zero where none is."""
+    found: NDArray[np.float64] = lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1)
+    return found
+
+
+def _group_names() -> tuple[str, ...]:
+    return tuple(f"group {group + 1}" for group in range(N_MODES))
+
+
+def _exact(rows: list[NDArray[np.float64]]) -> list[Element]:
+    """One entry a mode: share, mean and variances of its rows."""
+    total = sum(map(len, rows))
+    return [
+        Element(len(z) / total, z.mean(axis=0), z.var(axis=0) + _RIDGE, np.eye(N_MODES)[mode]) for mode, z in enumerate(rows)
+    ]
+
+
+def _fitted(rows: list[NDArray[np.float64]], generator: np.random.Generator) -> list[Element]:
+    """What EM finds in all rows together."""
+    labels = np.repeat(np.arange(N_MODES), [len(z) for z in rows])
+    return ListLearner(N_MODES, ridge=_RIDGE).fit(np.concatenate(rows), np.eye(N_MODES)[labels], generator)
+
+
+@lru_cache(maxsize=1)
+def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """All digits [1797, d] on the principal axes of the public ones, their labels, and the axes' middle [64] and [64, d]."""
+    images, labels = digits()
+    assert isinstance(images.content, np.ndarray)
+    pixels = images.content.reshape(len(labels), -1).astype(np.float64)
+    pixels /= np.linalg.norm(pixels, axis=1, keepdims=True)
+    public = pixels[labels >= N_MODES]
+    centre = public.mean(axis=0)
+    axes = np.linalg.svd(public - centre, full_matrices=False)[2][:SHORT].T
+    return (pixels - centre) @ axes, labels, (centre, axes)
