@@ -138,7 +138,8 @@ def test_what_is_wrong_is_said_before_anything_starts() -> None:
 @pytest.mark.parametrize("labels", ["data", "prior", "prior-const", "dp-learned"])
 def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     """Same spec, same events; every task has its ledger entry; labels from the data are never called DP."""
-    if labels not in methods.card(method).labels:
+    card = methods.card(method)
+    if labels not in card.labels or "class-incremental" not in card.scenarios:  # clients: tests/methods hold these
         return
     without = {"privacy": {"epsilons": [math.inf]}} if methods.card(method).guarantee == "none" else {}
     if method == "independent-laplace":  # local privacy bounds what a copy tells, not whether there is one

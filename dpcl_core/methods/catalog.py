@@ -11,10 +11,15 @@ from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
 from dpcl_core.methods.cards import (
     agem,
     cosine,
+    cslr_central,
+    cslr_server_head,
     dp_agem,
     dp_coeff_memory,
+    dp_fedavg,
+    dp_stat_share,
     independent_laplace,
     l2dp_ml,
+    label_means,
     lm_er,
     lm_ewc,
     lm_gem,
@@ -51,6 +56,11 @@ CARDS: Mapping[str, MethodCard] = {
         lm_mtl.CARD,
         pecl_published.CARD,
         pecl.CARD,
+        cslr_server_head.CARD,
+        cslr_central.CARD,
+        label_means.CARD,
+        dp_stat_share.CARD,
+        dp_fedavg.CARD,
     )
 }
 

@@ -6,11 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import cslr
-from dpcl_core.methods.facts import Facts
-from dpcl_core.spec import Params, RunSpec
+from dpcl_core.spec import Params
 
 
 class CslrCentralParams(cslr.ListParams, cslr.ReleaseParams, cslr.RehearsalParams, cslr.ClippedParams):
@@ -34,20 +32,6 @@ class CslrCentralParams(cslr.ListParams, cslr.ReleaseParams, cslr.RehearsalParam
     )
 
 
-def check(spec: RunSpec, facts: Facts) -> None:
-    """Raises BadInput as `cslr.check` does, and where the two ways out do not share a client sample."""
-    cslr.check(spec, facts)
-    params = spec.params
-    assert isinstance(params, CslrCentralParams)
-    if params.participation < 1 and spec.privacy.adjacency == "replace" and _is_sampled(params):
-        allowed = "must be 1 with privacy.adjacency = replace: what sampling is worth is known for clients who come or go"
-        raise BadInput("params.participation", params.participation, allowed)
-
-
-def _is_sampled(params: CslrCentralParams) -> bool:
-    return params.head == "private" or params.releases == "round"
-
-
 def notes(params: Params) -> tuple[str, ...]:
     """What the bound leaves out."""
     assert isinstance(params, CslrCentralParams)
@@ -65,10 +49,10 @@ CARD = MethodCard(
     source=f"{cslr.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
     params=CslrCentralParams,
     module="dpcl_core.methods.cslr_central",
-    shares="epsilons",
+    shares="cell",
     labels=cslr.LABELS,
     scenarios=cslr.SCENARIOS,
-    refuses=check,
+    refuses=cslr.check,
     derived=cslr.derived,
     notes=notes,
     assumes=cslr.SIMULATED,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import cslr
-from dpcl_core.methods.cards.cslr_central import CslrCentralParams, check, notes
+from dpcl_core.methods.cards.cslr_central import CslrCentralParams, notes
 
 
 class DpStatShareParams(CslrCentralParams):
     """CSLR with lists of one entry: nothing to match."""
 
-    list_size: int = 1
+    list_size: int = Field(1, ge=1, le=1, description="Gaussians in a client's list: one.")
 
 
 CARD = MethodCard(
@@ -21,10 +23,10 @@ CARD = MethodCard(
     source=f"Baseline of {cslr.SOURCE}, read as lists of one entry",
     params=DpStatShareParams,
     module="dpcl_core.methods.dp_stat_share",
-    shares="epsilons",
+    shares="cell",
     labels=cslr.LABELS,
     scenarios=cslr.SCENARIOS,
-    refuses=check,
+    refuses=cslr.check,
     derived=cslr.derived,
     notes=notes,
     assumes=cslr.SIMULATED,

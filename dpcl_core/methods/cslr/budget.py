@@ -1,0 +1,82 @@
+"""What noise replay and head need so that both together keep a budget; losses compose, epsilons are never added."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import dp_accounting as dp
+
+from dpcl_core.privacy import accounting
+from dpcl_core.privacy.accounting import noise_multiplier, subsampled_gaussian
+from dpcl_core.spec import Adjacency, PrivacySpec, Recurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Noises:
+    """Noise over sensitivity of one release and of one round of the head; 0: none. One Gaussian each, on a joint vector."""
+
+    release: float = 0.0
+    head: float = 0.0
+
+    @property
+    def joint(self) -> float:
+        """Of both in one round: each part over its noise, they are one vector; 1/z² = 1/z_release² + 1/z_head²."""
+        squares = [1 / noise**2 for noise in (self.release, self.head) if noise > 0]
+        return 1 / math.sqrt(sum(squares)) if squares and min(self.release, self.head) > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """How often a client's data are used over its life: decided before the first task, and paid for as decided.
+
+    `n_tasks`: tasks that a client may be in; `rounds`: of the head in each; `rate`: chance to be in a round.
+    """
+
+    n_tasks: int
+    rounds: int
+    rate: float
+    delta: float
+    adjacency: Adjacency
+
+    @classmethod
+    def of(cls, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence, rounds: int = 1, rate: float = 1.0) -> Horizon:
+        """A client of one task alone pays for that task; one who may be in every task pays for all of them."""
+        return cls(n_tasks if recurrence == "every" else 1, rounds, rate, privacy.delta, privacy.adjacency)
+
+    def releases(self, epsilon: float) -> float:
+        """Noise of one release a task, of every client, that alone keep epsilon."""
+        return noise_multiplier(epsilon, self.delta, 1.0, self.n_tasks, self.adjacency)
+
+    def head_alone(self, epsilon: float) -> float:
+        """Noise of every round of the head, where nothing else is released."""
+        return noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
+
+    def beside_releases(self, epsilon: float, share: float) -> Noises:
+        """One release a task that spends `share` of epsilon alone, and the head's rounds with what is then left."""
+        release = self.releases(share * epsilon)
+        return Noises(release, _head_beside(self, epsilon, release))
+
+    def in_rounds(self, epsilon: float, share: float) -> Noises:
+        """Releases that travel with the head's updates, round by round, of the same clients: one event of both.
+
+        `share`: the replay's part of 1/z², which is what a round's loss depends on.
+        """
+        both = noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
+        return Noises(both / math.sqrt(share), both / math.sqrt(1 - share))
+
+    def rounds_of(self, multiplier: float) -> dp.DpEvent:
+        """All rounds of one task at this noise."""
+        return subsampled_gaussian(multiplier, self.rate, self.rounds)
+
+
+@lru_cache(maxsize=256)
+def _head_beside(horizon: Horizon, epsilon: float, release: float) -> float:
+    releases = subsampled_gaussian(release, 1.0, horizon.n_tasks)
+    n_rounds = horizon.n_tasks * horizon.rounds
+
+    def events(head: float) -> list[dp.DpEvent]:
+        return [releases, subsampled_gaussian(head, horizon.rate, n_rounds)]
+
+    return accounting.calibrated(events, epsilon, horizon.delta, horizon.adjacency)

@@ -1,0 +1,62 @@
+"""What every method of clients does with a task: its rows, its labels, and which labels compete when it is tested."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cslr.slots import TaskRows
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import RunSpec
+
+
+def features(inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+    """Embeddings [n, d] at unit length: what clips them at radius 1, and does nothing to those that are that long."""
+    return unit_rows(inputs).astype(np.float32)
+
+
+def clients_of_a_task(known: Known) -> int:
+    """A public number: all clients, or an equal share of them where each belongs to one task alone."""
+    n_users = known.n_users or 0
+    return n_users if known.recurrence == "every" else max(1, n_users // known.n_tasks)
+
+
+class Seen:
+    """The labels of the tasks so far, all public. Under "prior-const" every public label competes from the start."""
+
+    def __init__(self, spec: RunSpec, known: Known) -> None:
+        self._spec, self._known = spec, known
+        self._labels: set[int] = set()
+
+    def rows(self, task: Task) -> TaskRows:
+        """The task's private rows; its labels compete from now on.
+
+        Raises BadInput for a task more than was planned: noise was shared out among the planned ones before the first.
+        """
+        n_tasks = self._known.n_tasks
+        if task.index >= n_tasks:
+            allowed = f"must be at most {n_tasks}: the budget was shared out among as many before the first; start a new run"
+            raise BadInput("scenario.tasks", task.index + 1, allowed)
+        space = self._space(task)
+        self._labels |= set(space)
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))
+        assert train.users is not None, "the scenario says who holds what"
+        return TaskRows(features(train.inputs), train.labels, train.users, space, self._known.n_classes)
+
+    def masked(self, logits: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
+        """Logits [..., C] with -inf where a label does not compete: outside the task's own where its name is told at test
+        time, else outside those of all tasks so far and the task's."""
+        space = self._space(task)
+        competing = space if task.task_id is not None else tuple(sorted({*self._labels, *space}))
+        found = np.full_like(logits, -np.inf)
+        found[..., competing] = logits[..., competing]
+        return found
+
+    def _space(self, task: Task) -> tuple[int, ...]:
+        own = task.prior if task.task_id is not None else ()
+        given = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        return tuple(label for label in given if not own or label in own)

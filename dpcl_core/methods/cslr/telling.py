@@ -1,0 +1,142 @@
+"""What a run tells of its clients' lists: the simulator's view, of public data alone, never visible to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Signatures
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.cslr import ListParams
+from dpcl_core.methods.cslr import comparison, matchers, views
+from dpcl_core.methods.cslr.known import Compared, Public
+from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.replay import Replay
+from dpcl_core.methods.cslr.signatures import Signature
+from dpcl_core.spec import Cell, RunSpec
+
+_MEAN, _SECOND = "mean on public axes", "second moment, were it released"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Noise of one budget's release: standard deviation on a coordinate of a group's mean, of a second moment's were it
+    released too, and on a coordinate of each client's own list were nobody trusted."""
+
+    mean: float
+    second: float
+    local: float
+
+
+class Telling:
+    """Remembers what clients' lists of earlier tasks were, which no client or server of the method does, to draw them.
+
+    Entries are matched to the groups of all tasks so far without their labels, as a server would have to who got lists
+    alone; where the method itself knows the label, it does better. Of a person's own data nothing is told.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known, public: Public) -> None:
+        assert isinstance(spec.params, ListParams)
+        self._is_public = not spec.data.dataset.startswith("own:")
+        self._params, self._cells, self._public, self._names = spec.params, tuple(cells), public, known.classes
+        self._compared = Compared.of(spec.params, public)
+        shown = public.anchors if len(public.anchors) > 1 else public.others
+        kind, norm = spec.params.signature_covariance, spec.params.signature_norm
+        self._signature = Signature(shown, kind, norm, public.view.covariance)
+        self._maps = views.Maps.of(public.others, self._signature)
+        self._lists: list[Lists] = []
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether lists may be told of at all."""
+        return self._is_public
+
+    def told(
+        self, lists: Lists, task: int, round: int, parts: Sequence[Sequence[Replay]], noises: Sequence[Noise]
+    ) -> Iterator[Signatures]:
+        """The lists [N, entries] of a task, without noise, beside those before, and what each budget has released so far."""
+        if not self._is_public:
+            return
+        self._lists[task:] = [lists]
+        every = _side_by_side(self._lists)
+        features = comparison.features(every, self._compared.features)
+        modes = np.where(every.weights > 0, every.targets.argmax(axis=2), -1)
+        measured = self._agreement(every, modes)
+        for cell, own, noise in zip(self._cells, parts, noises, strict=True):
+            yield views.signatures(
+                cell, task, round, self._matched(every, features, modes, own, noise), self._maps,
+                views.Measured(
+                    agreement=measured,
+                    demanded={"central": noise.mean, "local": noise.local},
+                    signal=_signal(own[-1], self._public),
+                    noise=_noise(self._public, noise),
+                ),
+            )  # fmt: skip
+
+    def _matched(
+        self, every: Lists, features: NDArray[np.float64], modes: NDArray[np.int64], parts: Sequence[Replay], noise: Noise
+    ) -> views.Matched:
+        means = np.concatenate([part.means for part in parts])
+        targets = np.concatenate([part.targets for part in parts])
+        groups = self._compared.of_means(means, np.full(means.shape[1], 1 / means.shape[1]), targets)
+        ids = np.full(every.weights.shape, -1, dtype=np.int64)
+        random = np.random.default_rng(0)  # which of "random" no figure depends on
+        for client in range(len(every)):
+            exist = np.flatnonzero(every.weights[client] > 0)
+            found, _ = matchers.assign(self._compared.rule, features[client, exist], groups, generator=random)
+            ids[client, exist] = found
+        return views.Matched(
+            lists=every,
+            clients=np.arange(len(every)),
+            ids=ids,
+            features=features,
+            prototype_features=groups,
+            prototypes=means,
+            names=self._group_names(targets),
+            modes=modes,
+            matcher=self._compared.name,
+            is_one_to_one=self._compared.rule == "hungarian" and 2 <= every.weights.shape[1] <= len(groups),
+            noise_std=noise.mean,
+            noise_axes=self._public.view.axes,
+        )
+
+    def _group_names(self, targets: NDArray[np.float64]) -> tuple[str, ...]:
+        labels = targets.argmax(axis=1).tolist()
+        seen = [labels[:place].count(label) for place, label in enumerate(labels)]
+        names = [self._names[label] if label < len(self._names) else str(label) for label in labels]
+        several = {label for label in labels if labels.count(label) > 1}
+        return tuple(
+            f"{name} {nth + 1}" if label in several else name
+            for name, nth, label in zip(names, seen, labels, strict=True)
+        )
+
+    def _agreement(self, every: Lists, modes: NDArray[np.int64]) -> dict[str, float]:
+        """How well every matcher's groups of these very lists agree with the labels; none where there is one label."""
+        if len(set(modes[modes >= 0].tolist())) < 2:
+            return {}
+        usual = comparison.usual(self._public.view, self._signature.anchors, self._params.rule)
+        return comparison.agreement(every, modes, usual, self._public.view, 0)
+
+
+def _side_by_side(lists: Sequence[Lists]) -> Lists:
+    """The lists of several tasks as one of every client, weights shared out."""
+    weights, means, covariances, targets = (
+        np.concatenate([getattr(each, name) for each in lists], axis=1)
+        for name in ("weights", "means", "covariances", "targets")
+    )
+    return Lists(weights / len(lists), means, covariances, targets)
+
+
+def _signal(released: Replay, public: Public) -> dict[str, float]:
+    """Lengths of what is released, and of a second moment, which nobody releases."""
+    residual = float(np.linalg.norm(public.view.residuals(released.means), axis=-1).mean())
+    return {_MEAN: residual, _SECOND: float(np.linalg.norm(public.view.covariance))}
+
+
+def _noise(public: Public, noise: Noise) -> dict[str, float]:
+    """Expected lengths of their noise: over a few axes of a mean, over all d² numbers of a second moment."""
+    d, n_axes = public.view.axes.shape
+    return {_MEAN: noise.mean * n_axes**0.5, _SECOND: noise.second * d}

@@ -1,0 +1,115 @@
+"""CSLR with a trusted sum: noisy mixtures of what clients have, and a head that clients train while they rehearse from them.
+
+Matching happens on the client, with public prototypes or ones released before, so that one client's vector moves the sum by
+its clipping norm and nothing else. Replay and head are two ways out of the same data: where both travel in a round, the same
+coins decide over both, and they are one event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress, Signatures
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.cslr_central import CslrCentralParams
+from dpcl_core.methods.cslr import release
+from dpcl_core.methods.cslr.budget import Horizon, Noises
+from dpcl_core.methods.cslr.known import Public
+from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.releases import Releases
+from dpcl_core.methods.cslr.slots import TaskRows
+from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
+from dpcl_core.methods.cslr.telling import Telling
+from dpcl_core.methods.cslr.training import Chosen, RoundHead
+from dpcl_core.privacy.ledger import REPLAY, Ledger
+from dpcl_core.privacy.mechanisms import ClientVectors
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+def noises(spec: RunSpec, params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noises:
+    """What replay and head need to keep the budget: both together, or the replay alone where the head is clean."""
+    if math.isinf(epsilon):
+        return Noises()
+    if params.releases == "round":
+        if params.head == "private":
+            return horizon.in_rounds(epsilon, params.replay_share)
+        return Noises(release=horizon.head_alone(epsilon))  # as many sampled rounds, of the replay alone
+    if params.head == "private":
+        return horizon.beside_releases(epsilon, params.replay_share)
+    return Noises(release=horizon.releases(epsilon))
+
+
+class CslrCentral:
+    """One cell's mixtures and head."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        params = spec.params
+        assert isinstance(params, CslrCentralParams)
+        (self._cell,) = cells
+        self._params, self._seen, self._n_clients = params, Seen(spec, known), clients_of_a_task(known)
+        public = Public.of(known.anchors, self._cell.seed, params.dimensions, params.radius, params.anchors)
+        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
+        noise = noises(spec, params, horizon, self._cell.epsilon)
+        self._releases = Releases(spec, cells, known, public, [noise.release])
+        self._head = RoundHead(spec, self._cell, known, self._n_clients, noise.head)
+        self._telling = Telling(spec, cells, known, public)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+        task, ledger = tasks[self._cell.seed], ledgers[self._cell]
+        rows = self._seen.rows(task)
+        total, text = self._params.rounds, f"rounds on {task.name}"
+        yield Progress("training", 0, total, task.index, f"lists of {task.name}")
+        lists = self._releases.lists(rows, task.index) if self._releases.n_groups > 1 or self._telling.is_wanted else None
+        if self._params.releases == "task":
+            self._releases.of_task(rows, task.index, ledgers, lists)
+            yield from self._told(rows, lists, task.index, 0)
+            for done in self._head.trained(rows, task.index, ledger, lambda: self._releases.parts[0]):
+                yield Progress("training", done, total, task.index, text)
+            return
+        sums = _RoundSums(self._releases, rows, lists, task.index, self._params.participation * self._n_clients)
+        steps = self._head.trained(rows, task.index, ledger, lambda: self._releases.parts[0], sums.vectors, sums.took)
+        for done in steps:
+            yield Progress("training", done, total, task.index, text)
+            if done == 1 or done == total:
+                yield from self._told(rows, lists, task.index, done)
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the head's logits [1, n, classes]."""
+        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
+
+    def _told(self, rows: TaskRows, lists: Lists | None, index: int, round: int) -> Iterator[Signatures]:
+        if lists is not None:
+            yield from self._telling.told(lists, index, round, self._releases.parts, self._releases.noises(rows))
+
+
+class _RoundSums:
+    """The replay's part of a task's rounds: each adds a noisy sum to the average that the mixture is read from."""
+
+    def __init__(self, releases: Releases, rows: TaskRows, lists: Lists | None, index: int, expected: float) -> None:
+        self._releases, self._rows, self._lists, self._index = releases, rows, lists, index
+        self._layout, self._expected = releases.layout(rows), expected
+        self._total, self._n_rounds = np.zeros((1, 1)), 0
+
+    def vectors(self, chosen: Chosen) -> list[ClientVectors]:
+        """What the round's clients send for the replay, matched to what was released before it."""
+        slotted = self._releases.slotted(self._rows, self._lists, 0, self._index)
+        own, bound = self._layout.vectors(slotted)[chosen], self._layout.sensitivity
+        return [ClientVectors(REPLAY, own, bound, release.stds_of(self._releases.multipliers, bound))]
+
+    def took(self, sums: Sequence[NDArray[np.float64]]) -> None:
+        """Post-processing: the average of the task's noisy sums so far, as a mixture."""
+        self._n_rounds += 1
+        self._total = self._total + sums[0]
+        targets = self._releases.targets(self._rows)
+        (found,) = release.decoded(self._total / self._n_rounds, self._layout, targets, self._expected)
+        self._releases.take(0, self._index, self._rows, found)
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CslrCentral:
+    """The learner of one cell."""
+    return CslrCentral(spec, cells, known)

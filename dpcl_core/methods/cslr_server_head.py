@@ -1,0 +1,62 @@
+"""CSLR with the head on the server: one noisy release a task, and a head trained on what was released.
+
+The head is a function of the releases and of public numbers, so that the release's epsilon is that of everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress, Signatures
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.cslr_server_head import CslrServerHeadParams
+from dpcl_core.methods.cslr.budget import Horizon
+from dpcl_core.methods.cslr.known import Public
+from dpcl_core.methods.cslr.releases import Releases
+from dpcl_core.methods.cslr.server import ServerHeads
+from dpcl_core.methods.cslr.tasks import Seen, features
+from dpcl_core.methods.cslr.telling import Telling
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class CslrServerHead:
+    """The budgets of one seed: clients' lists are the same for all, noise never is."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        params = spec.params
+        assert isinstance(params, CslrServerHeadParams)
+        self._seed = cells[0].seed
+        self._seen = Seen(spec, known)
+        public = Public.of(known.anchors, self._seed, params.dimensions, params.radius, params.anchors)
+        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence)
+        multipliers = [horizon.releases(c.epsilon) if math.isfinite(c.epsilon) else 0.0 for c in cells]
+        self._releases = Releases(spec, cells, known, public, multipliers)
+        self._heads = ServerHeads(params, self._seed, known.n_inputs, known.n_classes, len(cells))
+        self._telling = Telling(spec, cells, known, public)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+        task = tasks[self._seed]
+        rows = self._seen.rows(task)
+        yield Progress("training", 0, 2, task.index, f"lists of {task.name}")
+        lists = self._releases.lists(rows, task.index) if self._releases.n_groups > 1 or self._telling.is_wanted else None
+        self._releases.of_task(rows, task.index, ledgers, lists)
+        if lists is not None:
+            yield from self._telling.told(lists, task.index, 0, self._releases.parts, self._releases.noises(rows))
+        yield Progress("training", 1, 2, task.index, f"head from the releases up to {task.name}")
+        self._heads.learn(self._releases.parts, task.index)
+        yield Progress("training", 2, 2, task.index, f"{task.name} learned")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the head's logits [epsilons, n, classes]."""
+        return {"argmax": self._seen.masked(self._heads.logits(features(task.test.inputs)), task)}
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CslrServerHead:
+    """The learner of one seed's budgets."""
+    return CslrServerHead(spec, cells, known)

@@ -1,0 +1,67 @@
+"""Noisy class means: what a method with lists must beat. One release a task, keyed by label, and nothing trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.label_means import LabelMeansParams
+from dpcl_core.methods.cslr.budget import Horizon
+from dpcl_core.methods.cslr.known import Public
+from dpcl_core.methods.cslr.releases import Releases
+from dpcl_core.methods.cslr.replay import Replay
+from dpcl_core.methods.cslr.tasks import Seen, features
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class LabelMeans:
+    """The budgets of one seed. Keeps released means alone."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        params = spec.params
+        assert isinstance(params, LabelMeansParams)
+        self._seed, self._n_classes = cells[0].seed, known.n_classes
+        self._seen = Seen(spec, known)
+        self._public = Public.of(known.anchors, self._seed, params.dimensions, params.radius)
+        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence)
+        multipliers = [horizon.releases(c.epsilon) if math.isfinite(c.epsilon) else 0.0 for c in cells]
+        self._releases = Releases(spec, cells, known, self._public, multipliers)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        task = tasks[self._seed]
+        self._releases.of_task(self._seen.rows(task), task.index, ledgers)
+        yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: log-likelihoods [epsilons, n, classes], up to what all classes share."""
+        z = self._public.view.residuals(features(task.test.inputs))
+        scores = np.stack([self._likelihoods(z, parts) for parts in self._releases.parts])
+        return {"likeliest": self._seen.masked(scores, task)}
+
+    def _likelihoods(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
+        """[n, C] of residuals [n, d'] under the public covariance; a label of several tasks is a mixture of its means."""
+        found = np.zeros((len(z), self._n_classes))
+        if not parts:
+            return found
+        view = self._public.view
+        means = view.residuals(np.concatenate([part.means for part in parts]))
+        labels = np.concatenate([part.targets for part in parts]).argmax(axis=1)
+        weighed = np.linalg.solve(view.axes.T @ view.covariance @ view.axes, means.T)  # [d', K]
+        densities = z @ weighed - (means * weighed.T).sum(axis=1) / 2
+        for label in np.unique(labels):
+            own = densities[:, labels == label]
+            found[:, label] = logsumexp(own, axis=1) - math.log(own.shape[1])
+        return found
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> LabelMeans:
+    """The learner of one seed's budgets."""
+    return LabelMeans(spec, cells, known)
