@@ -181,7 +181,8 @@ class ListEntries:
     `client`: whose list it is in; `weight`: its share of that list; `mean`, `signature`: where it lies on the map of that
     space, whose axes public data fix; `group`: the id it was matched to, -1 for none; `margin`: (d2 - d1) / (d2 + d1), in
     [0, 1], of its distances d1 <= d2 to the nearest two prototypes; `regret`: the share that its list's total cost would
-    grow by were the entry barred from its group, None where the rule is not one to one; `mode`: what it really is of, -1 if nobody knows.
+    grow by were the entry barred from its group, None where the rule is not one to one; `mode`: what it really is of, -1
+    if nobody knows.
     """
 
     client: tuple[int, ...]

@@ -159,7 +159,8 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     if regret:
         free = int((rows["regret"] <= 0).sum())
         whose = int(least["client"]) + 1
-        finding = f"Barring the least certain entry, of client {whose}, makes its list cost {100 * least['regret']:.2g} % more"
+        more = f"{100 * least['regret']:.2g} %"
+        finding = f"Barring the least certain entry, of client {whose}, makes its list cost {more} more"
         finding += f"; barring {free} would cost nothing." if free else "."
         return Picture(figure, finding, finding)
     figure.add_hline(y=AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
