@@ -27,8 +27,10 @@ lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# A process for each of two cores, a file's tests in one of them; the browser's tests wait for pages, so they come alone.
 test: lint
-	$(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/browser -m "not slow"
 
 # Every small form of a paper's experiments, for real; needs DPCL_DATA and some minutes.
 reproduce: install-dev
