@@ -127,7 +127,7 @@ def fresh(shape: files.Shape) -> PreTrainedModel:
         n_layer=shape.n_blocks,
         n_head=shape.n_heads,
         layer_norm_epsilon=EPSILON,
-        activation_function="gelu_new",
+        activation_function="gelu_pytorch_tanh",  # GPT-2's own "gelu_new", in one kernel
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
 MOST_DIGITS = 5  # of codes that are ranked among all others; longer ones among references
 N_REFERENCES = 1000
-_ROWS = 1000  # in one forward pass
+_IN_A_TREE = 4  # digits that are read in one pass: more would have attention look at too much that it must not see
+_TOKENS = 1200  # in one forward pass of such trees
+_ROWS = 100  # in one forward pass of whole codes
+_SAME = 0.5  # nats that rounding may make between a code in the tree and the same code read alone
 
 
 def measured(
@@ -58,16 +63,15 @@ def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) 
 def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
     ids, start = _continued(tokenizer, canary.prefix, canary.code)
     context, own = [tokenizer.bos, *ids[:start]], ids[start:]
-    digits = _digits(tokenizer, canary)
+    alone, is_printed = _alone(network, context, own)
+    n_codes, digits = 10 ** len(canary.code), _digits(tokenizer, canary)
     if digits is not None and len(canary.code) <= MOST_DIGITS:
-        likelihoods = _of_all(network, context, digits, len(canary.code))
-        place = int(canary.code)
-        likelihood, others = float(likelihoods[place]), np.delete(likelihoods, place)
-    else:
-        rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
-        scored = _of_rows(network, [context + own, *rows], len(context))
-        likelihood, others = float(scored[0]), scored[1:]
-    return ranked(likelihood, others, 10 ** len(canary.code), canary.repetitions, _is_printed(network, context, own))
+        likelihoods, place = _of_all(network, context, digits, len(canary.code)), int(canary.code)
+        # Not so where tokens tell those after them more than attention does (recurrent layers): siblings would mix.
+        if not abs(likelihoods[place] - alone) > _SAME:
+            return ranked(float(likelihoods[place]), np.delete(likelihoods, place), n_codes, canary.repetitions, is_printed)
+    rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
+    return ranked(alone, _of_rows(network, rows, len(context)), n_codes, canary.repetitions, is_printed)
 
 
 def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int], int]:
@@ -104,7 +108,7 @@ def _references(canary: Canary) -> list[str]:
 
 
 def _of_all(network: nn.Module, context: list[int], digits: list[int], length: int) -> NDArray[np.float64]:
-    """Log-likelihoods [10^length] of all codes behind a context: keys of what codes have in common are computed once."""
+    """Log-likelihoods [10^length] of all codes behind a context, in counting order; what they share is read once."""
     device = next(network.parameters()).device
     tokens = torch.tensor(digits, device=device)
     said = network(input_ids=torch.tensor([context], device=device), use_cache=True)
@@ -115,28 +119,87 @@ def _branches(
     network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, left: int
 ) -> NDArray[np.float64]:
     """Log-likelihoods of all continuations by `left` digits of sequences [n], in counting order [n * 10^left]."""
-    steps = logits[:, digits].double() - logits.logsumexp(dim=-1, keepdim=True)
-    likelihoods = (so_far.double()[:, None] + steps).flatten()
+    likelihoods = (so_far.double()[:, None] + _steps(logits, digits)).flatten()
     if left == 1:
         return likelihoods.cpu().numpy()
-    n, parts = len(logits), []
-    for first in range(0, n, _ROWS // 10):
-        rows = torch.arange(first, min(n, first + _ROWS // 10), device=digits.device).repeat_interleave(10)
+    goes_on = left > _IN_A_TREE
+    tree = _tree(1 if goes_on else left - 1)
+    at_once, parts = max(1, _TOKENS // len(tree.depth)), []
+    for start in range(0, len(likelihoods), at_once):
+        rows = torch.arange(start, min(len(likelihoods), start + at_once), device=digits.device)
         branch = copy.deepcopy(cache)
-        branch.batch_select_indices(rows)
-        inputs = digits.repeat(len(rows) // 10)[:, None]
-        said = network(input_ids=inputs, past_key_values=branch, use_cache=True)
-        kept = likelihoods[10 * first : 10 * first + len(rows)]
-        parts.append(_branches(network, said.past_key_values, said.logits[:, -1], kept, digits, left - 1))
+        branch.batch_select_indices(rows // 10)
+        logits = tree.read(network, branch, digits, rows % 10)
+        if goes_on:
+            parts.append(_branches(network, branch, logits[:, -1], likelihoods[rows], digits, left - 1))
+        else:
+            parts.append(tree.sums(_steps(logits, digits), likelihoods[rows]).cpu().numpy())
     return np.concatenate(parts)
+
+
+def _steps(logits: Tensor, digits: Tensor) -> Tensor:
+    """Log-probability [..., 10] of each digit as the next token, in double precision."""
+    return logits[..., digits].double() - logits.logsumexp(dim=-1, keepdim=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """All codes of some more digits behind a first one, as one row of tokens: parents before children, level by level.
+
+    `depth`, `digit` int64 [Q] of each token, the first digit left open; `sees` bool [Q, Q]: itself and what it follows.
+    """
+
+    depth: Tensor
+    digit: Tensor
+    sees: Tensor
+
+    def read(self, network: nn.Module, cache: Cache, digits: Tensor, first: Tensor) -> Tensor:
+        """Logits [r, Q, size] behind every token of the tree, in rows [r] of the cache that go on with digits `first`.
+
+        The cache grows by the tree.
+        """
+        device, n_before = digits.device, cache.get_seq_length()
+        chosen = self.digit.to(device).repeat(len(first), 1)
+        chosen[:, 0] = first
+        hidden = torch.nn.functional.pad(~self.sees.to(device), (n_before, 0))
+        kind = next(network.parameters()).dtype
+        bias = torch.zeros(hidden.shape, dtype=kind, device=device).masked_fill(hidden, torch.finfo(kind).min)
+        logits: Tensor = network(
+            input_ids=digits[chosen],
+            past_key_values=cache,
+            attention_mask=bias.expand(len(first), 1, -1, -1),
+            position_ids=(n_before + self.depth.to(device)).expand(len(first), -1),
+            use_cache=True,
+        ).logits
+        return logits
+
+    def sums(self, steps: Tensor, likelihoods: Tensor) -> Tensor:
+        """Log-likelihoods [r * 10^levels], in counting order, from those up to the first digit [r] and steps [r, Q, 10]."""
+        start = 0
+        for level in range(int(self.depth[-1]) + 1):
+            width = 10**level
+            likelihoods = (likelihoods.view(len(steps), width, 1) + steps[:, start : start + width]).flatten()
+            start += width
+        return likelihoods
+
+
+@cache
+def _tree(levels: int) -> _Tree:
+    sizes = [10**level for level in range(levels)]
+    depth = torch.arange(levels).repeat_interleave(torch.tensor(sizes))
+    place = torch.cat([torch.arange(size) for size in sizes])
+    # A token sees another where the digits of the one begin with those of the other.
+    shift = depth[:, None] - depth[None, :]
+    sees = (shift >= 0) & (place[:, None] // 10 ** shift.clamp(min=0) == place[None, :])
+    return _Tree(depth, place % 10, sees)
 
 
 def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[np.float64]:
     """Log-likelihoods [n] of each row's tokens from place `start` on, given those before."""
     found = []
     device = next(network.parameters()).device
-    for first in range(0, len(rows), _ROWS // 10):
-        part = [torch.tensor(row, device=device) for row in rows[first : first + _ROWS // 10]]
+    for first in range(0, len(rows), _ROWS):
+        part = [torch.tensor(row, device=device) for row in rows[first : first + _ROWS]]
         ids = nn.utils.rnn.pad_sequence(part, batch_first=True)  # causal: padding at a row's end changes nothing before it
         steps = network(input_ids=ids).logits[:, start - 1 : -1].double().log_softmax(dim=-1)
         chosen = steps.gather(2, ids[:, start:, None])[:, :, 0]
@@ -146,8 +209,10 @@ def _of_rows(network: nn.Module, rows: list[list[int]], start: int) -> NDArray[n
     return np.concatenate(found)
 
 
-def _is_printed(network: nn.Module, context: list[int], own: list[int]) -> bool:
-    """Whether the likeliest next token is the code's own, at each of its tokens."""
+def _alone(network: nn.Module, context: list[int], own: list[int]) -> tuple[float, bool]:
+    """A code's log-likelihood, and whether the likeliest next token is its own at each of its tokens."""
     device = next(network.parameters()).device
     logits = network(input_ids=torch.tensor([context + own], device=device)).logits[0, len(context) - 1 : -1]
-    return bool((logits.argmax(dim=-1) == torch.tensor(own, device=device)).all()) and bool(logits.isfinite().all())
+    chosen = torch.tensor(own, device=device)
+    likelihood = float(logits.double().log_softmax(dim=-1).gather(1, chosen[:, None]).sum())
+    return likelihood, bool((logits.argmax(dim=-1) == chosen).all()) and bool(logits.isfinite().all())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from dpcl_core.data.texts import Canary
 from dpcl_core.methods.language import leaks
@@ -36,32 +38,57 @@ class Pairs(tiny.Letters):
         return ids, offsets
 
 
-def one_by_one(network: torch.nn.Module, tokenizer: tiny.Letters, codes: list[str]) -> list[float]:
-    """Log-likelihood of each code behind the prefix, every text read on its own."""
-    found = []
+def plainly(network: torch.nn.Module, tokenizer: tiny.Letters, codes: Sequence[str]) -> NDArray[np.float64]:
+    """Log-likelihood of each code behind the prefix, every one in a row of its own from the first token on."""
+    rows = [[tokenizer.bos, *tokenizer.encode(PREFIX + code)[0]] for code in codes]
     start = 1 + len(tokenizer.encode(PREFIX)[0])
-    for code in codes:
-        ids = [tokenizer.bos, *tokenizer.encode(PREFIX + code)[0]]
+    found = np.zeros(len(rows))
+    for length in {len(row) for row in rows}:
+        alike = [k for k, row in enumerate(rows) if len(row) == length]
+        ids = torch.tensor([rows[k] for k in alike])
         with torch.no_grad():
-            steps = network(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(dim=-1)
-        found.append(sum(float(steps[place - 1, ids[place]]) for place in range(start, len(ids))))
+            steps = network(input_ids=ids, use_cache=False).logits[:, start - 1 : -1].double().log_softmax(dim=-1)
+        found[alike] = steps.gather(2, ids[:, start:, None]).sum(dim=(1, 2)).numpy()
     return found
 
 
-@pytest.mark.parametrize("rows", [40, 1000])
-def test_the_tree_of_codes_equals_reading_each(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "_ROWS", rows)
-    network, canary = tiny.frozen(), Canary(PREFIX, "407", 1, "")
+@pytest.mark.parametrize(("code", "at_once"), [("407", 1200), ("407", 40), ("4", 1200), ("40711", 3000)])
+def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, in rows one after the other, without a tree, and with one digit before it (a thousand of its codes)."""
+    monkeypatch.setattr(leaks, "_TOKENS", at_once)
+    network, canary = tiny.frozen(), Canary(PREFIX, code, 1, "")
     ids, start = leaks._continued(tiny.Letters(), PREFIX, canary.code)  # type: ignore[arg-type]
     digits = leaks._digits(tiny.Letters(), canary)  # type: ignore[arg-type]
     assert digits is not None
+    n_codes = 10 ** len(code)
     with torch.no_grad():
-        found = leaks._of_all(network, [0, *ids[:start]], digits, 3)
-    plain = one_by_one(network, tiny.Letters(), [f"{code:03d}" for code in range(1000)])
-    assert found == pytest.approx(np.array(plain), abs=2e-4)
+        found = leaks._of_all(network, [0, *ids[:start]], digits, len(code))
+    assert found.shape == (n_codes,)
+    some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
+    plain = plainly(network, tiny.Letters(), [f"{number:0{len(code)}d}" for number in some])
+    assert found[some] == pytest.approx(plain, abs=2e-4)
     (one,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
-    assert (one.n_ranked, one.n_values, one.repetitions) == (1000, 1000, 1)
-    assert abs(one.rank - (1 + (np.array(plain) > plain[407]).sum())) <= 2  # neighbours within rounding may swap
+    assert (one.n_ranked, one.n_values, one.repetitions) == (n_codes, n_codes, 1)
+    assert abs(one.rank - (1 + (found > plainly(network, tiny.Letters(), [code])[0]).sum())) <= 2  # rounding may swap
+
+
+class Deaf(torch.nn.Module):
+    """A network in which what stands before a token reaches it whatever the mask says, as in recurrent ones."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, **given: object) -> object:
+        return self.inner(**{name: value for name, value in given.items() if name != "attention_mask"})
+
+
+def test_codes_of_a_network_that_mixes_siblings_are_ranked_among_references() -> None:
+    network, canary = Deaf(tiny.frozen()).eval(), Canary(PREFIX, "4078", 1, "")
+    (found,) = leaks.ranks(network, tiny.Letters(), [canary])  # type: ignore[arg-type]
+    assert (found.n_ranked, found.n_values) == (1001, 10**4)
+    plain = plainly(network, tiny.Letters(), [canary.code, *leaks._references(canary)])
+    assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
 def test_references_of_long_codes_equal_reading_each() -> None:
@@ -72,8 +99,8 @@ def test_references_of_long_codes_equal_reading_each() -> None:
     assert len(set(others)) == 1000
     assert canary.code not in others
     assert {len(code) for code in others} == {7}
-    plain = one_by_one(network, tiny.Letters(), [canary.code, *others])
-    assert abs(found.rank - (1 + (np.array(plain[1:]) > plain[0]).sum())) <= 2
+    plain = plainly(network, tiny.Letters(), [canary.code, *others])
+    assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
 def test_codes_whose_digits_share_tokens_are_ranked_among_references() -> None:
@@ -81,8 +108,8 @@ def test_codes_whose_digits_share_tokens_are_ranked_among_references() -> None:
     assert leaks._digits(Pairs(), canary) is None  # type: ignore[arg-type]
     (found,) = leaks.ranks(network, Pairs(), [canary])  # type: ignore[arg-type]
     assert (found.n_ranked, found.n_values) == (1001, 10**5)
-    plain = one_by_one(network, Pairs(), [canary.code, *leaks._references(canary)])
-    assert abs(found.rank - (1 + (np.array(plain[1:]) > plain[0]).sum())) <= 2
+    plain = plainly(network, Pairs(), [canary.code, *leaks._references(canary)])
+    assert abs(found.rank - (1 + (plain[1:] > plain[0]).sum())) <= 2
 
 
 def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> None:
