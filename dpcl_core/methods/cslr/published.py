@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -90,9 +91,9 @@ def published(
     expected = expected_clients(n_clients, sample_rate)
     n, shape = len(lists), lists.covariances.shape[2:]
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
-    flat = lists.second_moments.reshape(n, lists.weights.shape[1], -1)
+    flat = lists.second_moments.reshape(n, lists.weights.shape[1], math.prod(shape))  # also of an empty round
     parts = [
-        ClientVectors(REPLAY, values.reshape(n, -1), bound, stds_of(sigmas, bound))
+        ClientVectors(REPLAY, values.reshape(n, math.prod(values.shape[1:])), bound, stds_of(sigmas, bound))
         for values in (
             belongs.sum(axis=2),
             belongs @ clipped_rows(lists.means, bound),

@@ -21,6 +21,7 @@ from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
 Chosen = NDArray[np.int64]
+Before = Callable[[Chosen], None]
 Beside = Callable[[Chosen], Sequence[ClientVectors]]  # what the clients of a round send beside their updates
 Took = Callable[[Sequence[NDArray[np.float64]]], None]  # what becomes of its noisy sums
 Mixtures = Callable[[], Sequence[Replay]]  # what clients rehearse, as it stands
@@ -62,13 +63,15 @@ class RoundHead:
         index: int,
         ledger: Ledger,
         mixtures: Mixtures | None = None,
+        before: Before | None = None,
         beside: Beside | None = None,
         took: Took | None = None,
     ) -> Iterator[int]:
         """All rounds of a task; yields those done so far. Each round's event is in the ledger before its sums are there.
 
-        `mixtures`: rehearsed beside own rows, empty before anything was released. `beside`, `took`: what the very same
-        clients send beside their updates, under one noise on all of it, and who reads its sums.
+        `mixtures`: rehearsed beside own rows, empty before anything was released. `before`: what is done with a round's
+        clients first. `beside`, `took`: what they send beside their updates, under one noise on all of it, and who reads its
+        sums.
         """
         if self._multiplier == 0:
             clean = dp.NonPrivateDpEvent()
@@ -77,6 +80,8 @@ class RoundHead:
         random, invented = self._random(index), generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
             chosen = self._participation.draw()
+            if before is not None:
+                before(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), invented)
             updates = local_updates(self._head, self._weights, clients, chosen, self._plan, random, replayed)
             parts = list(beside(chosen)) if beside is not None else []

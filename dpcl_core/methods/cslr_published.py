@@ -1,0 +1,155 @@
+"""CSLR as printed: each round some clients' lists are clustered by the server and averaged group by group under the noise of
+Table 5, and rehearsed while a head is averaged without noise.
+
+What the paper leaves open is chosen here: lists are fitted once a task, groups of a task are its labels' sub-modes in K =
+`modes_per_task` of its own, and running averages are of released sums. Nothing of it has a bound. Clustering all lists
+together lets one client move what others are counted as, so that not even the replay has one; what the noise would cost if
+the printed sensitivity held stands in the claim as accounted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Claim, Progress, Signatures
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.cslr import comparison, published
+from dpcl_core.methods.cslr.known import Compared, Public
+from dpcl_core.methods.cslr.lists import ListLearner, Lists
+from dpcl_core.methods.cslr.pooling import pooled
+from dpcl_core.methods.cslr.published import SlotSums
+from dpcl_core.methods.cslr.replay import Replay
+from dpcl_core.methods.cslr.slots import TaskRows, listed
+from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
+from dpcl_core.methods.cslr.telling import Noise, Telling
+from dpcl_core.methods.cslr.training import Chosen, RoundHead
+from dpcl_core.privacy import cslr_accounting
+from dpcl_core.privacy.ledger import REPLAY, Ledger
+from dpcl_core.privacy.noise import noise_of
+from dpcl_core.scenarios.stream import Task, generator
+from dpcl_core.spec import Cell, RunSpec
+
+_AT_MOST = 500  # rows of a client that a list is fitted to
+_N_AXES = 2  # of the view that names groups and draws maps
+
+
+@dataclass(slots=True, eq=False)
+class _Now:
+    """A task while it is learned: its clients' lists, and of its groups the prototypes and the running average released."""
+
+    index: int
+    ledger: Ledger
+    lists: Lists
+    features: NDArray[np.float64]
+    n_groups: int
+    random: np.random.Generator
+    prototypes: NDArray[np.float64] | None = None
+    sums: SlotSums | None = None
+
+
+class CslrPublished:
+    """One cell's mixtures, one part a task, and its head."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        params = spec.params
+        assert isinstance(params, CslrPublishedParams)
+        (self._cell,) = cells
+        self._params, self._seen, self._n_users = params, Seen(spec, known), known.n_users or 0
+        self._n_clients = clients_of_a_task(known)
+        self._public = Public.of(known.anchors, self._cell.seed, _N_AXES, None, params.anchors)
+        self._compared = Compared.of(params, self._public)
+        self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
+        self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
+        self._head = RoundHead(spec, self._cell, known, self._n_clients, 0.0)
+        self._telling = Telling(spec, cells, known, self._public)
+        self._parts: list[Replay] = []
+        self._claim = self._claimed(spec, known) if self._sigma > 0 else None
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+        task, ledger = tasks[self._cell.seed], ledgers[self._cell]
+        rows = self._seen.rows(task)
+        total, text = self._params.rounds, f"rounds on {task.name}"
+        yield Progress("training", 0, total, task.index, f"lists of {task.name}")
+        ledger.claimed = self._claim
+        if self._params.modes_per_task > 1:
+            unbounded = dp.NonPrivateDpEvent()
+            what = "lists clustered together: one client can move the entries of others"
+            ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
+        lists = self._lists(rows, task.index)
+        now = _Now(
+            task.index,
+            ledger,
+            lists,
+            comparison.features(lists, self._compared.features),
+            len(rows.space) * self._params.modes_per_task,
+            generator(self._cell.seed, f"matching of task {task.index}"),
+        )
+        rounds = self._head.trained(rows, task.index, ledger, lambda: self._parts, before=lambda c: self._average(now, c))
+        for done in rounds:
+            yield Progress("training", done, total, task.index, text)
+            if done in (1, total):
+                z = self._sigma / (self._params.participation * self._n_clients)
+                yield from self._telling.told(lists, task.index, done, [self._parts], [Noise(z, z, self._sigma)])
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the head's logits [1, n, classes]."""
+        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
+
+    def _lists(self, rows: TaskRows, index: int) -> Lists:
+        learner = ListLearner(self._params.list_size, self._params.restarts, form=self._params.second_moments)
+        seed = self._cell.seed
+
+        def draws(client: int) -> np.random.Generator:
+            return generator(seed, f"list of task {index}, client {client}")
+
+        return listed(rows, range(self._n_users), learner, draws, _AT_MOST)
+
+    def _average(self, now: _Now, chosen: Chosen) -> None:
+        """Clusters and averages the lists of a round's clients; an empty round releases noise alone."""
+        ids = np.zeros((0, now.lists.weights.shape[1]), dtype=np.int64)
+        if len(chosen):
+            first = self._public.view.residuals(now.lists.means[chosen])[..., 0]
+            rule, weights = self._compared.rule, now.lists.weights[chosen]
+            found = pooled(now.features[chosen], now.n_groups, rule, first, now.prototypes, weights, now.random)
+            ids, now.prototypes = found.ids, found.prototypes
+        (sums,), _ = published.published(
+            now.lists.take(chosen),
+            ids,
+            now.n_groups,
+            [self._sigma],
+            [self._noise],
+            [now.ledger],
+            task=now.index,
+            sample_rate=self._params.participation,
+            n_clients=self._n_clients,
+            pooled=self._params.modes_per_task > 1,
+        )
+        now.sums = sums if now.sums is None else now.sums.mixed(sums)
+        self._parts[now.index :] = [now.sums.replay()]
+
+    def _claimed(self, spec: RunSpec, known: Known) -> Claim:
+        """The paper's number, and what its noise costs over all rounds of this run under the premises that it prints."""
+        n_tasks = known.n_tasks if known.recurrence == "every" else 1
+        reading = cslr_accounting.Reading(
+            self._sigma,
+            n_rounds=n_tasks * self._params.rounds,
+            sampling="poisson" if self._params.participation < 1 else "everyone",
+            sample_rate=self._params.participation,
+            n_clients=self._n_users,
+            delta=spec.privacy.delta,
+            adjacency=spec.privacy.adjacency,
+        )
+        claim = cslr_accounting.nominal_claim(self._cell.epsilon, reading)
+        return replace(claim, accounted=cslr_accounting.costs(reading).pld)
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CslrPublished:
+    """The learner of one cell."""
+    return CslrPublished(spec, cells, known)
