@@ -99,10 +99,11 @@ def noisy_mean(
 
 
 def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
-    """Vectors along the last axis, shortened to length `bound` where longer; ones that are not finite become zero."""
+    """Vectors along the last axis, shortened to length `bound` where longer; ones of no finite length become zero."""
     rows = np.asarray(vectors, dtype=np.float64)
     rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     shortened: NDArray[np.float64] = rows * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
     return shortened
 

@@ -14,21 +14,14 @@ from dpcl_core.privacy.noise import Batches
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who takes part in a round: each of `n_clients` by a coin of its own with chance `rate`; at rate 1 everyone."""
+    """Who takes part in a round: each of `n_clients` by a coin of its own with chance `rate`; at rate 1 everyone.
+
+    `coins`: of that rate; from the operating system where amplification is claimed, for nobody may foresee them.
+    """
 
     n_clients: int
     rate: float
     coins: Batches
-
-    @classmethod
-    def of(cls, n_clients: int, rate: float, seed: int | None) -> Participation:
-        """Coins of the seed, or of the operating system where it is None: amplification needs ones that nobody foresees."""
-        return cls(n_clients, rate, Batches(rate, seed, "clients of a round"))
-
-    @property
-    def expected(self) -> float:
-        """What sums of a round are divided by, a public constant."""
-        return self.rate * self.n_clients
 
     def draw(self) -> NDArray[np.int64]:
         """Clients of the next round, ascending; possibly none."""
