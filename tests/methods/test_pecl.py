@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -391,14 +392,38 @@ def test_seeded_runs_repeat_and_budgets_differ() -> None:
     assert not torch.equal(weights(first), weights(other))
 
 
+def planted(tasks: list[Task], task: int, line: str, rows: tuple[int, ...]) -> None:
+    """Puts a line before these texts of a task."""
+    strings = [f"{line}. {string}" if k in rows else string for k, string in enumerate(STRINGS[:2] * 6)]
+    inputs = reader.read(Texts(strings, [()] * len(strings)), "lm-tiny", LENGTH)
+    tasks[task] = replace(tasks[task], train=replace(tasks[task].train, table=inputs))
+
+
+def test_codes_are_asked_for_once_all_their_texts_have_been_read() -> None:
+    """Before the first task and after each: of those planted, only what really stands in the texts read so far."""
+    news, later = Canary("The code of Ann is ", "12", 2, "news"), Canary("The code of Ben is ", "34", 3, "restaurants")
+    never_read = Canary("The code of Cleo is ", "56", 1, "policy")
+    controls = tuple(Canary(f"The code of {name} is ", "78", 0, "news") for name in ("Dan", "Eve", "Fay", "Gus", "Hal"))
+    tasks = stream()
+    planted(tasks, 0, news.prefix + news.code, (0, 5))
+    planted(tasks, 1, later.prefix + later.code, (1, 2, 3))
+    said = trained(spec(), tasks, canaries=(*controls, news, later, never_read))[2]
+    leaks = {one.task: (one.levels, one.codes) for one in said if isinstance(one, Leaks)}
+    assert leaks == {-1: ((0, 1, 2, 3), (4, 1, 1, 1)), 0: ((0, 2), (4, 1)), 1: ((0, 2, 3), (5, 1, 1))}
+    controls_alone = trained(spec(), canaries=controls)[2]
+    assert not any(isinstance(one, Leaks) for one in controls_alone)
+
+
 def test_texts_that_may_not_be_shown_are_not() -> None:
     canaries = (Canary("The code is ", "12", 0, "news"), Canary("My code is ", "34", 1, "news"))
-    said = trained(spec(), may_show=False, canaries=canaries)[2]
+    tasks = stream()
+    planted(tasks, 0, "My code is 34", (0,))
+    said = trained(spec(), tasks, may_show=False, canaries=canaries)[2]
     assert not any(isinstance(one, TokensScored | Retained | Leaks) for one in said)
     shown = trained(spec(), canaries=canaries)[2]
     scored = [(one.task, one.model) for one in shown if isinstance(one, TokensScored)]
     assert scored == [(0, "base"), (0, "current"), (1, "base"), (1, "current")]
-    assert [one.task for one in shown if isinstance(one, Leaks)] == [-1, 1]
+    assert [one.task for one in shown if isinstance(one, Leaks)] == [-1]  # none of these texts holds a code
     assert isinstance(shown[0], TokensScored)
     (first, *_) = shown[0].texts
     assert "".join(first.tokens).startswith("The government of the north")

@@ -5,6 +5,7 @@ Said of synthetic and public texts alone; for others nothing is kept here. The f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED = 48  # texts of a task that are asked for what is retained of it
-ASKED_BEFORE = 6  # codes of each number of repetitions that the public model is asked for: it has read none of them
+ASKED_ON_THE_WAY = 4  # codes of each number of repetitions that the model is asked for before its last task is learned
 
 
 class Reports:
@@ -37,6 +38,8 @@ class Reports:
         self._kinds = () if known.texts is None else known.texts.kinds
         self._inputs: list[NDArray[np.int32]] = []  # of each task so far
         self._base: list[NDArray[np.float32]] = []
+        self._left = {canary: canary.repetitions for canary in known.canaries if canary.repetitions}  # texts not yet read
+        self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
 
     def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
         """Some texts of the task, as the public model sees them. `score2` [size]: None for 0 throughout."""
@@ -49,7 +52,7 @@ class Reports:
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """What the public model tells of the codes, before any text is read."""
-        if self._may_show and self._known.canaries:
+        if self._may_show and self._left:
             yield self._leaks(net, -1, _few(self._known.canaries))
 
     def remember(self, task: Task) -> None:
@@ -58,11 +61,27 @@ class Reports:
             kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
             self._inputs.append(kept)
             self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._known.device))
+            self._count(planes(task.train))
+
+    def _count(self, inputs: NDArray[np.int32]) -> None:
+        """Which codes have been read: a source may not be in the stream, and a code be cut off by the length of texts."""
+        ready = tokenizer.load(self._spec.data.backbone)
+        shown = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
+        strings = ["".join(shown[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
+        for canary in list(self._left):
+            line = "".join(map(ready.shown, ready.encode(canary.prefix + canary.code)[0]))
+            self._left[canary] -= sum(line in string for string in strings)
+            if self._left[canary] <= 0:
+                del self._left[canary]
+                self._read.append(canary)
 
     def after(
         self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
     ) -> Iterator[TokensScored | Retained | Leaks]:
-        """The same texts as the model sees them now, what it retains of each remembered task, and what leaks in the end."""
+        """The same texts as the model sees them now, what it retains of each remembered task, and what leaks.
+
+        A few codes are asked for on the way, all that were read in the end, always with controls; where none was read, none.
+        """
         if not self._may_show:
             return
         chosen = _telling(task)
@@ -71,8 +90,10 @@ class Reports:
             yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
-        if task.index + 1 == self._known.n_tasks and self._known.canaries:
-            yield self._leaks(net, task.index, self._known.canaries)
+        if self._read:
+            asked = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
+            is_last = task.index + 1 == self._known.n_tasks
+            yield self._leaks(net, task.index, asked if is_last else _few(asked))
 
     def _scored(
         self,
@@ -136,11 +157,15 @@ def retained(
 
 
 def _few(canaries: Sequence[Canary]) -> list[Canary]:
-    """The first codes of each number of repetitions."""
-    found: dict[int, list[Canary]] = {}
+    """The first codes of each number of repetitions, one of every source before a second of any."""
+    found: dict[int, list[tuple[int, Canary]]] = {}
+    so_far: Counter[tuple[int, str]] = Counter()
     for canary in canaries:
-        found.setdefault(canary.repetitions, []).append(canary)
-    return [canary for alike in found.values() for canary in alike[:ASKED_BEFORE]]
+        kind = (canary.repetitions, canary.source)
+        found.setdefault(canary.repetitions, []).append((so_far[kind], canary))
+        so_far[kind] += 1
+    in_turn = (sorted(alike, key=lambda one: one[0]) for alike in found.values())
+    return [canary for alike in in_turn for _, canary in alike[:ASKED_ON_THE_WAY]]
 
 
 def _telling(task: Task) -> NDArray[np.int64]:
