@@ -18,6 +18,8 @@ from dpcl_core.methods.cards import (
     dp_coeff_memory,
     dp_fedavg,
     dp_stat_share,
+    fedcil_dp,
+    fedta_lite,
     independent_laplace,
     l2dp_ml,
     label_means,
@@ -65,6 +67,8 @@ CARDS: Mapping[str, MethodCard] = {
         label_means.CARD,
         dp_stat_share.CARD,
         dp_fedavg.CARD,
+        fedcil_dp.CARD,
+        fedta_lite.CARD,
     )
 }
 

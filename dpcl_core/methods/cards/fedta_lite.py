@@ -16,6 +16,7 @@ from dpcl_core.spec import RunSpec
 class FedTaLiteParams(cslr.RoundParams):
     """Trained anchors that features are mixed with."""
 
+    learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     mixing: float = Field(
         0.5, ge=0, le=100, allow_inf_nan=False, description="What the nearest anchor counts beside the feature (alpha)."
     )
