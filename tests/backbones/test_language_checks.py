@@ -50,7 +50,7 @@ def refused(method: str, dataset: str, backbone: str) -> BadInput:
             "data.backbone",
             "put a folder nobody--nothing .* cannot be reached",
         ),
-        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "must be one of .*, or hf:NAME for a causal language model"),
+        (STAND_IN, "pii-synthetic", "gpt2", "data.backbone", "must be one of .*, st:NAME for .*, or hf:NAME for a causal"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(
@@ -81,7 +81,7 @@ def test_the_card_says_how_far_the_bundled_model_looks_back() -> None:
 @pytest.mark.parametrize(
     ("backbone", "dataset", "allowed"),
     [
-        ("pixels", "pii-synthetic", "reads no texts; take a language model, lm-tiny or hf:NAME"),
+        ("pixels", "pii-synthetic", "reads no texts; take an encoder of texts (minilm, hashed-text or st:NAME), or"),
         ("convnext-cifar100", "ag_news", "reads no texts"),
         ("lm-tiny", "digits", "is a language model, which reads texts only"),
         ("lm-tiny", "har-wisdm", "is a language model, which reads texts only"),

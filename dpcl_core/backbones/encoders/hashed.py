@@ -1,0 +1,81 @@
+"""A stand-in for an encoder that needs no weights: n-grams hashed into numbers, and a fixed random projection of these.
+
+It knows no language: texts are alike where they share words, not where they mean the same. Everything about it is a public
+constant, so what it computes of a text depends on that text alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby, pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.encoders import reading
+from dpcl_core.backbones.encoders.reading import Floats
+from dpcl_core.backbones.language.stop_words import STOP_WORDS
+from dpcl_core.data.dataset import Content
+
+NAME, FEATURE_DIM = "hashed-text", 384
+_BUCKETS, _SEED = 2**14, 20_250_920
+_WORD = re.compile(r"\w\w+")
+_HASHED = HashingVectorizer(n_features=_BUCKETS, analyzer=list, norm=None)  # MurmurHash3, with signs
+
+
+class HashedText:
+    """Words and pairs of words of a text without stop words; of a word its spelling, its ends and its two neighbours."""
+
+    feature_dim = FEATURE_DIM
+    identity = f"{NAME}|1|{_BUCKETS}|{_SEED}"
+
+    def batches(self, content: Content) -> Iterator[Floats]:
+        """float32 [b, 384] of unit length, zeros for a text of stop words alone. Raises BadInput for anything but text."""
+        return reading.in_batches(content, NAME, FEATURE_DIM, _of_texts, _of_words)
+
+
+def make(card: BackboneCard, device: str) -> HashedText:
+    """There is one kind only, and it computes on no device."""
+    return HashedText()
+
+
+def _of_texts(strings: Sequence[str]) -> Floats:
+    return _projected([_terms(string) for string in strings])
+
+
+def _of_words(sentences: Sequence[tuple[str, ...]]) -> Floats:
+    return _projected([_description(words, place) for words in sentences for place in range(len(words))])
+
+
+def _terms(string: str) -> list[str]:
+    """Words of two letters or more that are no stop words, and pairs of neighbours among them."""
+    words = [word for word in _WORD.findall(string.lower()) if word not in STOP_WORDS]
+    return words + [" ".join(pair) for pair in pairwise(words)]
+
+
+def _description(words: tuple[str, ...], place: int) -> list[str]:
+    """A word's spelling, its beginnings and ends, what it looks like, and the words beside it."""
+    word = words[place]
+    low = word.lower()
+    before, after = (words[there].lower() if 0 <= there < len(words) else "" for there in (place - 1, place + 1))
+    kinds = ("A" if c.isupper() else "a" if c.islower() else "0" if c.isdigit() else c for c in word)
+    looks = "".join(kind for kind, _ in groupby(kinds))  # "Paris" and "Rome" look alike
+    ends = [end for n in (2, 3) for end in (f"<{low[:n]}", f">{low[-n:]}")]
+    return [f"={low}", f"-{before}", f"+{after}", f"?{looks}", f"!{word[:1].isupper()}{place == 0}", *ends]
+
+
+def _projected(terms: Sequence[list[str]]) -> Floats:
+    counts = cast(Any, _HASHED.transform(terms))  # a sparse matrix; scipy has no types
+    counts.data = np.sign(counts.data) * np.log1p(np.abs(counts.data))
+    return np.asarray(counts @ _directions(), np.float32)
+
+
+@cache
+def _directions() -> NDArray[np.float32]:
+    """A fixed direction for each bucket [buckets, 384]: nearly right angles between any two."""
+    return np.random.default_rng(_SEED).standard_normal((_BUCKETS, FEATURE_DIM), dtype=np.float32)

@@ -1,0 +1,92 @@
+"""Any model of sentence-transformers by name; its own settings decide pooling, length and what comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.backbones.encoders.reading import Floats
+from dpcl_core.data.dataset import Content
+from dpcl_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True, slots=True)
+class OfLibrary:
+    """One model of sentence-transformers on one device. `digest`: over its weights and settings."""
+
+    name: str
+    folder: Path
+    digest: str
+    device: str
+    feature_dim: int | None = None
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name}|{self.digest}"
+
+    def batches(self, content: Content) -> Iterator[Floats]:
+        """float32 [b, K] of unit length; a word without a piece, or past the model's length, is a row of zeros.
+
+        Raises BadInput for anything but text, and for a model that cannot be opened or has no vectors of pieces.
+        """
+        n_features = cast(int, self._model().get_embedding_dimension())
+        return reading.in_batches(content, self.name, n_features, self._of_texts, self._of_words)
+
+    def _of_texts(self, strings: Sequence[str]) -> Floats:
+        return np.asarray(self._model().encode(list(strings), show_progress_bar=False), np.float32)
+
+    def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
+        import torch
+
+        model, pieces = self._model(), []
+        tokenizer, network = getattr(model, "tokenizer", None), getattr(model[0], "auto_model", None)
+        if network is None or tokenizer is None or not getattr(tokenizer, "is_fast", False):
+            raise BadInput(weights.FIELD, self.name, "must be a model that gives a vector for every word; take minilm")
+        for words in sentences:
+            encoded = tokenizer(list(words), is_split_into_words=True, truncation=True, return_tensors="pt")
+            with torch.inference_mode():
+                states = network(**encoded.to(self.device)).last_hidden_state[0].float().cpu().numpy()
+            places = reading.first_pieces(encoded.word_ids(), len(words))
+            found = np.zeros((len(words), states.shape[1]), np.float32)
+            found[places >= 0] = states[places[places >= 0]]
+            pieces.append(found)
+        return np.concatenate(pieces)
+
+    def _model(self) -> SentenceTransformer:
+        return _opened(self.name, self.folder, self.device)
+
+
+def make(card: BackboneCard, device: str) -> OfLibrary:
+    """The model of that name. Raises BadInput where the hub knows none, DataMissing where it cannot be had."""
+    place = files.folder(card.name.removeprefix(files.LIBRARY))
+    return OfLibrary(card.name, place, files.weights_digest(place), device)
+
+
+@lru_cache(maxsize=1)
+def _opened(name: str, folder: Path, device: str) -> SentenceTransformer:
+    from dpcl_core.backbones.torchvision_shim import ensure_torchvision
+
+    ensure_torchvision()  # before the library, which asks for it
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        return SentenceTransformer(
+            str(folder),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise weights.damaged(name, folder, error) from error

