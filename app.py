@@ -11,7 +11,7 @@ from pages.parts.view import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons")],
-    "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens")],
+    "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
     "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
     "About": [("about", "Methods, words and limits")],
 }

@@ -120,6 +120,12 @@ def not_dp(reason: str) -> None:
     st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{cell}</div>')
 
 
+def facts(*cells: tuple[str, str]) -> None:
+    """A bar of plain facts, each a head and a text, where there is no model whose release could be covered."""
+    spans = "".join(f'<div class="bar-cell"><b>{escape(head)}</b> {escape(text)}</div>' for head, text in cells)
+    st.html(f'<div class="privacy-bar" role="note" aria-label="What is protected">{spans}</div>')
+
+
 def _statement(title: str, guarantee: Guarantee) -> None:
     from dpcl_core.privacy.statement import words
 

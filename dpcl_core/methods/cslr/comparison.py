@@ -89,13 +89,19 @@ def agreement(
 
 
 def under_noise(
-    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
-    levels: Sequence[float] = LEVELS,
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seeds: Sequence[int]
 ) -> dict[str, tuple[float, ...]]:
-    """`agreement` of the matchers of `SWEPT` with noise of each level on the lists; all levels share one draw of it."""
+    """`agreement` of the matchers of `SWEPT` with noise of each of `LEVELS` on the lists, mean over draws of the noise.
+
+    One draw a seed, which all levels share.
+    """
     swept = {name: by_name[name] for name in SWEPT}
-    by_level = [agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed) for level in levels]
-    return {name: tuple(of[name] for of in by_level) for name in swept}
+    found = np.zeros((len(LEVELS), len(swept)))
+    for seed in seeds:
+        for place, level in enumerate(LEVELS):
+            of = agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed)
+            found[place] += [of[name] / len(seeds) for name in swept]
+    return {name: tuple(column) for name, column in zip(swept, found.T.tolist(), strict=True)}
 
 
 def anchor_scores(

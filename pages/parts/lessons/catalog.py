@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.parts.lessons import label, noise, shared, surprise
+from pages.parts.lessons import label, modes, noise, shared, surprise
 from pages.parts.lessons.stage import Acts, Control
 
 ACTS: dict[str, Acts] = {
@@ -10,10 +10,12 @@ ACTS: dict[str, Acts] = {
     "noise": noise.ACTS,
     "shared": shared.ACTS,
     "surprise": surprise.ACTS,
+    "modes": modes.ACTS,
 }
 CONTROLS: dict[str, tuple[Control[float], ...]] = {
     "label": label.CONTROLS,
     "noise": noise.CONTROLS,
     "shared": shared.CONTROLS,
     "surprise": surprise.CONTROLS,
+    "modes": modes.CONTROLS,
 }

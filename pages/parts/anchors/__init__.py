@@ -1,0 +1,1 @@
+"""Parts of the Anchors page: where its lists come from, and the pictures of how they were matched."""

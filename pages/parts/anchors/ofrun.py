@@ -1,0 +1,150 @@
+"""What a run has told of its clients' lists: which of its models and rounds is looked at, and its accuracy beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import streamlit as st
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import showing
+from dpcl_core.events import Signatures
+from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.spec import Cell, RunSpec
+from pages.parts import link, results, state, strip, style
+from pages.parts.anchors.pictures import Scene
+from pages.parts.results import Result
+from pages.parts.view import View
+
+T = TypeVar("T")
+FIELDS: list[link.Field[Any]] = [
+    link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
+    link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
+    link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
+    link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
+]
+NO_RUN = "No run has told of lists yet: train a CSLR method on the Train page. The simulation needs no run."
+
+
+def has_any(result: Result) -> bool:
+    """Whether the run has told of its clients' lists."""
+    return any(isinstance(event, Signatures) for event in result.said)
+
+
+def choose(view: View) -> Result | None:
+    """The run that is looked at; None where there is none."""
+    asked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
+    runs = _runs(state.where(), asked)
+    if not runs:
+        return None
+    run_id = st.selectbox(
+        "Run", list(runs), list(runs).index(str(view["run"])) if view["run"] in runs else 0, format_func=runs.__getitem__,
+        key=view.key("run"),
+    )  # fmt: skip
+    return results.of(state.store().get(run_id))
+
+
+def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:
+    """Which of the run's models is looked at; None while no list has been told of."""
+    cells = {event.cell for event in told(result)}
+    if not cells:
+        return None, {}
+    budgets = sorted({cell.epsilon for cell in cells})
+    labels = {each: epsilon_label(each, is_nominal=result.is_nominal) for each in budgets}
+    epsilon = _one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
+    seed = _one_of("Seed", seeds, view, "seed", str)
+    chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
+    return Cell(epsilon, seed), chosen
+
+
+def told(result: Result) -> tuple[Signatures, ...]:
+    """Everything that the run has told of lists."""
+    return tuple(event for event in result.said if isinstance(event, Signatures))
+
+
+def of_model(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
+    """All rounds of one model."""
+    return tuple(event for event in told(result) if event.cell == cell)
+
+
+def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tuple[int, Mapping[str, object]]:
+    """The round looked at, the last one until somebody moves the slider."""
+    last = len(rounds) - 1
+    if not last:
+        return 0, {"at": None}
+    asked = cast("int | None", view["at"])
+    start = asked - 1 if asked is not None and asked <= len(rounds) else last
+    names = [_round_name(event, result) for event in rounds]
+    at = st.select_slider(
+        "Round", range(len(rounds)), start, format_func=names.__getitem__, key=view.key(f"at-{len(rounds)}")
+    )
+    return at, {"at": None if at == last else at + 1}
+
+
+def nothing(result: Result) -> str:
+    """Why a run that is over has no lists to show."""
+    if showing.refusal(datasets.card(result.spec.data.dataset)) or result.spec.data.dataset.startswith("own:"):
+        return "This run has told of no lists: its texts may be private data, and single lists are never shown of those."
+    return "This run has told of no lists: its method makes none, or it ended before."
+
+
+def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: bool) -> Scene:
+    """The scene of a run: everything in it was measured while the run went on, some of it not in every round."""
+    now, before = rounds[at], rounds[at::-1]
+    swept = next((event for event in before if event.agreement_at), now)
+    scored = next((event for event in before if event.anchors is not None), now)
+    return Scene(
+        rounds, at, str(result.run_id), result.provenance, lambda: now.agreement, lambda: swept, lambda: scored, is_live
+    )
+
+
+def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) -> None:
+    """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
+    from dpcl_core.figures import grids, scores
+    from dpcl_core.runs import frames
+
+    dark, nominal = style.is_dark(), result.is_nominal
+    table = frames.metrics(result.said)
+    left, right = st.columns(2, gap="small")
+    with left:
+        strip.figure(
+            grids.accuracy_matrix(result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, is_nominal=nominal, dark=dark),
+            result.provenance, key="anchor-matrix", title="Who remembers what", note="rows: after a task; accuracy in %",
+            table=result.accuracy, share=share,
+        )  # fmt: skip
+    with right:
+        printed = published(result.spec, epsilon)
+        strip.figure(
+            scores.by_seed(table, epsilon=epsilon, published=printed, is_nominal=nominal, dark=dark), result.provenance,
+            key="anchor-scores-of-run", title="AA, BWT, FWT", note="dot: a seed" + ("; grey: published" if printed else ""),
+            table=table, share=share,
+        )  # fmt: skip
+
+
+def published(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
+    """What the publication prints for this dataset, method and budget, in points, by metric; empty where nothing."""
+    del spec, epsilon
+    return {}
+
+
+def _round_name(event: Signatures, result: Result) -> str:
+    names = result.started.task_names if result.started is not None else ()
+    task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
+    return f"{task}, round {event.round + 1}"
+
+
+def _one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
+    """A select box where there is a choice; the only one where there is none."""
+    if len(options) == 1:
+        return options[0]
+    start = options.index(cast(T, view[name])) if view[name] in options else 0
+    return st.selectbox(title, options, index=start, format_func=shown, key=view.key(f"{name}-{len(options)}"))
+
+
+@st.cache_data(ttl=3, show_spinner=False)
+def _runs(where: tuple[str, str], asked: str | None) -> dict[str, str]:
+    """Names of the runs on clients' data that have begun, newest first; and the one a link asks for."""
+    runs = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
+    return {run.id: f"{run.name} ({run.status})" for run in runs if run.id == asked or run.spec.scenario.kind == "federated"}

@@ -1,0 +1,224 @@
+"""The Anchors page without a run: lists of simulated clients with public digits, matched anew for every setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import streamlit as st
+
+from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.spec import Cell
+from pages.parts import link
+from pages.parts.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.lessons.modes import World
+    from dpcl_core.methods.cslr.views import Maps
+
+Kind = Literal["exact", "fitted"]
+Side = Literal["server", "client"]
+KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
+SIDES = {"server": "the server, from noisy lists", "client": "each client, to released groups"}
+MATCHERS = {
+    "centred": "anchors, centred", "ranked": "anchors, ranked", "raw": "anchors, raw", "axes": "public axes",
+    "hungarian": "Hungarian", "nearest": "nearest mean", "transport": "optimal transport", "random": "random",
+}  # fmt: skip
+COUNTS = (2, 5, 10, 25, 50, 100, 200)
+LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+BUDGETS = (1.0, 4.0, 8.0, math.inf)
+CLIENTS = (20, 50, 200)
+LENGTHS = (32, 384)
+ROUNDS = (0, 1, 2, 3, 4)
+DRAWS = (1, 2, 3, 4, 5)
+FIELDS: list[link.Field[Any]] = [
+    link.Field("kind", "k", "lists", link.Choice(tuple(KINDS)), "exact"),
+    link.Field("side", "w", "who matches", link.Choice(tuple(SIDES)), "server"),
+    link.Field("matcher", "x", "matcher", link.Choice(tuple(MATCHERS)), "centred"),
+    link.Field("m", "m", "anchors m", link.Whole(COUNTS[0], COUNTS[-1]), 50),
+    link.Field("noise", "n", "noise on the lists", link.Number(LEVELS[0], LEVELS[-1]), 0.1),
+    link.Field("budget", "b", "ε of all rounds", link.BUDGET, 4.0),
+    link.Field("round", "o", "round", link.Whole(ROUNDS[0], ROUNDS[-1]), ROUNDS[-1]),
+    link.Field("clients", "c", "clients", link.Whole(CLIENTS[0], CLIENTS[-1]), CLIENTS[0]),
+    link.Field("length", "d", "numbers in a vector", link.Whole(LENGTHS[0], LENGTHS[-1]), LENGTHS[1]),
+    link.Field("draw", "y", "draw", link.Whole(DRAWS[0], DRAWS[-1]), 1),
+]
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played: everything that decides which groups come out."""
+
+    kind: Kind
+    side: Side
+    matcher: str
+    m: int
+    noise: float
+    budget: float
+    round: int
+    clients: int
+    length: int
+    draw: int
+
+    @property
+    def is_local(self) -> bool:
+        return self.side == "server"
+
+    @property
+    def matcher_name(self) -> str:
+        return MATCHERS[self.matcher]
+
+    def provenance(self) -> Provenance:
+        """Where the numbers of its figures come from."""
+        how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
+        said = f"{self.matcher_name}, m = {self.m}, {how}"
+        dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
+        budgets = () if self.is_local else (self.budget,)
+        return Provenance(dataset, None, said, "", budgets, None, 0, (), is_example=True)
+
+
+def choose(view: View) -> tuple[Play, Mapping[str, object]]:
+    """The controls and what they say; the values go into the link."""
+
+    def pick(name: str, title: str, options: Mapping[str, str]) -> str:
+        asked = str(view[name])
+        return (
+            st.selectbox(
+                title, list(options), list(options).index(asked), format_func=options.__getitem__, key=view.key(name)
+            ) or asked
+        )  # fmt: skip
+
+    def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
+        wanted = cast(float, view[name])
+        asked = wanted if wanted in options else min(options, key=lambda each: abs(each - wanted))
+        return st.select_slider(
+            title, options, asked, format_func=epsilon_text, key=view.key(name), help=help_text or None
+        )
+
+    side = pick("side", "Who matches", SIDES)
+    matcher = pick("matcher", "Matcher", MATCHERS)
+    m = slide("m", "Anchors m", COUNTS, "Public digits at which every entry's density is read.")
+    kept = {name: view[name] for name in ("noise", "budget", "round", "clients")}
+    if side == "server":
+        kept["noise"] = slide("noise", "Noise on the lists", LEVELS, "On every coordinate; groups lie about 0.4 apart.")
+    else:
+        kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
+        kept["round"] = int(slide("round", "Round", ROUNDS, "0: the groups are still those of public digits alone."))
+        kept["clients"] = int(slide("clients", "Clients", CLIENTS))
+    with st.expander("The lists"):
+        kind = pick("kind", "Entries of a list", KINDS)
+        length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 they are 0 in every digit: noise alone."))
+        draw = int(slide("draw", "Draw", DRAWS, "Deals the digits anew and takes other anchors."))
+    values: dict[str, object] = {
+        **kept, "side": side, "matcher": matcher, "m": int(m), "kind": kind, "length": length, "draw": draw
+    }
+    play = Play(
+        cast(Kind, kind), cast(Side, side), matcher, int(m), cast(float, kept["noise"]), cast(float, kept["budget"]),
+        cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
+    )  # fmt: skip
+    return play, values
+
+
+@st.cache_resource(max_entries=300, show_spinner=False)
+def event(play: Play) -> Signatures:
+    """What the simulator sees under these settings; agreement and anchors are measured apart, for they take longer."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import views
+
+    world = _world(play)
+    if play.is_local:
+        matched = modes.server_side(world, play.matcher_name, play.m, play.noise, play.draw)
+        std, spread = play.noise, {"local": modes.std_of_lists(world, 4.0), "central": modes.std_of_released(world, 4.0)}
+    else:
+        matched = modes.client_side(world, play.matcher_name, play.m, play.budget, play.round, play.draw)
+        std = modes.std_of_released(world, play.budget)
+        spread = {"local": modes.std_of_lists(world, play.budget), "central": std}
+    signal, noise = modes.lengths(world, std)
+    measured = views.Measured(demanded=spread, signal=signal, noise=noise)
+    cell = Cell(math.inf if play.is_local else play.budget, play.draw)
+    return views.signatures(cell, 0, play.round, matched, _maps(play), measured)
+
+
+def told(play: Play) -> tuple[tuple[Signatures, ...], int]:
+    """Everything that the slider of rounds can show, and which of it is looked at."""
+    if play.is_local:
+        return (event(play),), 0
+    return tuple(event(replace(play, round=number)) for number in ROUNDS), ROUNDS.index(play.round)
+
+
+@st.cache_resource(max_entries=100, show_spinner=False)
+def agreement(play: Play) -> dict[str, float]:
+    """Agreement with the truth of every matcher on the same lists."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import comparison
+    from dpcl_core.methods.cslr.agreement import adjusted_rand
+
+    world = _world(play)
+    if play.is_local:
+        lists = comparison.noised(world.lists, play.noise, np.random.default_rng(play.draw)) if play.noise else world.lists
+        return comparison.agreement(lists, world.modes, world.by_name(play.m), world.view, play.draw)
+    return {
+        name: adjusted_rand(
+            modes.client_side(world, name, play.m, play.budget, play.round, play.draw).ids.ravel(), world.modes.ravel()
+        )
+        for name in world.by_name(play.m)
+    }
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
+    """Agreement by matcher at every level of noise on the lists."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import comparison
+
+    world = modes.world(kind, length, clients, draw)
+    return comparison.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
+    """What more anchors buy on lists with this noise."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import comparison
+
+    world = modes.world(kind, length, clients, draw)
+    lists = comparison.noised(world.lists, noise, np.random.default_rng(draw)) if noise else world.lists
+    return comparison.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
+
+
+def measured(play: Play, of: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
+    """The event with what is measured apart."""
+    if sweep:
+        found = under_noise(play.kind, play.length, play.clients, play.m, play.draw)
+        of = replace(of, noise_levels=LEVELS, agreement_at=found)
+    if anchors:
+        noise = play.noise if play.is_local else 0.0
+        of = replace(of, anchors=anchor_scores(play.kind, play.length, play.clients, noise, play.draw))
+    return of
+
+
+def mode_names(play: Play) -> tuple[str, ...]:
+    """What the entries really are of."""
+    return _world(play).names
+
+
+def _world(play: Play) -> World:
+    from dpcl_core.lessons import modes
+
+    return modes.world(play.kind, play.length, play.clients, play.draw)
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _maps(play: Play) -> Maps:
+    """The axes of the maps: those of the modes without noise, so that they stay when noise grows. In simulations only."""
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import views
+    from dpcl_core.methods.cslr.signatures import Signature
+
+    world = _world(play)
+    seen = Signature(world.anchors[: play.m], "shared-spherical", "centred", world.view.covariance)
+    return views.Maps.of(modes.by_place(world)[1], seen)

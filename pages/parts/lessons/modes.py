@@ -1,0 +1,274 @@
+"""Lesson "Which list entry is which?": lists matched by hand, by place, by anchors, by a projection, and where they are."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.spec import Cell
+from pages.parts import link, strip
+from pages.parts.lessons.stage import Acts, Control, Stage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dpcl_core.lessons.modes import World
+    from dpcl_core.methods.cslr.views import Matched
+
+ANCHORS = Control("anchors", "m", "Anchors m", link.Number(2.0, 200.0), 10.0)
+LENGTH = Control("numbers", "n", "Numbers in a vector", link.Number(32.0, 384.0), 384.0)
+EPSILON = Control("epsilon", "e", "Privacy budget ε of all four rounds", link.BUDGET, 4.0)
+CONTROLS = (ANCHORS, LENGTH, EPSILON)
+COUNTS = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
+LENGTHS = (32.0, 384.0)
+BUDGETS = (1.0, 4.0, 8.0, math.inf)
+DRAWS = (1, 2, 3)  # of the noise, averaged
+_LEVEL = 0.1  # of noise in the anchors' step
+_NEARLY = 0.9  # of entries in their group: nearly all
+_SHOWN = 16  # numbers of a row that are drawn
+
+
+def by_hand(stage: Stage) -> int | None:
+    """Client B's entries are given partners in client A's list; then the truth."""
+    world = _world(32)
+    one, other = world.lists.means[0], world.lists.means[1]
+    st.html(_rows(one, "Client A", "ABCD"))
+    st.html(_rows(other, "Client B", "1234"))
+    said = []
+    with st.container(horizontal=True, gap="small"):
+        for place in range(len(other)):
+            title = f"Entry {place + 1} is like"
+            said.append(st.selectbox(title, list("ABCD"), index=place, key=stage.key(f"said-{place}"), width=120))
+    if stage.press("Look", lambda: True) is None:
+        return None
+    stage.see()
+    true = [int((world.modes[0] == mode).argmax()) for mode in world.modes[1]]
+    n_right = sum("ABCD"[partner] == letter for partner, letter in zip(true, said, strict=True))
+    pairs = "".join(
+        _digit(other[place], f"Entry {place + 1} of client B") + _digit(one[partner], f"its true partner {'ABCD'[partner]}")
+        for place, partner in enumerate(true)
+    )
+    st.html(f'<div class="list-digits">{pairs}</div>')
+    st.markdown(f"**You matched {n_right} of {len(true)} right.** By lot it is one of four on average.")
+    return 0 if n_right <= 1 else 1 if n_right <= 3 else 2
+
+
+def by_place(stage: Stage) -> int | None:
+    """Averages by place in the list beside averages by what entries are of."""
+    if stage.press("Average", lambda: True) is None:
+        return None
+    import numpy as np
+
+    from dpcl_core.lessons import modes
+
+    world = _world(32)
+    places, true = modes.by_place(world)
+    stage.see()
+    for name, rows in (("By place in the list", places), ("By what they are of", true)):
+        drawn = "".join(_digit(row, f"{place + 1}") for place, row in enumerate(rows))
+        st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
+    apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
+    st.markdown(f"**Averages by place lie {apart:.2f} from their middle, the true ones {wanted:.2f}.**")
+    return 1 if apart < 0.5 * wanted else 0
+
+
+def anchors(stage: Stage) -> int | None:
+    """All lists by their signatures, for every number of anchors."""
+
+    def matched() -> dict[float, tuple[Matched, float]]:
+        from dpcl_core.lessons import modes
+        from dpcl_core.methods.cslr import comparison
+
+        return {m: _share(modes.server_side(_world(384), comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
+
+    found = stage.press("Match by signatures", matched)
+    if found is None:
+        return None
+    m = stage.slide(ANCHORS, COUNTS)
+    stage.see()
+    nearest = min(COUNTS, key=lambda each: abs(each - m))
+    _map(stage, found[nearest][0], int(nearest))
+    shares = {each: f"{100 * found[each][1]:.0f} %" for each in COUNTS}
+    row = "".join(f"| **{share}** " if each == nearest else f"| {share} " for each, share in shares.items())
+    head = "".join(f"| {each:g} " for each in COUNTS)
+    st.markdown(f"| anchors {head}|\n|---|{'---:|' * len(COUNTS)}\n| in their group {row}|")
+    enough = [each for each in COUNTS if found[each][1] >= _NEARLY]
+    return 2 if not enough else 0 if enough[0] <= 5 else 1
+
+
+def projection(stage: Stage) -> int | None:
+    """Matchers against noise, for short and long vectors."""
+
+    def swept() -> dict[float, dict[str, tuple[float, ...]]]:
+        from dpcl_core.methods.cslr import comparison
+
+        return {
+            length: comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
+            for length in LENGTHS
+            for of in (_world(int(length)),)
+        }
+
+    found = stage.press("Match at every noise", swept)
+    if found is None:
+        return None
+    import numpy as np
+
+    from dpcl_core.methods.cslr import comparison
+
+    length = stage.choose(LENGTH, LENGTHS)
+    stage.see()
+    _curves(stage, found[length], {}, "projection")
+    st.page_link("pages/anchors.py", label=":primary[More matchers and noise on the Anchors page →]")
+    middle = {name: float(np.mean(values[2:5])) for name, values in found[384.0].items()}
+    ours, plain = middle[comparison.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
+    ahead = ours - middle[comparison.PROJECTION]
+    return 2 if plain >= max(ours, middle[comparison.PROJECTION]) else 0 if ahead > 0.1 else 1
+
+
+def demanded(stage: Stage) -> int | None:
+    """Every list under the noise that a budget demands of it alone."""
+
+    def matched(epsilon: float) -> dict[str, float]:
+        import numpy as np
+
+        from dpcl_core.lessons import modes
+        from dpcl_core.methods.cslr import comparison
+
+        of = _world(32)
+        lists = comparison.noised(of.lists, modes.std_of_lists(of, epsilon), np.random.default_rng(1))
+        return comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
+
+    epsilon = stage.choose(EPSILON, BUDGETS)
+    found = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
+    if found is None:
+        return None
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import comparison
+
+    of = _world(32)
+    stage.see()
+    rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in found.items())
+    st.markdown(f"| matcher | agreement at ε = {epsilon_text(epsilon)} |\n|---|---:|\n{rows}")
+    st.caption("Adjusted Rand index: 1 is all right, 0 is chance; single draws of chance lie within about 0.1 of it.")
+    lines = {} if math.isinf(epsilon) else {
+        "local": modes.std_of_lists(of, epsilon), "central": modes.std_of_released(of, epsilon)
+    }  # fmt: skip
+    swept = comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
+    _curves(stage, swept, lines, "demanded")
+    best = max(found, key=found.__getitem__)
+    return 2 if found[best] < 0.3 else 0 if best.startswith("anchors") else 1
+
+
+def on_the_client(stage: Stage) -> int | None:
+    """Four rounds in which clients match to released groups."""
+
+    def rounds(epsilon: float) -> list[float]:
+        from dpcl_core.lessons import modes
+        from dpcl_core.methods.cslr import comparison
+
+        played = range(modes.N_ROUNDS + 1)
+        return [_share(modes.client_side(_world(32), comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
+
+    epsilon = stage.choose(EPSILON, BUDGETS)
+    found = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
+    if found is None:
+        return None
+    from dpcl_core.lessons import modes
+
+    stage.see()
+    head = "".join(f"| {number} " for number in range(len(found)))
+    row = "".join(f"| {100 * share:.0f} % " for share in found)
+    st.markdown(f"| round {head}|\n|---|{'---:|' * len(found)}\n| in their group {row}|")
+    noise = f"{modes.std_of_released(_world(32), epsilon):.2g}" if not math.isinf(epsilon) else "none"
+    asked = epsilon_text(epsilon)
+    st.markdown(f"**At ε = {asked} for all four rounds together, {100 * found[-1]:.0f} % are in their group.**")
+    st.caption(
+        f"Noise on a coordinate of a released group: {noise}; groups lie about 0.4 apart. Seeded noise on public digits, "
+        "for demonstration."
+    )
+    there = {"v": "1", "w": "client"}
+    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on the Anchors page →]", query_params=there)
+    return 2 if found[-1] >= _NEARLY else 1 if found[-1] > 0.4 else 0
+
+
+ACTS: Acts = {
+    "by-hand": by_hand,
+    "by-place": by_place,
+    "anchors": anchors,
+    "projection": projection,
+    "demanded": demanded,
+    "on-the-client": on_the_client,
+}
+
+
+def _world(length: int) -> World:
+    from dpcl_core.lessons import modes
+
+    return modes.world("exact", length, modes.N_CLIENTS, 1)
+
+
+def _share(matched: Matched) -> tuple[Matched, float]:
+    """The matched lists, and the share of entries in the group that stands for their mode."""
+    from dpcl_core.methods.cslr import agreement
+
+    n = len(matched.prototypes)
+    return matched, float(agreement.right(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
+
+
+def _map(stage: Stage, matched: Matched, m: int) -> None:
+    from dpcl_core.figures import signatures
+    from dpcl_core.lessons import modes
+    from dpcl_core.methods.cslr import views
+    from dpcl_core.methods.cslr.signatures import Signature
+    from dpcl_core.runs import matching
+
+    of = _world(384)
+    seen = Signature(of.anchors[:m], "shared-spherical", "centred", of.view.covariance)
+    event = views.signatures(Cell(math.inf, 1), 0, 0, matched, views.Maps.of(modes.by_place(of)[1], seen))
+    entries, prototypes = matching.entries([event]), matching.prototypes([event])
+    strip.figure(
+        signatures.on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
+        title="Signatures of every list entry", note="not visible to the server",
+    )  # fmt: skip
+
+
+def _curves(stage: Stage, found: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
+    import pandas as pd
+
+    from dpcl_core.figures import matching
+    from dpcl_core.methods.cslr.comparison import LEVELS
+
+    rows = [(name, level, value) for name, values in found.items() for level, value in zip(LEVELS, values, strict=True)]
+    table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
+    picture = matching.by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
+    strip.figure(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
+
+
+def _rows(means: NDArray[np.float64], title: str, names: str) -> str:
+    """A list as rows of shades, one shade a number; the numbers themselves for those who cannot see them."""
+    top = float(abs(means).max())
+    lines = ""
+    for name, mean in zip(names, means[:, :_SHOWN], strict=True):
+        cells = "".join(f'<i style="--n:{(value / top + 1) / 2:.3f}"></i>' for value in mean)
+        said = ", ".join(f"{value:.1f}" for value in mean)
+        label = f'role="img" aria-label="Entry {name} of {escape(title)}: {said}"'
+        lines += f'<div class="list-row" {label}><b>{name}</b>{cells}</div>'
+    return f'<p class="soft">{escape(title)}, the first {_SHOWN} numbers of each entry</p>{lines}'
+
+
+def _digit(mean: NDArray[np.float64], name: str) -> str:
+    """What an entry is of, as a picture of 8 by 8 shades."""
+    from dpcl_core.lessons import modes
+
+    cells = "".join(f'<i style="--n:{value:.2f}"></i>' for value in modes.picture(mean).ravel())
+    drawn = f'<div class="list-digit" role="img" aria-label="{escape(name)}">{cells}</div>'
+    return f"<figure>{drawn}<figcaption>{escape(name)}</figcaption></figure>"
+
+
+def _provenance() -> Provenance:
+    return Provenance("public digits, dealt to 20 simulated clients", None, "", "", (), None, 0, ())
