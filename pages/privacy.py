@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal, cast
 
 import streamlit as st
@@ -14,7 +15,19 @@ from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
-from pages.parts import accountants, claims, layout, link, privacy_bar, results, state, strip, style, token_claims
+from pages.parts import (
+    accountants,
+    claims,
+    layout,
+    link,
+    list_claims,
+    privacy_bar,
+    results,
+    state,
+    strip,
+    style,
+    token_claims,
+)
 from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -51,6 +64,7 @@ CODEC = link.Codec(
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
         *claims.FIELDS,
         *token_claims.FIELDS,
+        *list_claims.FIELDS,
     ]
 )
 HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is the chance that the bound
@@ -80,9 +94,9 @@ def page() -> None:
     chosen = cast(float, values.pop("chosen"))
     given = result.guarantees[chosen]
     nominal = given if statement.is_nominal(given) else None
-    of_tokens = nominal is not None and token_claims.is_of_tokens(nominal)
-    values |= claims.part(view, None if of_tokens else nominal)
-    values |= token_claims.part(view, nominal if of_tokens else None)
+    sections = (claims, token_claims, list_claims)
+    for section in sections:
+        values |= section.part(view, nominal if nominal is not None and section is _section(nominal) else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -94,6 +108,13 @@ def page() -> None:
             values |= _calculator(view)
     share = view.commit(values, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
+
+
+def _section(given: Guarantee) -> ModuleType:
+    """The part of the page that tells about this claim."""
+    if token_claims.is_of_tokens(given):
+        return token_claims
+    return list_claims if list_claims.is_of_lists(given) else claims
 
 
 def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
@@ -138,7 +159,7 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         _in_full(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
-            (token_claims if token_claims.is_of_tokens(guarantees[chosen]) else claims).of_run(guarantees[chosen])
+            _section(guarantees[chosen]).of_run(guarantees[chosen])
         _ledger(result, chosen)
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)

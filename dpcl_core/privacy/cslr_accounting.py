@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import dp_accounting as dp
@@ -113,8 +114,9 @@ class Costs:
         return min((one for one in (self.eq_9, self.rdp, self.pld) if one is not None), default=None)
 
 
+@lru_cache(maxsize=4096)
 def costs(reading: Reading) -> Costs:
-    """A reading before all three accountants. Raises BadInput for impossible numbers."""
+    """A reading before all three accountants, remembered. Raises BadInput for impossible numbers."""
     events = reading.events()
     return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
 

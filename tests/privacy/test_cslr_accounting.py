@@ -11,53 +11,31 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting as claims
+from dpcl_core.privacy import cslr_readings
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
 from dpcl_core.privacy.ledger import Ledger
 
 DELTA = 1e-5
 SIGMAS = (3.20, 1.45, 0.95)  # claimed: 1, 4, 8
-BASE = Reading(1.0)
-# Eq. 9 / RDP by dp_accounting / PLD, for each sigma; None where that accountant is not asked or has no answer.
-ROWS: dict[str, tuple[Reading, tuple[tuple[float | None, float | None, float | None], ...]]] = {
-    "one round": (
-        replace(BASE, n_rounds=1), ((1.98, 1.59, 1.37), (6.05, 5.30, 4.79), (10.60, 9.64, 8.85)),
-    ),
-    "one round, one statistic": (
-        replace(BASE, n_rounds=1, n_statistics=1), ((0.73, 0.54, 0.46), (2.29, 1.85, 1.61), (4.18, 3.56, 3.17)),
-    ),
-    "once a task, one statistic": (
-        replace(BASE, n_rounds=4, n_statistics=1), ((1.20, 0.95, 0.84), (3.57, 3.02, 2.62), (6.88, 6.13, 5.19)),
-    ),
-    "once a task": (
-        replace(BASE, n_rounds=4), ((3.10, 2.61, 2.25), (10.4, 9.4, 8.2), (20.1, 18.7, 16.7)),
-    ),
-    "once a task, everyone": (
-        replace(BASE, n_rounds=4, sampling="everyone"), ((6.78, 6.16, 5.68), (17.2, 16.2, 15.0), (29.2, 27.9, 26.1)),
-    ),
-    "200 rounds": (BASE, ((19.8, 18.6, 16.3), (94.4, 93.0, 62.3), (439, 438, 149))),
-    "250 rounds": (replace(BASE, n_rounds=250), ((22.0, 20.7, 18.7), (115, 114, 72.5), (546, 545, 175))),
-    "300 rounds": (replace(BASE, n_rounds=300), ((24.2, 22.8, 20.9), (136, 134, 82.2), (653, 651, 200))),
-    "350 rounds": (replace(BASE, n_rounds=350), ((26.3, 24.9, 23.1), (157, 155, 91.7), (760, 758, 225))),
-    "one statistic counted": (
-        replace(BASE, n_statistics=1), ((7.7, 6.9, 6.4), (22.2, 20.8, 18.9), (45.1, 43.7, 37.7)),
-    ),
-    "with the list": (
-        replace(BASE, with_list=True), ((31.8, 30.4, 28.0), (332, 330, 126), (1303, 1302, 321)),
-    ),
-    "clipped by mode": (
-        replace(BASE, sensitivity=2.0), ((70, 69, 52), (1053, 1052, 271), (3076, 3074, 696)),
-    ),
-    "nothing amplified": (
-        replace(BASE, sampling="everyone"), ((90, 88, 76), (392, 391, 273), (898, 897, 569)),
-    ),
-    "six of twenty": (
-        replace(BASE, sampling="fixed", adjacency="replace"), ((None, 134, None), (None, 1190, None), (None, 3213, None)),
-    ),
-    "with a private head": (
-        replace(BASE, head_multiplier=1.0), ((None, None, 19.3), (None, None, 77.7), (None, None, 190)),
-    ),
-}  # fmt: skip
+# Eq. 9 / RDP by dp_accounting / PLD, for each sigma; None where that accountant has no answer or was not asked.
+TABLE: dict[str, tuple[tuple[float | None, float | None, float | None], ...]] = {
+    "round": ((1.98, 1.59, 1.37), (6.05, 5.30, 4.79), (10.60, 9.64, 8.85)),
+    "round-1": ((0.73, 0.54, 0.46), (2.29, 1.85, 1.61), (4.18, 3.56, 3.17)),
+    "task-1": ((1.20, 0.95, 0.84), (3.57, 3.02, 2.62), (6.88, 6.13, 5.19)),
+    "task": ((3.10, 2.61, 2.25), (10.4, 9.4, 8.2), (20.1, 18.7, 16.7)),
+    "task-all": ((6.78, 6.16, 5.68), (17.2, 16.2, 15.0), (29.2, 27.9, 26.1)),
+    "printed": ((19.8, 18.6, 16.3), (94.4, 93.0, 62.3), (439, 438, 149)),
+    "rounds-250": ((22.0, 20.7, 18.7), (115, 114, 72.5), (546, 545, 175)),
+    "rounds-300": ((24.2, 22.8, 20.9), (136, 134, 82.2), (653, 651, 200)),
+    "rounds-350": ((26.3, 24.9, 23.1), (157, 155, 91.7), (760, 758, 225)),
+    "one": ((7.7, 6.9, 6.4), (22.2, 20.8, 18.9), (45.1, 43.7, 37.7)),
+    "list": ((31.8, 30.4, 28.0), (332, 330, 126), (1303, 1302, 321)),
+    "modes": ((70, 69, 52), (1053, 1052, 271), (3076, 3074, 696)),
+    "plain": ((90, 88, 76), (392, 391, 273), (898, 897, 569)),
+    "fixed": ((None, 134, None), (None, 1190, None), (None, 3213, None)),
+    "head": ((None, None, 19.3), (None, None, 77.7), (None, None, 190)),
+}
 
 
 def _of(reading: Reading, which: str = "pld") -> float:
@@ -66,19 +44,26 @@ def _of(reading: Reading, which: str = "pld") -> float:
     return found
 
 
-def _with(reading: Reading, sigma: float) -> Reading:
-    head = None if reading.head_multiplier is None else sigma
-    return replace(reading, noise_multiplier=sigma, head_multiplier=head)
-
-
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", TABLE)
 def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
-    reading, expected = ROWS[name]
-    for sigma, numbers in zip(SIGMAS, expected, strict=True):
-        found = costs(_with(reading, sigma))
+    row = cslr_readings.rows()[name]
+    for sigma, numbers in zip(SIGMAS, TABLE[name], strict=True):
+        found = costs(row.of(sigma))
         for which, value in zip(("eq_9", "rdp", "pld"), numbers, strict=True):
             if value is not None:
                 assert getattr(found, which) == pytest.approx(value, rel=0.01), (sigma, which)
+    if name == "fixed":
+        assert (costs(row.of(1.45)).eq_9, costs(row.of(1.45)).pld) == (None, None)
+
+
+def test_no_row_of_the_table_is_missing_and_other_benchmarks_have_their_own() -> None:
+    assert set(cslr_readings.rows()) == set(TABLE)
+    other = cslr_readings.rows(n_clients=50, n_tasks=5)
+    assert other["printed"].of(1.45) == replace(Reading(1.45), n_rounds=250, n_clients=50)
+    assert "rounds-200" in other
+    assert "rounds-250" not in other
+    assert other["modes"].reading.sensitivity == pytest.approx(math.sqrt(5))
+    assert [name for name, row in other.items() if row.is_as_printed] == ["printed"]
 
 
 def test_no_reading_with_a_whole_round_keeps_to_the_claims() -> None:
