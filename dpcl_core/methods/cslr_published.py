@@ -119,7 +119,7 @@ class CslrPublished:
             rule, weights = self._compared.rule, now.lists.weights[chosen]
             found = pooled(now.features[chosen], now.n_groups, rule, first, now.prototypes, weights, now.random)
             ids, now.prototypes = found.ids, found.prototypes
-        (sums,), _ = published.published(
+        (sums,) = published.published(
             now.lists.take(chosen),
             ids,
             now.n_groups,

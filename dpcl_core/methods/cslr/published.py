@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.projections import box, psd, simplex
 from dpcl_core.methods.cslr.public import PublicView
-from dpcl_core.methods.cslr.release import expected_clients, stds_of
+from dpcl_core.methods.cslr.release import expected_clients, side_by_side, stds_of
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
@@ -71,8 +71,7 @@ def published(
     n_clients: int,
     pooled: bool,
     bound: float = 1.0,
-    beside: Sequence[ClientVectors] = (),
-) -> tuple[list[SlotSums], list[NDArray[np.float64]]]:
+) -> list[SlotSums]:
     """Eq 2 for each budget: four statistics of every slot summed over the round's clients, noise sigma times each bound.
 
     Every element's mu, M and y are clipped to `bound` (Table 5: 1 each) and weighted by its share: w, w mu, w M, w y. Shares
@@ -84,16 +83,15 @@ def published(
     The statistics of a round share the client sample, so they are one event of multiplier sigma / 2. That sensitivity is
     proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists together; the ledger
     then grants the printed sensitivity, which does not hold (`pooling.POOLED_WARNING`), and says so in the entry.
-    `beside`: what else the same clients send in this round; its noisy sums come second.
 
     Raises BadInput for fewer than two clients.
     """
     expected = expected_clients(n_clients, sample_rate)
-    n, shape = len(lists), lists.covariances.shape[2:]
+    shape = lists.covariances.shape[2:]
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
-    flat = lists.second_moments.reshape(n, lists.weights.shape[1], math.prod(shape))  # also of an empty round
+    flat = lists.second_moments.reshape(*lists.weights.shape, math.prod(shape))
     parts = [
-        ClientVectors(REPLAY, values.reshape(n, math.prod(values.shape[1:])), bound, stds_of(sigmas, bound))
+        ClientVectors(REPLAY, side_by_side(values), bound, stds_of(sigmas, bound))
         for values in (
             belongs.sum(axis=2),
             belongs @ clipped_rows(lists.means, bound),
@@ -102,16 +100,14 @@ def published(
         )
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
-    what = f"four statistics of {n_slots} slots{granted}" + (" and what goes out beside them" if beside else "")
-    sums = noisy_client_sums([*parts, *beside], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
-    weights, means, seconds, targets = (total / expected for total in sums[:4])
+    what = f"four statistics of {n_slots} slots{granted}"
+    sums = noisy_client_sums(parts, noises, ledgers, task=task, what=what, sample_rate=sample_rate)
+    weights, means, seconds, targets = (total / expected for total in sums)
     by_slot = (n_slots, -1)
-    found = [
+    return [
         SlotSums(shares, own.reshape(by_slot), second.reshape(n_slots, *shape), target.reshape(by_slot))
         for shares, own, second, target in zip(weights, means, seconds, targets, strict=True)
     ]
-    return found, sums[4:]
-
 
 def noisy_lists(
     lists: Lists,
@@ -133,8 +129,8 @@ def noisy_lists(
     (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
     scale, root = view.radius * np.sqrt(length), np.sqrt(length)
     present = np.where(lists.weights[:, :, None] > 0, view.residuals(lists.means), 0.0)
-    residuals = clipped_rows(present.reshape(n, -1), scale) / scale
-    targets = _SHARE_SCALE * clipped_rows(lists.targets, 1.0).reshape(n, -1) / root
+    residuals = clipped_rows(side_by_side(present), scale) / scale
+    targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
     vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
     bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
     part = ClientVectors(REPLAY, vectors, bound, stds_of(multipliers, bound))

@@ -5,6 +5,7 @@ Only `released` and `by_…` see what clients hold; whatever comes after the mec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -102,7 +103,7 @@ class EvenSlots:
 
     def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
-        return clipped_rows(residuals.reshape(len(residuals), -1), self.sensitivity)
+        return clipped_rows(side_by_side(residuals), self.sensitivity)
 
     def decoded(self, totals: NDArray[np.float64], expected: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         residuals = totals.reshape(len(totals), self.n_slots, -1) / expected
@@ -130,7 +131,7 @@ class WeightedSlots:
         shares = slotted.weights[:, :, None]
         residuals = clipped_rows(self.view.residuals(slotted.means), self.view.radius) / self.view.radius
         blocks = np.concatenate([self.share_scale * shares, np.where(shares > 0, shares * residuals, 0.0)], axis=2)
-        return clipped_rows(blocks.reshape(len(blocks), -1), self.sensitivity)
+        return clipped_rows(side_by_side(blocks), self.sensitivity)
 
     def decoded(self, totals: NDArray[np.float64], expected: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
@@ -179,6 +180,11 @@ def decoded(
 def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:
     """Noise on each coordinate for these multiples of a clipping bound."""
     return [multiplier * bound for multiplier in multipliers]
+
+
+def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Clients' values [n, ...] as one vector each, [n, D]; of no client as well."""
+    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def expected_clients(n_clients: int, sample_rate: float) -> float:
