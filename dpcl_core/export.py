@@ -16,6 +16,7 @@ from dpcl_core.events import (
     JsonValue,
     Leaks,
     Retained,
+    Signatures,
     Started,
     TaskLearned,
     TokensScored,
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 
     from dpcl_core.runs.store import Run, Store
 
-# What the methods that train a language model say of synthetic or public texts, by the name it is exported under.
-_OF_TEXTS: Mapping[str, type[TokensScored] | type[Retained] | type[Leaks]] = {
+_Told = TokensScored | Retained | Leaks | Signatures
+# What methods say of synthetic or public texts and of simulated clients' lists, by the name it is exported under.
+_TOLD: Mapping[str, type[_Told]] = {
     "tokens": TokensScored,
     "retained": Retained,
     "leaks": Leaks,
+    "signatures": Signatures,
 }
 
 
@@ -43,7 +46,8 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
 
     Where the method has several prediction rules, `by_rule` holds such a matrix for each. What a language model's run said
-    of its texts stands under "tokens", "retained" and "leaks", as the events have it.
+    of its texts stands under "tokens", "retained" and "leaks", what clients' lists were matched to under "signatures", as
+    the events have it.
     """
     learned: dict[Cell, list[TaskLearned]] = {}
     for event in events:
@@ -70,11 +74,11 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "status": status,
         "spec": json.loads(spec.model_dump_json()),
         "cells": cells,
-        **{name: texts for name, of in _OF_TEXTS.items() if (texts := _told(events, of))},
+        **{name: told for name, of in _TOLD.items() if (told := _told(events, of))},
     }
 
 
-def _told(events: Sequence[Event], of: type[TokensScored] | type[Retained] | type[Leaks]) -> list[JsonValue]:
+def _told(events: Sequence[Event], of: type[_Told]) -> list[JsonValue]:
     """All events of a kind as JSON, without the name of the kind."""
     return [
         {name: value for name, value in to_json(event).items() if name != "event"}
@@ -123,11 +127,12 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     """Every file of a run's export by name: csv tables, spec.toml, command.txt, figures as html, the privacy card.
 
     Where the method has several prediction rules, its tables under each of them too, as accuracy-RULE.csv; where a language
-    model was trained on texts that may be shown, tokens.csv, retained.csv and leaks.csv.
+    model was trained on texts that may be shown, tokens.csv, retained.csv and leaks.csv; where clients' lists were matched,
+    list-entries.csv, list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view.
 
     Raises BadInput for an unknown run.
     """
-    from dpcl_core.runs import frames  # pandas and plotly cost a second that `run --json` need not pay
+    from dpcl_core.runs import frames, matching  # pandas and plotly cost a second that `run --json` need not pay
 
     run = store.get(run_id)
     events = [event for _, event in store.events_after(run_id)]
@@ -136,12 +141,17 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         for rule in frames.rules(events)
         for name, table in (("accuracy", frames.accuracy), ("metrics", frames.metrics))
     }
-    of_texts = {
+    tables = {
+        "tokens": frames.tokens, "retained": frames.retained, "leaks": frames.leaks, "list-entries": matching.entries,
+        "list-groups": matching.prototypes, "list-agreement": matching.agreement, "list-anchors": matching.anchors,
+        "list-statistics": matching.statistics,
+    }  # fmt: skip
+    told = {
         f"{name}.csv": found.to_csv(index=False).encode()
-        for name, table in (("tokens", frames.tokens), ("retained", frames.retained), ("leaks", frames.leaks))
+        for name, table in tables.items()
         if not (found := table(events)).empty
     }
-    files = by_rule | of_texts | {
+    files = by_rule | told | {
         "accuracy.csv": frames.accuracy(events).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),

@@ -16,6 +16,7 @@ from dpcl_core import events as said
 from dpcl_core.methods import catalog as methods
 from dpcl_core.runs.store import Store
 from tests.support import replay
+from tests.support.signatures import TOLD, with_lists
 from tests.support.texts import SCORED, with_texts
 
 SPEC = replay.a_spec(epsilons=(0.5, math.inf), seeds=(0,))
@@ -130,3 +131,17 @@ def test_planted_secrets_are_told_in_one_line_a_budget() -> None:
         "controls 1.4; 0 % printed by greedy continuation; epsilon at least 0.4 measured"
     )
     assert export.leaks_text(replay.recorded(SPEC), SPEC) == ""
+
+
+def test_matched_lists_leave_as_tables_and_as_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    store, events = Store(), with_lists(replay.recorded(SPEC, n_tasks=2))
+    files = export.bundle(store, replay.fill(store, SPEC, events))
+    entries = pd.read_csv(io.BytesIO(files["list-entries.csv"]))
+    assert len(entries) == 2 * 2 * len(TOLD.entries.client)
+    assert {f"list-{name}.csv" for name in ("groups", "agreement", "anchors", "statistics")} < set(files)
+    told = json.loads(files["result.json"])["signatures"]
+    assert [(one["task"], one["matcher"]) for one in told] == [(task, TOLD.matcher) for task in (0, 0, 1, 1)]
+    plain = export.bundle(store, replay.fill(store, SPEC, replay.recorded(SPEC)))
+    assert not [name for name in plain if name.startswith("list-")]

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label
+from dpcl_core.figures.picture import Picture, given
 
 METRICS = ("AA", "BWT", "FWT")
 _NAMES = {"AA": "average accuracy", "BWT": "backward transfer", "FWT": "forward transfer"}
@@ -69,7 +69,7 @@ def by_seed(
     of = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
     said = ", ".join(f"{_NAMES[name]} {100 * value:.1f}" for name, value in means.items())
     printed = [f"{_NAMES[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
-    finding = f"{_capital(epsilon_label(epsilon, is_nominal=is_nominal))}, mean of {of}: {said} points."
+    finding = f"{_capital(given(epsilon, is_nominal=is_nominal))}, mean of {of}: {said} points."
     finding += f" Published: {'; '.join(printed)}." if printed else ""
     return Picture(figure, finding, finding)
 

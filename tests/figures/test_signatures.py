@@ -1,0 +1,66 @@
+"""Maps and margins: every entry where it is said to be, wrong and ambiguous ones marked by more than colour."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpcl_core.figures import signatures
+from dpcl_core.runs import matching
+from tests.support.signatures import TOLD
+
+ENTRIES, GROUPS = matching.entries([TOLD]), matching.prototypes([TOLD])
+
+
+@pytest.mark.parametrize("space", ["signature", "mean"])
+def test_marks_stand_where_their_entries_are(space: signatures.Space) -> None:
+    picture = signatures.on_map(ENTRIES, GROUPS, space=space)
+    marks = [trace for trace in picture.figure.data if trace.customdata is not None]
+    drawn = sorted((x, y) for trace in marks for x, y in zip(trace.x, trace.y, strict=True))
+    assert drawn == sorted(zip(ENTRIES[f"{space}_x"], ENTRIES[f"{space}_y"], strict=True))
+    (wrong,) = [trace for trace in picture.figure.data if trace.marker.symbol == "circle-open"]
+    assert list(wrong.x) == ENTRIES.loc[[3], f"{space}_x"].tolist()
+    assert picture.finding == "3 of 4 entries of 2 clients found their group; 1 is ambiguous."
+
+
+def test_clients_have_shapes_and_an_ambiguous_entry_is_hollow() -> None:
+    drawn = signatures.on_map(ENTRIES, GROUPS, space="mean").figure.data
+    first, second = (trace for trace in drawn if trace.customdata is not None)
+    assert list(first.marker.symbol) == ["circle", "square-open", "square"]
+    assert list(second.marker.symbol) == ["circle"]
+    assert first.marker.size[0] > first.marker.size[1]
+    by_mode = signatures.on_map(ENTRIES, GROUPS, space="mean", by="mode")
+    assert [len(trace.x) for trace in by_mode.figure.data if trace.customdata is not None] == [2, 2]
+
+
+def test_the_map_keeps_its_part_over_rounds_and_shows_two_deviations_of_noise() -> None:
+    within = (-3.0, 3.0, -1.0, 1.0)
+    figure = signatures.on_map(ENTRIES, GROUPS, space="signature", within=within).figure
+    assert (*figure.layout.xaxis.range, *figure.layout.yaxis.range) == within
+    x, y = signatures.ellipse(1.0, 2.0, 0.04, 0.01, 0.02)
+    away = np.stack([np.array(x) - 1.0, np.array(y) - 2.0])
+    assert (away * np.linalg.solve([[0.04, 0.01], [0.01, 0.02]], away)).sum(axis=0) == pytest.approx(4.0)
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    assert len(lines) == 1  # the second group carries no noise
+
+
+def test_margins_stand_in_the_column_of_their_client() -> None:
+    picture = signatures.margins(ENTRIES)
+    drawn = {(int(c), y) for trace in picture.figure.data for c, y in zip(trace.customdata, trace.y, strict=True)}
+    assert drawn == {(1, 0.9), (1, 0.8), (2, 0.05), (2, 0.3)}
+    assert list(picture.figure.layout.xaxis.ticktext) == ["2", "1"]
+    assert picture.finding == "1 of 4 entries have a margin below 0.1; the median is 0.55."
+    regret = signatures.margins(ENTRIES, regret=True)
+    assert "of client 2, makes its list cost 0 % more; barring 1 would cost nothing." in regret.finding
+
+
+def test_nothing_is_said_in_words() -> None:
+    empty = matching.entries([])
+    assert signatures.on_map(empty, matching.prototypes([]), space="mean").finding == "No list has been matched yet."
+    assert signatures.margins(empty).finding == "No list has been matched yet."
+    loose = ENTRIES.assign(regret=math.nan)
+    assert "one to one" in signatures.margins(loose, regret=True).finding
+    unknown = ENTRIES.assign(mode=-1, is_right=False)
+    assert signatures.on_map(unknown, GROUPS, space="mean").finding.startswith("4 entries of 2 clients went into 2 groups")

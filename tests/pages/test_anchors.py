@@ -1,0 +1,152 @@
+"""The Anchors page without a browser: a simulation first, then runs in every state, and never a list of private data."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dpcl_core.runs.store import Status, Store
+from pages.anchors import CODEC
+from pages.parts.anchors import play
+from tests.pages.conftest import Open, words
+from tests.support import replay
+from tests.support.signatures import TOLD, with_lists
+
+SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
+SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
+TABS = {
+    "How sure": "entries have a margin below 0.1",
+    "Found and true": "of entries lie in the group of their mode",
+    "Noise": "agrees best with the truth",
+    "Anchors": "Theorem 2 asks for",
+    "Signal": "second moment",
+    "Cost": "What it",
+    "Accuracy": "",
+}
+
+
+def open_tab(page: AppTest, name: str) -> None:
+    page.session_state["anchor-tabs"] = name
+    page.run()
+    assert not page.exception
+
+
+def test_it_opens_on_a_finished_simulation(open_page: Open) -> None:
+    page = open_page("anchors")
+    assert not page.exception
+    assert not page.warning
+    said = words(page)
+    assert page.title[0].value == "Anchors"
+    assert "of 80 entries of 20 clients found their group" in said
+    assert "not visible to the server" in said
+    assert "Nothing to protect" in said
+    assert "with the truth (" in said
+    assert dict(page.query_params) == {"v": "1"}
+    charts = page.get("plotly_chart")
+    assert charts
+    assert all(chart.proto.alt for chart in charts)
+
+
+def test_every_picture_of_the_simulation_can_be_opened(open_page: Open) -> None:
+    page = open_page("anchors", w="client", n="0")
+    for tab, sentence in TABS.items():
+        open_tab(page, tab)
+        assert sentence in words(page), tab
+    open_tab(page, "Cost")
+    assert "| computed, PLD | 4 | — | **4** |" in words(page)
+    open_tab(page, "Accuracy")
+    assert "No model is trained here" in words(page)
+
+
+def test_settings_change_what_is_found_and_travel_in_the_link(open_page: Open) -> None:
+    page = open_page("anchors", n="0", x="axes")
+    assert "80 of 80 entries of 20 clients found their group" in words(page)
+    page.select_slider[1].set_value(0.8).run()
+    assert page.query_params["n"] == "0.8"
+    assert "80 of 80" not in words(page)
+    page.selectbox[0].set_value("client").run()
+    assert page.query_params["w"] == "client"
+    assert [slider.label for slider in page.select_slider][:4] == ["Anchors m", "ε of all four rounds", "Round", "Clients"]
+    assert "released groups" in words(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "notice"),
+    [
+        ({"m": "banana"}, "The link asks for anchors m = banana; using 50 instead."),
+        ({"sh": "magic"}, "The link asks for lists = magic; using play instead."),
+        ({"d": "33"}, None),  # between two lengths: the nearer one
+        ({"run": "nosuchrun"}, "run = nosuchrun"),
+    ],
+)
+def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notice: str | None) -> None:
+    page = open_page("anchors", **query)
+    assert not page.exception
+    warned = [warning.value.replace("\\", "") for warning in page.warning]
+    assert len(warned) == (notice is not None)
+    assert not warned or str(notice) in warned[0]
+
+
+def test_without_a_run_it_says_so(open_page: Open) -> None:
+    page = open_page("anchors", sh="run")
+    assert not page.exception
+    assert "No run has told of lists yet" in words(page)
+
+
+@pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
+def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
+    run = replay.fill(store, SPEC, SAID, status=status)
+    page = open_page("anchors", run=run)
+    assert not page.exception
+    assert not page.warning
+    said = words(page)
+    assert "3 of 4 entries of 2 clients found their group; 1 is ambiguous." in said
+    assert "Public axes agrees best with the truth (0.80)" in said
+    assert "The two axes show 75 % of the variance of signatures." in said
+    assert page.query_params["run"] == run
+
+
+def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> None:
+    page = open_page("anchors", run=replay.fill(store, SPEC, SAID), t="2", e="8", s="7")
+    for tab in TABS:
+        open_tab(page, tab)
+    assert "average accuracy" in words(page)
+    assert {key: page.query_params[key] for key in ("t", "e", "s")} == {"t": "2", "e": "8", "s": "7"}
+    open_tab(page, "Cost")
+    assert "| **total** | **8** |" in words(page)
+    open_tab(page, "Found and true")
+    assert "75 % of entries lie in the group of their mode (chance 50 %)" in words(page)
+
+
+@pytest.mark.parametrize(("dataset", "said"), [("digits", "its method makes none"), ("own:diary", "may be private data")])
+def test_a_run_that_told_nothing_says_why(open_page: Open, store: Store, dataset: str, said: str) -> None:
+    spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
+    page = open_page("anchors", run=replay.fill(store, spec, replay.recorded(SPEC)))
+    assert not page.exception
+    assert said in words(page)
+
+
+def test_a_run_under_way_waits_for_its_first_lists(open_page: Open, store: Store) -> None:
+    page = open_page("anchors", run=replay.fill(store, SPEC, replay.recorded(SPEC)[:4], status="running"))
+    assert not page.exception
+    assert "The first lists appear here" in words(page)
+
+
+def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
+    usual = play.Play("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
+    said = play.event(usual)
+    assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
+    assert said.noise["mean, 8 axes"] < said.signal["mean, 8 axes"] < said.noise["second moments, 384"]
+
+
+def test_the_longest_link_is_short_enough() -> None:
+    values = {
+        "show": "run", "kind": "fitted", "side": "client", "matcher": "transport", "m": 200, "noise": 0.4,
+        "budget": 8.0, "round": 3, "clients": 200, "length": 32, "draw": 5, "run": "f" * 40, "epsilon": 0.123456,
+        "seed": 2**31, "at": 100_000, "map": "both", "colour": "mode",
+    }  # fmt: skip
+    assert CODEC.read(CODEC.write(values)).values == values
+
+
+def test_what_is_told_belongs_to_one_model() -> None:
+    assert {event.cell for event in SAID if type(event) is type(TOLD)} == set(SPEC.cells())
