@@ -59,7 +59,7 @@ class DataSpec(Spec):
 
     dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
     train_per_class: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Keep at most this many training examples of each class; empty: all."
+        None, description="Keep at most this many training examples of each class (sentences of each source); empty: all."
     )
     test_per_class: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Keep at most this many test examples of each class; empty: all."

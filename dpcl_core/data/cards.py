@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpcl_core.data.card import DatasetCard, Hub, Kind, Shape
+from dpcl_core.data.domain_cards import DOMAINS
 from dpcl_core.data.text_cards import PECL_SIX, SYNTHETIC, TEXT_LIMITS, TEXTS
 
 __all__ = ["CARDS", "SENSOR_LIMITS", "TEXT_LIMITS", "DatasetCard", "Hub", "Kind", "Shape"]
@@ -284,5 +285,6 @@ CARDS: Mapping[str, DatasetCard] = {
         *SYNTHETIC,
         *TEXTS,
         PECL_SIX,
+        *DOMAINS,
     )
 }

@@ -66,6 +66,10 @@ def card(name: str) -> DatasetCard:
     if kind == "sensor":
         summary = "Your own sensor windows, read from a folder on this computer."
         return replace(images, summary=summary, kind="sensor", limits=SENSOR_LIMITS)
+    if kind == "tagged":
+        tagged = replace(images, kind="tagged", limits=TEXT_LIMITS, held_out=_HELD_OUT)
+        summary = "Your own sentences with tagged names, read from a folder on this computer."
+        return replace(tagged, summary=summary, held_out=None if files.find(tagged).test else _HELD_OUT)
     if kind == "text":
         texts = replace(images, kind="text", held_out=_HELD_OUT)
         return replace(
@@ -114,7 +118,12 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
         Sizes.published(member) if part is None else Sizes.counted(part)
         for member, part in zip(members(dataset), found, strict=True)
     ]
-    kept = [sizes.capped(train_per_class, test_per_class) for sizes in full]
+    kept = [
+        Sizes.counted(part.thinned(train_per_class, test_per_class))
+        if part is not None and part.train.of_words
+        else sizes.capped(train_per_class, test_per_class)
+        for sizes, part in zip(full, found, strict=True)
+    ]
     only = found[0] if not dataset.members else None
     return DatasetFacts(
         name=name,

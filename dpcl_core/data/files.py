@@ -12,13 +12,13 @@ from dpcl_core.data.cards import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
-TABLES = (".parquet", ".csv")
+TABLES = (".parquet", ".csv", ".conll")
 _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files of a dataset: per split some parquet files, one CSV file, or a folder with one of images for each class.
+    """The files of a dataset: per split some parquet files, a CSV or CoNLL file, or a folder of images for each class.
 
     `test` is empty for a set without a test part that its card allows to divide.
     """
@@ -70,6 +70,10 @@ def wish(card: DatasetCard) -> str:
         what = "train.parquet and test.parquet (columns text and label)"
         if card.is_own:
             what += ", or train.csv and test.csv, or one CSV file, with a first line text,label,"
+    if card.kind == "tagged":
+        what = "train.parquet and test.parquet (columns tokens, tags and domain)"
+        if card.is_own:
+            what += ", or train.conll and test.conll, or one .conll file, in the form of OntoNotes (CoNLL-2012),"
     return f"put {what} into {roots(card)[0] / card.folder}"
 
 
@@ -86,7 +90,7 @@ def _made(card: DatasetCard) -> Found:
 
 def _in_folder(card: DatasetCard, folder: Path) -> Found:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
-    if card.is_own and not train and not test and len(only := sorted(folder.glob("*.csv"))) == 1:
+    if card.is_own and not train and not test and len(only := _single_tables(folder)) == 1:
         paths.inside(folder, only[0].name, FIELD)
         train = (only[0],)
     if not train:
@@ -96,17 +100,22 @@ def _in_folder(card: DatasetCard, folder: Path) -> Found:
     if card.kind == "sensor" and train[0].suffix != ".parquet":
         raise BadInput(FIELD, card.name, "holds sensor windows, which must be parquet files")
     if test and len({path.suffix if path.suffix in TABLES else "" for path in (train[0], test[0])}) > 1:
-        allowed = "its training and test part must both be parquet files, or both CSV files, or both folders of images"
+        allowed = "its training and test part must both be parquet files, both CSV or CoNLL files, or both folders of images"
         raise BadInput(FIELD, card.name, allowed)
     return Found(train, test)
+
+
+def _single_tables(folder: Path) -> list[Path]:
+    """Files that can be all there is of a person's own texts."""
+    return sorted(path for ending in (".csv", ".conll") for path in folder.glob(f"*{ending}"))
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
     found = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
-    if card.is_own and (table := folder / f"{split}.csv").exists():
-        found.append(table)
+    if card.is_own:
+        found += [table for ending in (".csv", ".conll") if (table := folder / f"{split}{ending}").exists()]
     if len(found) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
     for path in (*found, *shards):

@@ -11,13 +11,13 @@ from dpcl_core.errors import BadInput
 
 
 def kind(card: DatasetCard) -> Kind | None:
-    """Pictures, windows of a sensor, or texts; None where none of them is there, or nothing can be read."""
+    """Pictures, windows of a sensor, texts or tagged sentences; None where none is there, or nothing can be read."""
     try:
         found = files.find(replace(card, held_out=0.5))  # texts may lie in one file
     except (BadInput, OSError):
         return None
     told = _kind(found)
-    return told if told == "text" or found.test or card.held_out is not None else None
+    return told if told in ("text", "tagged") or found.test or card.held_out is not None else None
 
 
 def _kind(found: Found) -> Kind | None:
@@ -25,11 +25,14 @@ def _kind(found: Found) -> Kind | None:
         return "image"
     if found.train[0].suffix == ".csv":
         return "text"
+    if found.train[0].suffix == ".conll":
+        return "tagged"
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from dpcl_core.data.parquet import IMAGE_COLUMNS  # with pyarrow late, like it: a list of names needs neither
     from dpcl_core.data.sensors import WINDOW_COLUMN
+    from dpcl_core.data.tagged_files import TAGS_COLUMN, WORDS_COLUMN
 
     try:
         columns = pq.read_schema(found.train[0]).names
@@ -39,4 +42,6 @@ def _kind(found: Found) -> Kind | None:
         return "sensor"
     if any(column in IMAGE_COLUMNS for column in columns):
         return "image"
+    if {WORDS_COLUMN, TAGS_COLUMN} <= set(columns):
+        return "tagged"
     return "text" if "text" in columns else None

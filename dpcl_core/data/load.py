@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, text_files, windows
+from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
 from dpcl_core.data.files import Found
@@ -80,6 +80,12 @@ def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Conten
         if card.scaled_by == "training":
             return windows.z_scored(trained, tested)
         return windows.in_range(trained), windows.in_range(tested)
+    if card.kind == "tagged":
+        words = [
+            tagged_files.read_sentences(paths, card, part.rows)
+            for paths, part in zip(files_, (kept.train, kept.test), strict=True)
+        ]
+        return words[0], words[1]
     if card.kind == "text":
         pairs = zip(files_, (kept.train, kept.test), strict=True)
         texts = [text_files.read_texts(paths, card, part.rows) for paths, part in pairs]

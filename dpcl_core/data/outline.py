@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, files, folder, parquet, text_files
+from dpcl_core.data import bundled, files, folder, parquet, tagged_files, text_files
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.files import Found
 from dpcl_core.data.parquet import Rows
@@ -24,15 +24,20 @@ _PUBLIC_SEED = 20_250_917
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One split: labels int64 [n], sources int64 [n] or None, and the row of its file that each example is."""
+    """One split: labels int64 [n], sources int64 [n] or None, and the row of its file that each example is, or is in.
+
+    `of_words`: examples are the words of sentences, a row of the file each.
+    """
 
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None
     rows: NDArray[np.int64]
+    of_words: bool = False
 
     def take(self, which: NDArray[np.int64]) -> Part:
         """These examples, in this order."""
-        return Part(self.labels[which], None if self.sources is None else self.sources[which], self.rows[which])
+        sources = None if self.sources is None else self.sources[which]
+        return Part(self.labels[which], sources, self.rows[which], self.of_words)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +50,7 @@ class Outline:
     test: Part
 
     def thinned(self, train_per_class: int | None, test_per_class: int | None) -> Outline:
-        """The outline with at most so many examples of each class."""
+        """The outline with at most so many examples of each class, or so many sentences of each source."""
         return replace(self, train=_thinned(self.train, train_per_class), test=_thinned(self.test, test_per_class))
 
 
@@ -74,7 +79,10 @@ def _outline(card: DatasetCard, found: Found | None, _stamp_of_files: tuple[tupl
         return _divided(card, rows)
     if found.is_folder:
         return _of_folders(card, found)
-    if card.kind == "text":
+    if card.kind == "tagged":
+        train = tagged_files.read_rows(found.train, card)
+        test = tagged_files.read_rows(found.test, card, train.names) if found.test else None
+    elif card.kind == "text":
         train = text_files.read_rows(found.train, card)
         test = text_files.read_rows(found.test, card, train.names) if found.test else None
     else:
@@ -107,11 +115,15 @@ def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
 
 
 def _divided(card: DatasetCard, rows: Rows) -> Outline:
-    """A division of ours: the card's share of each class goes to the test part, the same rows for everyone."""
+    """A division of ours: the card's share of each class goes to the test part, the same rows for everyone.
+
+    Of sentences whose words are tagged it is the share of each source.
+    """
     classes, names = _classes(card, rows), _source_names(card, rows)
-    held_out = np.rint(np.bincount(rows.labels) * (card.held_out or 0)).astype(np.int64)
-    is_test = _places(rows.labels) < held_out[rows.labels]
     whole = _part(rows, names)
+    kinds, of_row = _kinds(whole)
+    held_out = np.rint(np.bincount(kinds) * (card.held_out or 0)).astype(np.int64)
+    is_test = (_places(kinds) < held_out[kinds])[of_row]
     train, test = whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test))
     for split, part in (("train", train), ("test", test)):
         _refuse_missing(card, split, part.labels, classes)
@@ -134,6 +146,10 @@ def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
 
 
 def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    if card.kind == "tagged":  # a rare type of name may miss in a part
+        if not len(labels):
+            raise BadInput(f"{card.name} {split}", "no sentences", "train and test must each have a sentence")
+        return
     n_classes = len(classes)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
@@ -168,11 +184,26 @@ def _part(rows: Rows, names: tuple[str, ...]) -> Part:
     if rows.sources is not None:
         found, of_row = np.unique(rows.sources, return_inverse=True)
         sources = np.asarray([names.index(name) for name in found], dtype=np.int64)[of_row]
+    if rows.sentences is not None:
+        return Part(rows.labels, sources, rows.sentences, of_words=True)
     return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64))
 
 
 def _thinned(part: Part, per_class: int | None) -> Part:
-    return part if per_class is None else part.take(np.flatnonzero(_places(part.labels) < per_class))
+    if per_class is None:
+        return part
+    kinds, of_row = _kinds(part)
+    return part.take(np.flatnonzero((_places(kinds) < per_class)[of_row]))
+
+
+def _kinds(part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What subsets and divisions count, by what: examples by class, or whole sentences by source; and which of them each
+    example is in."""
+    if not part.of_words:
+        return part.labels, np.arange(len(part.labels))
+    _, first, of_row = np.unique(part.rows, return_index=True, return_inverse=True)
+    sources = np.zeros(len(part.rows), dtype=np.int64) if part.sources is None else part.sources
+    return sources[first], of_row
 
 
 def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -27,11 +27,15 @@ SOURCE_COLUMN = "domain"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The cheap columns of a split: labels int64 [n], names of labels where the file tells, sources by name or None."""
+    """The cheap columns of a split: labels int64 [n], names of labels where the file tells, sources by name or None.
+
+    `sentences` int64 [n], ascending: the row of the file that each example, a word of it, is in; None: a row an example.
+    """
 
     labels: NDArray[np.int64]
     names: dict[int, str]
     sources: NDArray[np.str_] | None
+    sentences: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -69,7 +69,7 @@ def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int
 
 
 def _difference(card: DatasetCard, kept: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
-    what = {"image": "images", "sensor": "windows", "text": "texts"}[card.kind]
+    what = {"image": "images", "sensor": "windows", "text": "texts", "tagged": "words"}[card.kind]
     if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
         instead = f"{published[0]:,} and {published[1]:,}"
         return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"

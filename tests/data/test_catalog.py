@@ -60,7 +60,9 @@ def test_stand_ins_are_named() -> None:
     sensors = dict.fromkeys(("har-wisdm", "har-wisdm-zscored", "har-phone50"), "HARW")
     images = {"mnist-m": "SVHN", "pacs": "ImageNet-R", "5-datasets-mnist-m": "5-Datasets with SVHN"}
     texts = {"pecl-six": "PeCL's six, two of which are others"}
-    assert stand_ins == images | sensors | texts
+    intents = dict.fromkeys(("multiwoz-intent", "sgd-intent"), "MultiWOZ 2.2 intents")
+    tagged = dict.fromkeys(("ner-gum", "ner-wnut17", "ner-crossner"), "OntoNotes by domain")
+    assert stand_ins == images | sensors | texts | intents | tagged
 
 
 def test_an_unknown_dataset_is_refused_naming_the_known(data_dir: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_label_without_a_test_text_is_named(data_dir: Path) -> None:
 def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
     put(data_dir, train=GOOD)
     write(data_dir / "mine", "test", text=["a"], label=[0])
-    assert "its training and test part must both be parquet files, or both CSV files" in refused()
+    assert "its training and test part must both be parquet files, both CSV or CoNLL files" in refused()
     write(data_dir / "mine", "train", text=["a"], label=[0])
     assert "holds its train part in two forms" in refused()
 

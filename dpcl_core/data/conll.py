@@ -1,0 +1,62 @@
+"""Files in the form of OntoNotes 5 as CoNLL-2012 has them: a word a line, its names in brackets, documents by genre."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dpcl_core.data.tags import BEGIN, INSIDE, OUTSIDE
+from dpcl_core.errors import BadInput
+
+WORD, ENTITY = 3, 10  # columns, counted from 0
+_ENTITY = re.compile(r"(?:\(([A-Za-z][A-Za-z_-]*))?\*?(\))?")
+
+Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
+
+
+def read(path: Path, shown: str) -> list[Tagged]:
+    """The sentences of a file; the domain is what stands before the first slash of a document's name (bc, bn, nw, ...).
+
+    Raises BadInput naming the line and what is allowed. No word of the file is in the sentence: it may be private.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise BadInput(shown, "bytes of another kind", "must be saved as UTF-8") from None
+    except OSError as error:
+        raise BadInput(shown, "no permission", "must be a file that you can read") from error
+    found: list[Tagged] = []
+    words: list[str] = []
+    tags: list[str] = []
+    domain, inside = "", ""
+    for number, line in enumerate([*lines, ""], start=1):
+        if line.startswith("#") or not line.strip():
+            if inside:
+                raise BadInput(f"{shown} line {number}", "end of a sentence", "a name was opened before and is not closed")
+            if words:
+                found.append((tuple(words), tuple(tags), domain))
+                words, tags = [], []
+            continue
+        columns = line.split()
+        if len(columns) <= ENTITY:
+            allowed = "must have 11 columns or more, as OntoNotes has them: the 4th a word, the 11th names in brackets"
+            raise BadInput(f"{shown} line {number}", f"{len(columns)} columns", allowed)
+        domain = columns[0].partition("/")[0]
+        tag, inside = _tag(columns[ENTITY], inside, f"{shown} line {number}")
+        words.append(columns[WORD])
+        tags.append(tag)
+    if not found:
+        raise BadInput(shown, "no sentences", "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)")
+    return found
+
+
+def _tag(written: str, inside: str, shown: str) -> tuple[str, str]:
+    """A word's BIO tag, and the type of the name that goes on behind it ("": none does)."""
+    match = _ENTITY.fullmatch(written)
+    opened, closed = match.groups() if match else (None, None)
+    if match is None or not written or (opened and inside) or (closed and not (opened or inside)):
+        allowed = "its 11th column must open or close one name at a time, as (ORG*, *, *) or (ORG)"
+        raise BadInput(shown, "brackets that do not fit", allowed)
+    kind = opened or inside
+    tag = f"{BEGIN if opened else INSIDE}{kind}" if kind else OUTSIDE
+    return tag, "" if closed else kind
