@@ -147,14 +147,54 @@ def test_every_method_keeps_the_common_rules(method: str, labels: str) -> None:
     if method == "dp-agem":  # whole networks, example by example: a few steps are enough here
         without = {"params": {"epochs": 1, "sample_rate": 0.5}}
     run = spec(method=method, labels=labels, **without)
-    if run.params.inputs == "text":  # a language model trains for minutes here: tests/methods hold these to the same rules
-        return
-    first, second = ([e for e in engine.run(run) if isinstance(e, TaskLearned)] for _ in range(2))
-    assert first == second
-    for event in engine.run(run):
-        if isinstance(event, CellFinished) and event.cell.epsilon == 1.0:
-            assert [name for name in event.guarantee.parts if name.startswith("task")] == [f"task {k + 1}" for k in range(5)]
-            has_no_bound = labels == "data" or methods.card(method).guarantee == "nominal"
+    if run.params.inputs != "text":  # these have texts of their own, below
+        the_common_rules_hold(run, n_tasks=5)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        *((name, {}) for name, card in methods.CARDS.items() if card.params().inputs == "text"),
+        *(("pecl", {"mode": "local"}), ("lm-er", {"mechanism": "fn"}), ("lm-mtl", {"mechanism": "fn"})),
+    ],
+)
+def test_every_method_on_texts_keeps_them_too(
+    method: str, params: dict[str, object], texts_at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(texts_at))
+    run = spec(
+        method=method,
+        labels="prior",
+        seeds=[0],
+        data={"dataset": "pii-synthetic-tiny", "backbone": "lm-tiny", "train_per_class": 4, "test_per_class": 1},
+        scenario={"kind": "source-incremental", "order": ["policy", "restaurants"]},
+        params={"length": 20, "epochs": 1, "batch_size": 8, **params},
+        privacy={"epsilons": [1.0], "noise": "seeded", "adjacency": "replace" if params else "add-remove"},
+    )
+    the_common_rules_hold(run, n_tasks=2)
+
+
+@pytest.fixture(scope="module")
+def texts_at(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the synthetic texts are written once for all methods."""
+    return tmp_path_factory.mktemp("texts")
+
+
+def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
+    card = methods.card(run.method)
+    first, second = (list(engine.run(run)) for _ in range(2))
+    assert [e for e in first if isinstance(e, TaskLearned)] == [e for e in second if isinstance(e, TaskLearned)]
+    finished = [event for event in first if isinstance(event, CellFinished)]
+    assert [event.cell for event in finished] == list(run.cells())
+    for event in finished:
+        if event.cell.epsilon == 1.0:
+            tasks, told = [f"task {k + 1}" for k in range(n_tasks)], list(event.guarantee.parts)
+            there = [name for name in tasks if name in told]
+            assert [name for name in told if name.startswith("task")] == there
+            if there != tasks:  # all trained together, when the last has come: everyone's account is there all the same
+                assert card.trains_on == "all"
+                assert [name for name in told if name.startswith("people of")] == [f"people of {name}" for name in tasks]
+            has_no_bound = run.labels == "data" or card.guarantee == "nominal"
             assert (event.guarantee.epsilon == math.inf) == has_no_bound
-            assert (event.guarantee.claim is not None) == (methods.card(method).guarantee == "nominal")
-            assert has_no_bound or event.guarantee.epsilon <= 1.0 + 2e-5 or method == "non-cl"
+            assert (event.guarantee.claim is not None) == (card.guarantee == "nominal")
+            assert has_no_bound or event.guarantee.epsilon <= 1.0 + 2e-5 or run.method == "non-cl"
