@@ -12,7 +12,8 @@ from dpcl_core.spec import Adjacency
 class Protected:
     """One unit of privacy. `noun` with its `article`; `one`: who it stands for; `several`: what is counted in public.
 
-    `whole`: what taking part means; `in_several`: who is protected less than it seems; `neighbours`: by adjacency.
+    `whole`: what taking part means; `in_several`: who is protected less than it seems; `neighbours`: by adjacency;
+    `beyond`: what is not protected whatever the data, None where only a dataset can say.
     """
 
     noun: str
@@ -22,6 +23,7 @@ class Protected:
     whole: str
     in_several: str
     neighbours: Mapping[Adjacency, str]
+    beyond: str | None = None
 
 
 def _single(noun: str, article: str) -> Protected:
@@ -47,5 +49,6 @@ PROTECTED: Mapping[str, Protected] = {
             "add-remove": "all that one client contributes counted or left out",
             "replace": "all that one client contributes replaced by what another would",
         },
+        "a person about whom several clients hold something: each client is protected, not what they share",
     ),
 }

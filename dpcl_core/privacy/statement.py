@@ -107,8 +107,9 @@ def guarantee(
 
     Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
     what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
-    unprotected; together: (epsilon, delta) of all models of the run, where it was computed; audit: what an attack on the
-    method's mechanism proved; notes: what a reader should know of the method with these settings.
+    unprotected where the unit is a single example; together: (epsilon, delta) of all models of the run, where it was
+    computed; audit: what an attack on the method's mechanism proved; notes: what a reader should know of the method with
+    these settings.
     """
     what = PROTECTED[unit]
     words_of = {"noun": what.noun, "article": what.article}
@@ -134,7 +135,8 @@ def guarantee(
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
-    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", *limits]
+    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public"]
+    not_covered += [what.beyond] if what.beyond else limits
     if ledger.recurrence == "once" and n_tasks > 1:
         not_covered.append(f"{what.in_several}: see the sum for one in every task")
     if n_models > 1:

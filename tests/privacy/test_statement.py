@@ -268,3 +268,25 @@ def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
     assert three_numbers(made()) == ""
     assert "head" not in words(made()).headline
+
+
+@pytest.mark.parametrize(
+    ("unit", "whole", "neighbours", "rule", "counted"),
+    [
+        ("example", "one training example", "one example added", "which task an example belongs", "training examples"),
+        ("text", "one training text", "one text added", "which task a text belongs", "training texts"),
+        ("user", "one client, with everything that it holds", "all that one client", "which task a client", "clients"),
+    ],
+)
+def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule: str, counted: str) -> None:
+    ledger = Ledger(1e-5, "add-remove", "once")
+    ledger.spend(dp.GaussianDpEvent(5.0), task=0, what="sums")
+    spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
+    given = guarantee(ledger, spec, Cell(1.0, 0), unit=unit, n_people=20, n_tasks=3, limits=("of the dataset",))
+    assert (given.unit, neighbours in given.adjacency) == (whole, True)
+    assert any(sentence.startswith(rule) for sentence in given.assumptions)
+    assert f"the number of {counted} is public, and so is the network that computes the features" in given.assumptions
+    assert any(sentence.startswith(f"Only 20 {counted}:") for sentence in given.caveats)
+    assert ("of the dataset" in given.not_covered) is (unit != "user")
+    said = words(given)
+    assert "  " not in " ".join([said.headline, *said.covered, *said.not_covered, *said.assumptions, *said.caveats])

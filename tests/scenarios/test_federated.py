@@ -1,0 +1,195 @@
+"""Federated streams: who holds what, three protocols, and settings that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcl_core.data.dataset import Source
+from dpcl_core.errors import BadInput
+from dpcl_core.scenarios.catalog import Federated, check
+from dpcl_core.scenarios.federated import MIN_ROWS, open_stream
+from dpcl_core.scenarios.stream import Table, TaskStream
+from tests.scenarios.making import examples, records, table
+
+FOUR = table([0, 1, 2, 3] * 200, [0, 1, 2, 3] * 5, 4)
+
+
+def domains(n_sources: int = 3, per_source: int = 120) -> Table:
+    """Sources with the same two classes each."""
+    names = "abcdefgh"[:n_sources]
+    labels, sources = [0, 1] * (n_sources * per_source // 2), np.repeat(np.arange(n_sources), per_source)
+    test = [0, 1] * n_sources, np.repeat(np.arange(n_sources), 2)
+    held = tuple(Source(name, (0, 1)) for name in names)
+    return Table(examples(labels), examples(test[0], 5000), ("bad", "good"), sources, test[1], held)
+
+
+def opened(settings: Federated, of: Table = FOUR, seed: int = 0) -> TaskStream:
+    return open_stream(settings, of, seed)
+
+
+def owners(stream: TaskStream) -> dict[int, int]:
+    """The client of every training record, by number; a record has one, in whatever tasks it is."""
+    found: dict[int, int] = {}
+    for task in stream.tasks:
+        assert task.train.users is not None
+        for number, user in zip(task.train.inputs[:, 0].astype(int).tolist(), task.train.users.tolist(), strict=True):
+            assert found.setdefault(number, user) == user
+    return found
+
+
+def test_class_incremental_tasks_come_in_the_dataset_s_order_and_clients_hold_all_of_them() -> None:
+    stream = opened(Federated(clients=8))
+    assert [task.name for task in stream.tasks] == ["c0", "c1", "c2", "c3"]
+    assert [task.prior for task in stream.tasks] == [(0,), (1,), (2,), (3,)]
+    assert set().union(*map(records, stream.tasks)) == {(n, n % 4) for n in range(800)}
+    assert (stream.unit, stream.recurrence, stream.metric, stream.looks_ahead) == ("user", "every", "accuracy", True)
+    held = np.bincount(list(owners(stream).values()), minlength=8)
+    assert held.sum() == 800
+    assert held.min() >= MIN_ROWS
+
+
+def test_tasks_may_be_groups_of_classes_in_an_order_of_one_s_own() -> None:
+    two = opened(Federated(clients=4, tasks=2))
+    assert [(task.name, task.prior) for task in two.tasks] == [("task 1", (0, 1)), ("task 2", (2, 3))]
+    some = opened(Federated(clients=4, order=("c3", "c1")))
+    assert [task.name for task in some.tasks] == ["c3", "c1"]
+    assert set(owners(some)) == {n for n in range(800) if n % 4 in (1, 3)}
+
+
+def test_the_partition_depends_on_the_seed_alone() -> None:
+    one, same, other = (owners(opened(Federated(clients=8), seed=seed)) for seed in (13, 13, 17))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 50.0])
+def test_shares_of_a_label_are_a_dirichlet_draw(alpha: float) -> None:
+    """One client's share of a label is Beta(alpha, (N - 1) alpha), up to the draw of whole examples: Kolmogorov-Smirnov over
+    400 draws, critical value of a false alarm in a million. The floor of ten examples does not bind: N is 2 of 4,000."""
+    n_clients, one = 2, table([0] * 4000, [0], 1)
+    shares = []
+    for seed in range(400):
+        (task,) = opened(Federated(clients=n_clients, alpha=alpha), one, seed).tasks
+        shares.append(np.mean(task.train.users == 0))
+    kept = stats.beta(alpha, (n_clients - 1) * alpha)
+    low = MIN_ROWS / 4000  # draws below are repeated: the law is the beta between the two bounds
+
+    def law(x: np.ndarray) -> np.ndarray:
+        return np.clip((kept.cdf(x) - kept.cdf(low)) / (kept.cdf(1 - low) - kept.cdf(low)), 0, 1)
+
+    assert stats.kstest(shares, law).pvalue > 1e-6
+
+
+def test_every_client_holds_ten_examples_even_at_small_alpha() -> None:
+    for seed in range(20):
+        held = np.bincount(list(owners(opened(Federated(clients=10, alpha=0.2), seed=seed)).values()), minlength=10)
+        assert held.min() >= MIN_ROWS
+
+
+def test_one_vs_rest_asks_for_one_class_against_as_many_others() -> None:
+    stream = opened(Federated(clients=5, protocol="one-vs-rest"))
+    assert stream.classes == ("not c0", "c0", "not c1", "c1", "not c2", "c2", "not c3", "c3")
+    for k, task in enumerate(stream.tasks):
+        assert (task.name, task.prior, task.task_id) == (f"c{k}", (2 * k, 2 * k + 1), k)
+        for split, first in ((task.train, 0), (task.test, 1000)):
+            numbers = split.inputs[:, 0].astype(int) - first
+            np.testing.assert_array_equal(split.labels, 2 * k + (numbers % 4 == k))
+            assert np.mean(split.labels == 2 * k) == 0.5
+            assert len(set(numbers.tolist())) == len(numbers)
+    owners(stream)  # a record that is a negative elsewhere stays with its client
+
+
+def test_domains_are_tasks_and_shares_are_drawn_for_each() -> None:
+    stream = opened(Federated(clients=6, protocol="domain-incremental", order=("c", "a")), domains())
+    assert [task.name for task in stream.tasks] == ["c", "a"]
+    assert [sorted(records(task)) for task in stream.tasks] == [
+        [(n, n % 2) for n in range(240, 360)], [(n, n % 2) for n in range(120)]
+    ]  # fmt: skip
+    assert stream.recurrence == "every"
+    assert [len(task.test) for task in stream.tasks] == [2, 2]
+
+
+def test_with_a_domain_each_a_client_is_in_one_task() -> None:
+    settings = Federated(clients=7, protocol="domain-incremental", partition="domain")
+    stream = opened(settings, domains())
+    seen = [set(task.train.users.tolist()) for task in stream.tasks]  # type: ignore[union-attr]
+    assert sorted(map(len, seen)) == [2, 2, 3]
+    assert len(set().union(*seen)) == 7
+    assert stream.recurrence == settings.recurrence == "once"
+    sizes = np.bincount(list(owners(stream).values()))
+    assert sizes.max() - min(size for size in sizes if size) <= 120 // 2 - 120 // 3
+    by_class = opened(Federated(clients=7, partition="domain"), domains())
+    assert by_class.recurrence == "every", "tasks are classes: a client has both"
+
+
+def test_sentences_are_dealt_out_whole() -> None:
+    of = domains()
+    words = np.repeat(np.arange(120), 3)
+    tagged = replace(of, train=replace(of.train, sentences=words))
+    settings = Federated(clients=6, protocol="domain-incremental")
+    stream = opened(settings, tagged)
+    assert stream.metric == "entity-f1"
+    held = owners(stream)
+    assert all(held[3 * n] == held[3 * n + 1] == held[3 * n + 2] for n in range(120))
+    sentences = np.bincount([held[3 * n] for n in range(120)], minlength=6)
+    assert sentences.min() >= MIN_ROWS
+    for task in stream.tasks:
+        assert task.train.sentences is not None
+        assert (np.diff(task.train.sentences) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "of", "said"),
+    [
+        ({"clients": 100}, FOUR, "scenario.clients = 100: must be at most 80: each client holds 10 of 800 examples or more"),
+        ({"clients": 79, "alpha": 0.01}, FOUR, "scenario.clients = 79: 1,000 draws left a client with fewer than 10"),
+        ({"tasks": 5}, FOUR, "scenario.tasks = 5: must be at most 4, the number of classes"),
+        ({"tasks": 3}, FOUR, "scenario.tasks = 3: must divide the 4 classes evenly (1, 2, 4)"),
+        ({"order": ("c1", "c1")}, FOUR, "scenario.order = c1: must name each at most once"),
+        ({"order": ("c1", "x")}, FOUR, "scenario.order = x: must name classes of the dataset: c0, c1, c2, c3"),
+        ({"order": ()}, FOUR, "scenario.order = 0 names: must name 1 to 4 of them"),
+        ({"protocol": "domain-incremental"}, FOUR, "scenario.protocol = domain-incremental: needs a dataset made of"),
+        ({"partition": "domain"}, FOUR, "scenario.partition = domain: needs a dataset made of several sources"),
+        ({"partition": "domain", "clients": 2}, domains(), "scenario.clients = 2: must be at least 3, one client a source"),
+        ({"partition": "domain", "clients": 60}, domains(), "scenario.clients = 60: leaves a client with fewer than 10"),
+        (
+            {"protocol": "domain-incremental", "order": ("a", "z")},
+            domains(),
+            "scenario.order = z: must name sources of the dataset: a, b, c",
+        ),
+        (
+            {"protocol": "domain-incremental", "tasks": 4},
+            domains(),
+            "scenario.tasks = 4: must be at most 3, the number of sources",
+        ),
+        ({"protocol": "one-vs-rest", "clients": 1}, table([0] * 20, [0], 1), "needs a dataset of two classes or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_sentence(changes: dict[str, object], of: Table, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        opened(Federated(**changes), of)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_client_is_a_stream_as_any_other_and_an_absent_client_has_no_rows_in_a_task() -> None:
+    alone = opened(Federated(clients=1))
+    assert set(owners(alone).values()) == {0}
+    uneven = opened(Federated(clients=10, alpha=0.05), table([0, 1, 2, 3] * 500, [0, 1, 2, 3], 4))
+    assert any(len(set(task.train.users.tolist())) < 10 for task in uneven.tasks)  # type: ignore[union-attr]
+
+
+def test_the_number_of_tasks_is_known_from_public_facts() -> None:
+    assert check(Federated(), 4, ()) == 4
+    assert check(Federated(protocol="domain-incremental"), 2, ("a", "b", "c")) == 3
+    assert check(Federated(protocol="domain-incremental", tasks=2), 2, ("a", "b", "c")) == 2
+
+
+def test_labels_are_called_what_the_tasks_ask() -> None:
+    asked = Federated(protocol="one-vs-rest", order=("b", "a"), tasks=1)
+    assert asked.label_names(("a", "b")) == ("not b", "b")
+    assert Federated().label_names(("a", "b")) == ("a", "b")
