@@ -158,7 +158,7 @@ class Leaks:
 
     `levels`: repetitions, ascending; for each of them `exposure` (mean bits, Carlini et al. 2019), `below` (the same rank
     counted from the least likely end), `first` (share that is the single most likely code), `extracted` (share that greedy
-    continuation prints), `codes` (how many were asked for: a few on the way, all in the end). `epsilon_at_least`: lower
+    continuation prints), `codes` (how many were asked for, fewer on the way than in the end). `epsilon_at_least`: lower
     confidence bound from planted against control codes. `task` -1: before the first task.
     """
 

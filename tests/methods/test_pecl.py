@@ -409,7 +409,7 @@ def test_codes_are_asked_for_once_all_their_texts_have_been_read() -> None:
     planted(tasks, 1, later.prefix + later.code, (1, 2, 3))
     said = trained(spec(), tasks, canaries=(*controls, news, later, never_read))[2]
     leaks = {one.task: (one.levels, one.codes) for one in said if isinstance(one, Leaks)}
-    assert leaks == {-1: ((0, 1, 2, 3), (4, 1, 1, 1)), 0: ((0, 2), (4, 1)), 1: ((0, 2, 3), (5, 1, 1))}
+    assert leaks == {-1: ((0, 1, 2, 3), (3, 1, 1, 1)), 0: ((0, 2), (3, 1)), 1: ((0, 2, 3), (5, 1, 1))}
     controls_alone = trained(spec(), canaries=controls)[2]
     assert not any(isinstance(one, Leaks) for one in controls_alone)
 

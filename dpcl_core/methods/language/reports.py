@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # texts of a task that are shown token by token
 REMEMBERED = 48  # texts of a task that are asked for what is retained of it
-ASKED_ON_THE_WAY = 4  # codes of each number of repetitions that the model is asked for before its last task is learned
+# Codes of each number of repetitions that a model is asked for. Fifteen can prove large epsilons, see `exposure.leaks`.
+ASKED_ON_THE_WAY, ASKED_IN_THE_END = 3, 15
 
 
 class Reports:
@@ -53,7 +54,7 @@ class Reports:
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """What the public model tells of the codes, before any text is read."""
         if self._may_show and self._left:
-            yield self._leaks(net, -1, _few(self._known.canaries))
+            yield self._leaks(net, -1, _few(self._known.canaries, ASKED_ON_THE_WAY))
 
     def remember(self, task: Task) -> None:
         """Keeps a few texts of the task that has been learned, where they may be shown."""
@@ -80,7 +81,7 @@ class Reports:
     ) -> Iterator[TokensScored | Retained | Leaks]:
         """The same texts as the model sees them now, what it retains of each remembered task, and what leaks.
 
-        A few codes are asked for on the way, all that were read in the end, always with controls; where none was read, none.
+        Codes are asked for that were read, with controls, fewer on the way than in the end; where none was read, none.
         """
         if not self._may_show:
             return
@@ -93,7 +94,7 @@ class Reports:
         if self._read:
             asked = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
             is_last = task.index + 1 == self._known.n_tasks
-            yield self._leaks(net, task.index, asked if is_last else _few(asked))
+            yield self._leaks(net, task.index, _few(asked, ASKED_IN_THE_END if is_last else ASKED_ON_THE_WAY))
 
     def _scored(
         self,
@@ -156,7 +157,7 @@ def retained(
     return Retained(cell, task, tuple(ordinary), tuple(private))
 
 
-def _few(canaries: Sequence[Canary]) -> list[Canary]:
+def _few(canaries: Sequence[Canary], most: int) -> list[Canary]:
     """The first codes of each number of repetitions, one of every source before a second of any."""
     found: dict[int, list[tuple[int, Canary]]] = {}
     so_far: Counter[tuple[int, str]] = Counter()
@@ -165,7 +166,7 @@ def _few(canaries: Sequence[Canary]) -> list[Canary]:
         found.setdefault(canary.repetitions, []).append((so_far[kind], canary))
         so_far[kind] += 1
     in_turn = (sorted(alike, key=lambda one: one[0]) for alike in found.values())
-    return [canary for alike in in_turn for _, canary in alike[:ASKED_ON_THE_WAY]]
+    return [canary for alike in in_turn for _, canary in alike[:most]]
 
 
 def _telling(task: Task) -> NDArray[np.int64]:
