@@ -156,6 +156,8 @@ def test_the_denominator_is_a_constant(layout: Layout) -> None:
     one, other = released(of, layout, rate=0.5, n_clients=24), released(more, layout, rate=0.5, n_clients=24)
     assert one.means == pytest.approx(other.means, abs=1e-12)
     assert one.weights == pytest.approx(other.weights, abs=1e-12)
+    everyone = released(of, layout, rate=1.0, n_clients=12)  # as many expected
+    assert one.means == pytest.approx(everyone.means, abs=1e-12)
     halved = released(of, layout, rate=0.5, n_clients=48)
     if isinstance(layout, EvenSlots):
         assert VIEW.residuals(halved.means) == pytest.approx(VIEW.residuals(one.means) / 2)
