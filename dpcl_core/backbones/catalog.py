@@ -137,8 +137,9 @@ CARDS: Mapping[str, BackboneCard] = {
             title="Tiny language model",
             summary=(
                 "A bundled model of GPT-2's kind with 0.2 million weights and 1,536 tokens, trained by this project on "
-                "made-up texts about made-up people and on sentences of the English Wikipedia. Every digit is a token of "
-                "its own. It writes no good English, and is small enough to be trained on a CPU while you watch."
+                "made-up texts about made-up people, a few of them with the question for their label and its answer, and on "
+                "sentences of the English Wikipedia. Every digit is a token of its own. It writes no good "
+                "English, and is small enough to be trained on a CPU while you watch."
             ),
             source="scripts/pretrain_language_model.py; network after Radford et al. 2019, GPT-2",
             reads=("text",),
@@ -169,8 +170,8 @@ CARDS: Mapping[str, BackboneCard] = {
             name=HASHED,
             title="Hashed words, a stand-in for an encoder",
             summary=(
-                "No network: words and pairs of words, hashed and projected to 384 numbers. Nothing to download and quick, "
-                "but it knows no language: two texts are alike only where they share words."
+                "No network: the words of a text, hashed and projected to 384 numbers. Nothing to download and quick, but it "
+                "knows no language: two texts are alike only where they share words."
             ),
             source="no training, no weights; hashing after Weinberger et al. 2009",
             reads=("text", "tagged"),
