@@ -110,6 +110,19 @@ def test_each_statistic_of_a_client_is_at_most_its_bound(everything_in: int | No
         assert np.linalg.norm(flat(whole) - flat(sums(lists.take(np.arange(1, 12)), ids[1:]))) * N == pytest.approx(2)
 
 
+def test_every_element_is_clipped_before_it_is_weighted() -> None:
+    """One client of two elements, one of them too long: the other keeps its length."""
+    means = np.array([[[4.0, 3.0], [0.0, 0.6]]])
+    lists = Lists(np.array([[0.5, 0.5]]), means, np.full((1, 2, 2), 0.1), np.array([[[3.0], [0.5]]]))
+    (found,) = published(
+        lists, np.array([[0, 1]]), 2, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.5, n_clients=2, pooled=False
+    )
+    assert found.means == pytest.approx(np.array([[0.4, 0.3], [0.0, 0.3]]))
+    assert found.targets == pytest.approx(np.array([[0.5], [0.25]]))
+    assert found.seconds[0] == pytest.approx(0.5 * np.array([16.1, 9.1]) / np.hypot(16.1, 9.1))
+    assert found.seconds[1] == pytest.approx(0.5 * np.array([0.1, 0.46]))
+
+
 def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
     """Noisy lists, so that labels hang by a thread: one client moves the sum by more than twice its bound.
 

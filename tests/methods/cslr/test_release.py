@@ -180,6 +180,16 @@ def test_decoded_numbers_lie_where_clean_ones_do_whatever_the_noise() -> None:
     assert np.linalg.norm(VIEW.residuals(found.means), axis=1).max() <= VIEW.radius + 1e-9
 
 
+def test_a_share_that_noise_has_swallowed_is_taken_as_a_quarter_of_an_even_one() -> None:
+    """Twelve clients, two slots; the second one's sum is noise alone, and its share below zero."""
+    layout, residual = WeightedSlots(VIEW, 2), 0.3 * np.eye(6)[0]
+    totals = 12 * np.concatenate([[0.5 * 0.8], 0.8 * residual, [0.5 * -0.1], 0.05 * residual])
+    (weights,), (means,) = layout.decoded(totals[None], 12.0)
+    assert weights == pytest.approx([(0.8 - 0.125 + 1) / 2, (0.125 - 0.8 + 1) / 2])
+    assert VIEW.residuals(means)[0] == pytest.approx(VIEW.radius * residual, abs=1e-12)
+    assert VIEW.residuals(means)[1] == pytest.approx(VIEW.radius * 0.05 * residual / 0.125, abs=1e-12)
+
+
 def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise() -> None:
     books = [Ledger(1e-5, "add-remove", "every") for _ in range(3)]
     layout = WeightedSlots(VIEW, K)
