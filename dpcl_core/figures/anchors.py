@@ -97,7 +97,7 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
                 x=values, y=shown, mode="markers+text", name=column,
                 marker={"color": theme.colour_of_series(index, dark), "size": 13, "symbol": symbol},
                 text=["" if not np.isfinite(value) else f"{value:.2g}" for value in values],
-                textposition="top center", textfont={"color": inks.text},
+                textposition="top center" if index == 0 else "bottom center", textfont={"color": inks.text},
                 hovertemplate=f"%{{y}}: {column} %{{x:.3g}}<extra></extra>",
             )
         )  # fmt: skip

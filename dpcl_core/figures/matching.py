@@ -75,11 +75,6 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
             y=names,
             orientation="h",
             marker={"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in own]},
-            text=[f"{'<b>' if mine else ''}{value:.2f}{'</b>' if mine else ''}"
-                  for value, mine in zip(means["agreement"], own, strict=True)],
-            textposition="outside",
-            textfont={"color": inks.text},
-            cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f}<extra></extra>",
         ),
         layout=theme.layout(
@@ -90,6 +85,14 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
             yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
             bargap=0.35,
         ),
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(  # right of zero even where a bar goes left of it: the names stand there
+            x=means["agreement"].clip(lower=0), y=names, mode="text", textposition="middle right", hoverinfo="skip",
+            text=[f"{'<b>' if mine else ''} {value:.2f}{'</b>' if mine else ''}"
+                  for value, mine in zip(means["agreement"], own, strict=True)],
+            textfont={"color": inks.text}, cliponaxis=False,
+        )
     )  # fmt: skip
     best = means["agreement"].max()
     winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]

@@ -26,11 +26,17 @@ _HEIGHT = 420
 
 
 def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
-    """The part of the map (left, right, bottom, top) that all of these entries and prototypes fit into, a little more."""
+    """The part of the map (left, right, bottom, top) that all of these entries and prototypes fit into, a little more.
+
+    Ellipses of noise fit as well, unless they are so wide that entries would shrink to nothing.
+    """
     sides: list[float] = []
     for axis in ("x", "y"):
-        both = pd.concat([entries[f"{space}_{axis}"], prototypes[f"{space}_{axis}"]])
+        middles, wide = prototypes[f"{space}_{axis}"], _DEVIATIONS * np.sqrt(prototypes[f"{space}_{axis}{axis}"])
+        both = pd.concat([entries[f"{space}_{axis}"], middles])
         low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+        most = 0.6 * (high - low)
+        low, high = max(low - most, min(low, *(middles - wide))), min(high + most, max(high, *(middles + wide)))
         room = 0.08 * (high - low) or 1.0
         sides += [low - room, high + room]
     return sides[0], sides[1], sides[2], sides[3]

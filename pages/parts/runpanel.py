@@ -17,6 +17,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
+from pages.parts.anchors import ofrun as lists
 from pages.parts.results import Result, rule_title
 from pages.parts.strip import figure
 from pages.parts.tokens import ofrun
@@ -90,13 +91,15 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
     """Curves, matrix and forgetting of a run; the trade-off when its tab is opened.
 
-    While a run goes on that tells of its texts, these come first: they are there before a model has been tested.
+    While a run goes on that tells of its texts or lists, these come first: they are there before a model has been tested.
     """
     from dpcl_core.figures import curves
 
     if live and ofrun.has_any(result):
         ofrun.now(result, chosen, key="live")
         ofrun.figures(result, chosen, share=None, live=True)
+    if live:
+        lists.now(result, chosen, live=True)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
     key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
     overall, matrix, forgotten = _pictures(key, result)
@@ -121,8 +124,9 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     if live:
         return
     has_texts = ofrun.has_any(result)
-    names = ["What privacy costs", "Forgetting over tasks", "Settings", *(["Tokens"] if has_texts else [])]
-    cost, lost, settings, *texts = st.tabs(names, key="more-figures", on_change="rerun")
+    more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
+    names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
+    cost, lost, settings, *told = st.tabs(names, key="more-figures", on_change="rerun")
     if cost.open:
         with cost:
             _trade_off(result, share)
@@ -136,11 +140,14 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         with settings:
             st.code(checks.to_toml(spec), language="toml")
             st.code(checks.command_line(spec), language="bash", wrap_lines=True)
-    for tab in texts:
+    for name, tab in zip(more, told, strict=True):
         if tab.open:
             with tab:
-                ofrun.now(result, chosen, key="over")
-                ofrun.figures(result, chosen, share=share, live=False)
+                if name == "Tokens":
+                    ofrun.now(result, chosen, key="over")
+                    ofrun.figures(result, chosen, share=share, live=False)
+                else:
+                    lists.now(result, chosen, live=False)
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)

@@ -24,8 +24,9 @@ def test_confusion_counts_entries() -> None:
 
 def test_the_matcher_in_use_stands_out_and_the_best_is_named() -> None:
     picture = matching.bars(AGREEMENT[AGREEMENT["noise"].isna()])
-    (bar,) = picture.figure.data
+    bar, numbers = picture.figure.data
     assert dict(zip(bar.y, bar.x, strict=True)) == dict(TOLD.agreement)
+    assert [text.strip() for text in numbers.text] == ["0.00", "<b> 0.50</b>", "0.80"]
     assert len({bar.marker.color[0], bar.marker.color[2]}) == 1 != len(set(bar.marker.color))
     best = "Public axes agrees best with the truth (0.80)"
     assert picture.finding == f"{best}; anchors, centred, which is used here, has 0.50."

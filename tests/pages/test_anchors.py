@@ -7,13 +7,14 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.runs.store import Status, Store
 from pages.anchors import CODEC
-from pages.parts.anchors import play
+from pages.parts.anchors import ofrun, play
 from tests.pages.conftest import Open, words
 from tests.support import replay
 from tests.support.signatures import TOLD, with_lists
 
 SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
 SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
+TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event.cell.epsilon == 8.0)
 TABS = {
     "How sure": "entries have a margin below 0.1",
     "Found and true": "of entries lie in the group of their mode",
@@ -150,3 +151,25 @@ def test_the_longest_link_is_short_enough() -> None:
 
 def test_what_is_told_belongs_to_one_model() -> None:
     assert {event.cell for event in SAID if type(event) is type(TOLD)} == set(SPEC.cells())
+
+
+def test_the_train_page_shows_the_newest_lists_live_and_keeps_them_in_a_tab(open_page: Open, store: Store) -> None:
+    early = SAID[: SAID.index(TOLD_FIRST) + 1]
+    page = open_page("train", run=replay.fill(store, SPEC, early, status="running"))
+    assert not page.exception
+    assert "Which list entry is which?" in words(page)
+    over = open_page("train", run=replay.fill(store, SPEC, SAID))
+    assert "Lists" in [tab.label for tab in over.tabs]
+    plain = open_page("train", run=replay.fill(store, SPEC, replay.recorded(SPEC)))
+    assert "Lists" not in [tab.label for tab in plain.tabs]
+
+
+def test_published_values_stand_beside_the_methods_they_are_of() -> None:
+    from dpcl_core.data.cards import CARDS
+
+    spec = SPEC.model_copy(update={"method": "dp-stat-share", "data": SPEC.data.model_copy(update={"dataset": "ag_news"})})
+    assert ofrun.published(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
+    assert ofrun.published(spec, 1.0) == {"AA": [48.6]}
+    assert ofrun.published(spec, 2.0) == {}
+    assert ofrun.published(SPEC, 4.0) == {}
+    assert set(ofrun._DATASETS) <= set(CARDS)

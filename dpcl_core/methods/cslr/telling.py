@@ -96,6 +96,7 @@ class Telling:
             prototype_features=groups,
             prototypes=means,
             names=self._group_names(targets),
+            mode_names=self._names,
             modes=modes,
             matcher=self._compared.name,
             is_one_to_one=self._compared.rule == "hungarian" and 2 <= every.weights.shape[1] <= len(groups),

@@ -24,6 +24,12 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
     link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
 ]
+_DATASETS = {"ag_news": "Split-AG-News", "amazon-domains": "Split-Amazon", "multiwoz-intent": "MultiWOZ-Intent"}
+_METHODS = {
+    **dict.fromkeys(("cslr-published", "cslr-central", "cslr-server-head", "local-list"), "CSLR"),
+    "dp-fedavg": "DP-SGD (no replay)", "dp-stat-share": "DP-Stat-Share", "fedcil-dp": "FedCIL+DP",
+}  # fmt: skip
+_TABLES = ("2", "3", "4")  # those on whole methods
 NO_RUN = "No run has told of lists yet: train a CSLR method on the Train page. The simulation needs no run."
 
 
@@ -43,6 +49,26 @@ def choose(view: View) -> Result | None:
         key=view.key("run"),
     )  # fmt: skip
     return results.of(state.store().get(run_id))
+
+
+def now(result: Result, epsilon: float, *, live: bool) -> None:
+    """The newest lists of one budget on their map, and the way to all of it."""
+    from dpcl_core.figures import signatures
+    from dpcl_core.runs import matching
+
+    said = [event for event in told(result) if event.cell.epsilon == epsilon]
+    if not said:
+        return
+    event = said[-1]
+    entries, prototypes = matching.entries([event]), matching.prototypes([event])
+    picture = signatures.on_map(entries, prototypes, space="signature", dark=style.is_dark())
+    strip.figure(
+        picture, result.provenance, key="lists", title="Which list entry is which?",
+        note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
+    )  # fmt: skip
+    if result.run_id is not None:
+        query = {"v": "1", "sh": "run", "run": result.run_id}
+        st.page_link("pages/anchors.py", label=":primary[All of it on the Anchors page →]", query_params=query)
 
 
 def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:
@@ -124,9 +150,22 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) ->
 
 
 def published(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
-    """What the publication prints for this dataset, method and budget, in points, by metric; empty where nothing."""
-    del spec, epsilon
-    return {}
+    """What the publication prints for this dataset, method and budget, in points, by metric; empty where nothing.
+
+    Its budgets are claims for the replay release alone: reference lines, never the same promise.
+    """
+    from dpcl_core.papers import published as printed
+
+    names = _DATASETS.get(spec.data.dataset), _METHODS.get(spec.method)
+    found: dict[str, list[float]] = {}
+    for row in printed.read("cslr"):
+        is_asked = (row.dataset, row.method) == names and not row.variant and row.table in _TABLES
+        wanted = 4.0 if row.epsilon is None else row.epsilon
+        if is_asked and wanted == epsilon and row.percent is not None and row.shared_metric in ("AA", "BWT"):
+            values = found.setdefault(row.shared_metric, [])
+            if row.percent not in values:
+                values.append(row.percent)
+    return found
 
 
 def _round_name(event: Signatures, result: Result) -> str:
