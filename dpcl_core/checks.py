@@ -16,7 +16,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.facts import of_run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
@@ -101,8 +101,7 @@ def check(spec: RunSpec) -> None:
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
     n_units = spec.scenario.n_users or n_people
-    n_labels = len(spec.scenario.label_names(tuple(map(str, range(facts.n_classes)))))
-    method.refuses(spec, Facts(n_people, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users))
+    method.refuses(spec, of_run(spec, facts, n_tasks))
     if spec.privacy.delta >= 1 / n_units:
         raise BadInput(
             "privacy.delta",

@@ -11,7 +11,7 @@ from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.facts import of_run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import (
@@ -159,7 +159,7 @@ def _derived(key: str, _spec: RunSpec) -> str:
     """What the method's settings come to on this dataset; `key` stands for the spec."""
     facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
     n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
-    known = Facts(facts.n_train, n_tasks, facts.n_classes, _spec.scenario.recurrence)
+    known = of_run(_spec, facts, n_tasks)
     card = methods.card(_spec.method)
     return " ".join(filter(None, [card.derived(_spec.params, known), card.totals(_spec, known)]))
 

@@ -170,8 +170,8 @@ CARDS: Mapping[str, BackboneCard] = {
             name=HASHED,
             title="Hashed words, a stand-in for an encoder",
             summary=(
-                "No network: the words of a text, hashed and projected to 384 numbers. Nothing to download and quick, but it "
-                "knows no language: two texts are alike only where they share words."
+                "No network: the words of a text, hashed and projected to 384 numbers. Nothing to download and quick, "
+                "but it knows no language: two texts are alike only where they share words."
             ),
             source="no training, no weights; hashing after Weinberger et al. 2009",
             reads=("text", "tagged"),

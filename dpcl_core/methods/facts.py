@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcl_core.spec import Recurrence
+from dpcl_core.data.catalog import DatasetFacts
+from dpcl_core.spec import Recurrence, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,10 @@ class Facts:
         Where one person can be in every task, each is as large as the dataset.
         """
         return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
+
+
+def of_run(spec: RunSpec, found: DatasetFacts, n_tasks: int) -> Facts:
+    """What is public about a run before its data are read; `n_tasks` as the scenario's settings give it."""
+    classes = found.classes or tuple(map(str, range(found.n_classes)))
+    n_labels = len(spec.scenario.label_names(classes))
+    return Facts(found.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users)

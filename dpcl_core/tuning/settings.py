@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.facts import Facts, of_run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec
@@ -155,7 +155,7 @@ def final_size(spec: RunSpec) -> float:
 def _facts(spec: RunSpec) -> Facts:
     found = datasets.facts(spec.data.dataset, spec.data.train_per_class)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    return Facts(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    return of_run(spec, found, n_tasks)
 
 
 def is_combined(dataset: str) -> bool:

@@ -7,7 +7,7 @@ import streamlit as st
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.facts import of_run
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.scenarios import catalog as scenarios
@@ -36,7 +36,7 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:
         return None  # said where the form is checked
-    known = Facts(facts.n_train, n_tasks, facts.n_classes, _spec.scenario.recurrence)
+    known = of_run(_spec, facts, n_tasks)
     outlooks = outlook(_spec, n_features=n_features, classes_per_task=n_home or facts.n_classes / n_tasks, facts=known)
     text = signal.note(outlooks)
     return (signal.headline(outlooks), text) if text is not None else None

@@ -1,0 +1,167 @@
+"""A run on clients' data, whole: what a learner is told, what its guarantee says, and what is refused before it starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpcl_core import checks, engine
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Event, Note, Progress, TaskLearned
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.base import Known
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+from tests.data.making import write
+
+TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
+TOLD: list[Known] = []
+SEEN: list[tuple[str, NDArray[np.int64], tuple[int, ...]]] = []
+
+
+class Counting:
+    """Releases nothing of worth, and predicts the first label that it may; before it has learned a task as well."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+        self.cells, self.known = cells, known
+        TOLD.append(known)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        for task in tasks.values():
+            assert task.train.users is not None
+            SEEN.append((task.name, task.train.users, task.train.inputs.shape))
+            for ledger in ledgers.values():
+                ledger.spend(dp.GaussianDpEvent(20.0), task=task.index, what="counts")
+        yield from ()
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        first = np.zeros((len(self.cells), len(task.test), self.known.n_classes))
+        first[:, :, task.prior[0] if task.task_id is not None else 0] = 1
+        return {"argmax": first}
+
+
+@pytest.fixture(autouse=True)
+def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The method `counting`, and forty short texts on each of four topics, from two domains in turn."""
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    module = ModuleType("counting_of_this_test")
+    module.make_learner = Counting  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    card = replace(
+        methods.card("cosine"),
+        name="counting",
+        module=module.__name__,
+        scenarios=("federated",),
+        needs_anchors=True,
+        refuses=lambda spec, facts: None,
+    )
+    monkeypatch.setattr(methods, "CARDS", {**methods.CARDS, "counting": card})
+    TOLD.clear()
+    SEEN.clear()
+    labels = [topic for topic in range(4) for _ in range(40)]
+    texts = [f"{TOPICS[topic]} {place}" for place, topic in enumerate(labels)]
+    domains = ["a" if place % 2 else "b" for place in range(len(labels))]
+    for split in ("train", "test"):
+        write(tmp_path / "data" / "mine", split, text=texts, label=labels, domain=domains)
+
+
+def run(**scenario: object) -> list[Event]:
+    return list(engine.run(spec(scenario)))
+
+
+def spec(scenario: dict[str, object], **more: object) -> RunSpec:
+    raw = {
+        "method": "counting",
+        "data": {"dataset": "own:mine", "backbone": "hashed-text"},
+        "scenario": {"kind": "federated", "clients": 5, **scenario},
+        "privacy": {"epsilons": [1.0], "noise": "seeded"},
+        "seeds": [13],
+        **more,
+    }
+    return checks.parse(raw)
+
+
+def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
+    said = run()
+    (known,) = TOLD
+    assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 160, "every", 4)
+    assert known.anchors is not None
+    assert known.anchors.shape == (2_000, 384)
+    assert [(name, shape) for name, _, shape in SEEN] == [(str(topic), (40, 384)) for topic in range(4)]
+    held = np.bincount(np.concatenate([users for _, users, _ in SEEN]), minlength=5)
+    assert held.min() >= 10
+    notes = [event.text for event in said if isinstance(event, Note)]
+    assert "Public sentences: 2,000 invented texts of this project's public corpus." in notes
+
+
+def test_the_guarantee_is_about_clients() -> None:
+    said = next(event for event in run() if isinstance(event, CellFinished))
+    assert said.guarantee.unit == "one client, with everything that it holds"
+    assert "a client may be in every task" in said.guarantee.composition
+    assert "the number of clients is public, and so is the network that computes the features" in said.guarantee.assumptions
+    assert any(sentence.startswith("Only 5 clients") for sentence in said.guarantee.caveats)
+    assert not any("only a single text" in sentence for sentence in said.guarantee.not_covered)
+
+
+def test_labels_of_one_vs_rest_are_the_stream_s_own() -> None:
+    said = run(protocol="one-vs-rest", order=["2", "0"])
+    (known,) = TOLD
+    assert known.classes == ("not 2", "2", "not 0", "0")
+    learned = [event for event in said if isinstance(event, TaskLearned)]
+    assert [event.accuracy for event in learned] == [(0.5,), (0.5, 0.5)]
+    assert [event.ahead for event in learned] == [0.5, None]
+    finished = next(event for event in said if isinstance(event, CellFinished))
+    assert finished.metrics["FWT"] == 0.0, "what was known before learning is what the untrained model knew"
+
+
+def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
+    said = run(protocol="domain-incremental")
+    assert [event.ahead is None for event in said if isinstance(event, TaskLearned)] == [False, True]
+    finished = next(event for event in said if isinstance(event, CellFinished))
+    assert finished.metrics["FWT"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("scenario", "more", "said"),
+    [
+        ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
+        ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
+        ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
+        ({}, {"data": {"dataset": "digits", "backbone": "minilm"}}, "is an encoder, which reads texts only"),
+        ({"clients": 0}, {}, "scenario.clients = 0: must be"),
+        ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
+        ({"clients": 500}, {"data": {"dataset": "digits"}}, "scenario.clients = 500: must be at most 134"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_features_are_computed(
+    scenario: dict[str, object], more: dict[str, object], said: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        checks.check(spec(scenario, **more))
+    assert said in str(caught.value)
+
+
+def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> None:
+    words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
+    for split in ("train", "test"):
+        write(tmp_path / "data" / "named", split, tokens=words, tags=tags, domain=["a", "b"] * 60)
+    data = {"dataset": "own:named", "backbone": "hashed-text"}
+    with pytest.raises(BadInput, match=r"must be federated with scenario.protocol = domain-incremental"):
+        checks.check(spec({}, data=data))
+    found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
+    learned = [event for event in found if isinstance(event, TaskLearned)]
+    assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"
+    (known,) = TOLD
+    assert known.anchors is not None
+    assert known.anchors.shape == (2_000, 384)
