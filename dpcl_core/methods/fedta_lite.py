@@ -1,8 +1,8 @@
 """FedTA-lite: features mixed with a trained anchor of the nearest class, and prototypes kept apart. Adds no noise.
 
 A simplified reading: z' = norm(z + alpha a_c), c the class whose key is nearest, a_c trained by cross-entropy over cosines
-to class prototypes. Keys and prototypes start as class means; of each class the server keeps, among the clients' means, the one
-whose largest cosine to the other classes is smallest.
+to class prototypes. Keys and prototypes start as class means; of each class the server keeps, among the clients' means, the
+one whose largest cosine to the other classes is smallest.
 """
 
 from __future__ import annotations

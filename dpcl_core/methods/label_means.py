@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
@@ -20,6 +19,8 @@ from dpcl_core.methods.cslr.tasks import Seen, features
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
+
+_FAR = -1e6  # of a label that nothing was released of yet: behind all others, and equal among themselves
 
 
 class LabelMeans:
@@ -41,24 +42,18 @@ class LabelMeans:
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: log-likelihoods [epsilons, n, classes], up to what all classes share."""
+        """By the one rule there is: how near each class's mean is [epsilons, n, classes]."""
         z = self._public.view.residuals(features(task.test.inputs))
-        scores = np.stack([self._likelihoods(z, parts) for parts in self._releases.parts])
-        return {"likeliest": self._seen.masked(scores, task)}
+        scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
+        return {"nearest": self._seen.masked(scores, task)}
 
-    def _likelihoods(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
-        """[n, C] of residuals [n, d'] under the public covariance; a label of several tasks is a mixture of its means."""
-        found = np.zeros((len(z), self._n_classes))
-        if not parts:
-            return found
-        view = self._public.view
-        means = view.residuals(np.concatenate([part.means for part in parts]))
-        labels = np.concatenate([part.targets for part in parts]).argmax(axis=1)
-        weighed = np.linalg.solve(view.axes.T @ view.covariance @ view.axes, means.T)  # [d', K]
-        densities = z @ weighed - (means * weighed.T).sum(axis=1) / 2
-        for label in np.unique(labels):
-            own = densities[:, labels == label]
-            found[:, label] = logsumexp(own, axis=1) - math.log(own.shape[1])
+    def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
+        """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of several tasks'."""
+        found = np.full((len(z), self._n_classes), _FAR)
+        for part in parts:
+            means = self._public.view.residuals(part.means)
+            for mean, label in zip(means, part.targets.argmax(axis=1), strict=True):
+                found[:, label] = np.maximum(found[:, label], -((z - mean) ** 2).sum(axis=1) / 2)
         return found
 
 

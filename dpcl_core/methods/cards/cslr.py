@@ -38,10 +38,10 @@ class HeadParams(Params):
 class ServerParams(HeadParams):
     """A head that the server trains on replayed embeddings alone, after every task anew."""
 
-    learning_rate: float = Field(3e-3, gt=0, le=10, allow_inf_nan=False, description="Learning rate of Adam.")
+    learning_rate: float = Field(5e-4, gt=0, le=10, allow_inf_nan=False, description="Learning rate of Adam.")
     batch_size: int = Field(128, ge=1, le=1024, description="Rows in each step of the head's training.")
     steps: int = Field(300, ge=1, le=100_000, description="Steps in which the server trains the head after a task.")
-    samples: int = Field(500, ge=1, le=100_000, description="Embeddings invented for every label of the mixture.")
+    samples: int = Field(1000, ge=1, le=100_000, description="Embeddings invented for every label of the mixture.")
 
 
 class RoundParams(HeadParams):

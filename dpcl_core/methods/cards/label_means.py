@@ -21,9 +21,9 @@ CARD = MethodCard(
     name="label-means",
     title="Noisy class means",
     summary="Labels are known when a client computes: it sends the mean of each class, clipped, once a task, and the sum "
-    "gets noise. A text gets the class whose Gaussian, with one public covariance, it is likeliest under. No lists, nothing "
-    "matched, nothing trained: what a method with lists must beat.",
-    source="Class means under user-level privacy; linear discriminant analysis (Fisher 1936) with a public covariance",
+    "gets noise. A text gets the class whose mean is nearest. No lists, nothing matched or trained: what a method with "
+    "lists must beat.",
+    source="Nearest class mean, released once a task under user-level privacy",
     params=LabelMeansParams,
     module="dpcl_core.methods.label_means",
     shares="epsilons",

@@ -32,9 +32,9 @@ class TwoLayers:
     def forward(self, params: Array, x: Array) -> tuple[Array, Array]:
         """Hidden values [..., b, hidden] and outputs [..., b, outputs] of x [..., b, inputs] under params [..., P]."""
         first, first_bias, second, second_bias = self._layers(params)
-        hidden: Array = np.maximum(x @ first + first_bias, np.float32(0))
-        out: Array = hidden @ second + second_bias
-        return hidden, out
+        hidden = x @ first + first_bias
+        hidden = np.maximum(hidden, 0, out=hidden)
+        return hidden, hidden @ second + second_bias
 
     def backward(self, params: Array, x: Array, hidden: Array, slopes: Array) -> tuple[Array, Array]:
         """Slopes of a loss in the parameters [..., P] and in x, from its slopes in the outputs [..., b, outputs]."""
@@ -47,8 +47,7 @@ class TwoLayers:
             slopes.sum(axis=-2),
         )
         flat = [part.reshape(*params.shape[:-1], -1) for part in parts]
-        through: Array = back @ np.swapaxes(first, -1, -2)
-        return np.concatenate(flat, axis=-1), through
+        return np.concatenate(flat, axis=-1), (back @ np.swapaxes(first, -1, -2)).astype(np.float32, copy=False)
 
     def _layers(self, params: Array) -> tuple[Array, Array, Array, Array]:
         lead = params.shape[:-1]
