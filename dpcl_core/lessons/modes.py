@@ -32,6 +32,7 @@ N_MODES, N_AXES = 4, 8
 SHORT, LONG = 32, 384  # numbers in a vector: those that say something, and as many as a sentence embedding has
 N_CLIENTS, N_ROWS, N_ANCHORS = 20, 60, 200
 N_ROUNDS, DELTA = 4, 1e-5
+RADIUS = 0.5  # what nine of ten groups of public digits keep within
 _LEAST = 5  # rows of every mode that a client with exact lists has, so that each has all of them
 _MIX = 0.5  # of the Dirichlet that deals rows to clients
 _RIDGE = 1e-3
@@ -87,7 +88,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
         order = generator.permutation(len(entries))  # a list is unordered: its places say nothing
         all_lists.append([entries[place] for place in order])
         modes[client] = [int(entries[place].target.argmax()) for place in order]
-    view = PublicView.of(public, N_AXES)
+    view = PublicView.of(public, N_AXES, RADIUS)
     names = tuple(f"digit {mode}" for mode in range(N_MODES))
     return World(names, public, anchors, view, Lists.of(all_lists), modes, kind)
 

@@ -10,6 +10,7 @@ import pytest
 from dpcl_core.lessons import modes
 from dpcl_core.methods.cslr.agreement import adjusted_rand
 from dpcl_core.methods.cslr.comparison import CENTRED
+from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 
 
@@ -29,6 +30,11 @@ def test_long_vectors_say_nothing_more() -> None:
     assert np.array_equal(long.lists.means[..., : modes.SHORT], short.lists.means)
     assert not long.lists.means[..., modes.SHORT :].any()
     assert np.array_equal(modes.picture(long.lists.means[0, 0]), modes.picture(short.lists.means[0, 0]))
+
+
+def test_the_radius_is_that_of_public_groups() -> None:
+    world = modes.world()
+    assert PublicView.of(world.public, modes.N_AXES).radius == pytest.approx(world.view.radius, abs=0.01)
 
 
 def test_a_picture_shows_the_digit() -> None:

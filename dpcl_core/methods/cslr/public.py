@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
 from dpcl_core.errors import BadInput
 
@@ -67,6 +66,8 @@ def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.flo
     """
     if not 1 <= n_modes <= len(features):
         raise BadInput("modes", n_modes, f"must lie between 1 and the number of public sentences, {len(features)}")
+    from sklearn.cluster import KMeans  # takes more than a second, which a page need not wait for
+
     rows = np.asarray(features, dtype=np.float64)
     centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_
     axis = np.linalg.eigh(np.cov(rows, rowvar=False).reshape(rows.shape[1], -1))[1][:, -1]
