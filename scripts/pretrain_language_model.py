@@ -3,8 +3,10 @@
     python scripts/pretrain_language_model.py --minutes 8
 
 The texts: the public companion of the synthetic corpus (other seeds, other people, partly other templates; none of its own
-texts) and sentences of the English Wikipedia (CC BY-SA), looked for in the folder DPCL_DATA. Minutes are the processor's:
-the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
+texts) and sentences of the English Wikipedia (CC BY-SA), looked for in the folder DPCL_DATA. A few companion texts are
+followed by the question for their label and the answer, in the words that methods ask in: a model that never saw the
+question's form learns little from a few hundred noisy steps, one that saw thousands has nothing left to learn. Minutes are
+the processor's: the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ from dpcl_core.backbones.language.files import BUNDLED, Shape
 from dpcl_core.backbones.language.tokenizer import END, START, Tokenizer
 from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.data.synthetic import corpus
+from dpcl_core.data.texts import Texts
+from dpcl_core.methods.language.prompts import template
 
 SHAPE = Shape(n_blocks=2, n_heads=4, width=64, context=256, size=1536)
-COMPANIONS, COMPANION_SEED = 30_000, 7
+COMPANIONS, ANSWERED, COMPANION_SEED = 30_000, 1_500, 7
 BATCH = 4  # after 15 seconds of the processor 3.4 nats a token on held-out texts, with batches of 16 still 4.5
 RATE, WARM_UP, DECAY = 4e-3, 0.03, 0.05
 HELD_OUT = 0.05
@@ -49,13 +53,25 @@ RECIPE = f"AdamW, {RATE} falling as a cosine, weight decay {DECAY}, batches of {
 
 
 def public_texts() -> dict[str, list[str]]:
-    """The texts by where they come from. Raises FileNotFoundError where the Wikipedia sentences are not in DPCL_DATA."""
+    """The texts by where they come from, `ANSWERED` of the companion's with question and answer.
+
+    Raises FileNotFoundError where the Wikipedia sentences are not in DPCL_DATA.
+    """
     folder = paths.data_dir()
     if folder is None:
         raise FileNotFoundError("name the folder of datasets in DPCL_DATA")
     sentences = parquet.read_table(folder / "anchors_wikipedia" / "anchors.parquet", columns=["text"])
+    companion = corpus.labelled_companion(COMPANIONS, COMPANION_SEED)
+    names = [(source, label) for source, labels in corpus.classes() for label in labels]
+    assert isinstance(companion.images, Texts)
+    strings = companion.images.strings
+    asked = [
+        f"{string}{template(source)} {label}"
+        for string, (source, label) in zip(strings, (names[place] for place in companion.labels), strict=True)
+    ]
     return {
-        "companion": list(corpus.companion(COMPANIONS, COMPANION_SEED).strings),
+        "companion": list(strings[ANSWERED:]),
+        "companion with answers": asked[:ANSWERED],
         "wikipedia": [str(text) for text in sentences["text"].to_pylist()],
     }
 

@@ -68,17 +68,23 @@ def corpus(n_per_source: int) -> tuple[Split, Split]:
 
 
 def companion(n: int, seed: int) -> Texts:
+    """The texts of `labelled_companion`."""
+    texts = labelled_companion(n, seed).images
+    assert isinstance(texts, Texts)
+    return texts
+
+
+def labelled_companion(n: int, seed: int) -> Split:
     """Public texts of the same families, about people drawn apart from the corpus's, partly in other sentences, with spans.
 
-    For a public reference model and for public counts; sources take turns.
+    For a public reference model and for public counts; sources take turns. Labels number the classes as `corpus` does.
     """
     own = _COMPANION + 2 * seed
     everybody = people(max(1, n // _TEXTS_PER_PERSON), _lists(), own)
     n_sources = len(_sources("companion"))
     made = _split("companion", -(-n // n_sources), everybody, range(len(everybody)), own + 1)
-    assert isinstance(made.images, Texts)
     order = np.arange(len(made)).reshape(n_sources, -1).T.ravel()
-    return made.images.take(order[:n])
+    return made.take(order[:n])
 
 
 def _split(which: Which, n_per_source: int, everybody: Sequence[Person], who: range, seed: int) -> Split:
