@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpcl_core import paths
 from dpcl_core.backbones import cache, catalog, extractor
-from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.backbones.encoders import files, kept, reading
 from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
@@ -24,6 +26,11 @@ FIRST = [
     [-0.118838489, 0.048298843, -0.002548058, -0.011011100],
 ]
 PRODUCTS = [-0.015122112818, 0.070340618491, 0.043731931597]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
 
 
 def features(name: str, content: Texts | Sentences) -> np.ndarray:
@@ -126,8 +133,7 @@ def test_the_stand_in_describes_words_by_spelling_and_neighbours() -> None:
     assert found[1] @ found[4] > 0.3 > abs(found[1] @ found[7])
 
 
-def test_features_in_the_cache_need_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPCL_HOME", str(tmp_path))
+def test_features_in_the_cache_need_no_weights() -> None:
     made = cache.features("minilm", TEXTS)
     code = (
         "import sys\n"
@@ -146,3 +152,35 @@ def test_features_in_the_cache_need_no_weights(tmp_path: Path, monkeypatch: pyte
 def test_the_same_words_in_other_sentences_have_another_address() -> None:
     one, two, texts = Sentences([("a", "b")]), Sentences([("a",), ("b",)]), Texts(["a", "b"])
     assert len({one.digest(), two.digest(), texts.digest()}) == 3
+
+
+def spell(strings: Sequence[str]) -> np.ndarray:
+    """A vector of a text's length and its first letter."""
+    CALLS.append(list(strings))
+    return np.array([[len(string), ord(string[0])] for string in strings], np.float32).reshape(-1, 2)
+
+
+CALLS: list[list[str]] = []
+
+
+def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
+    CALLS.clear()
+    first = kept.through("encoder 1", 2, ["a", "bb", "a"], spell)
+    second = kept.through("encoder 1", 2, ["ccc", "bb"], spell)
+    assert CALLS == [["a", "bb"], ["ccc"]]
+    np.testing.assert_array_equal(first, [[1, 97], [2, 98], [1, 97]])
+    np.testing.assert_array_equal(second, [[3, 99], [2, 98]])
+    kept.through("encoder 2", 2, ["a"], spell)
+    assert CALLS[-1] == ["a"], "another encoder shares nothing"
+    assert kept.through("encoder 1", 2, [], spell).shape == (0, 2)
+    (file, *_) = paths.features_dir().glob("texts-*.sqlite")
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
+    kept.through("encoder 1", 2, ["a"], spell)
+    (file,) = paths.features_dir().glob("texts-*.sqlite")
+    file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
+    with pytest.warns(UserWarning, match="could not be kept"):
+        found = kept.through("encoder 1", 2, ["a"], spell)
+    np.testing.assert_array_equal(found, [[1, 97]])

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.backbones.encoders import files, kept, reading
 from dpcl_core.backbones.encoders.reading import Floats
 from dpcl_core.data.dataset import Content
 from dpcl_core.errors import BadInput
@@ -41,7 +41,11 @@ class OfLibrary:
         Raises BadInput for anything but text, and for a model that cannot be opened or has no vectors of pieces.
         """
         n_features = cast(int, self._model().get_embedding_dimension())
-        return reading.in_batches(content, self.name, n_features, self._of_texts, self._of_words)
+
+        def texts(strings: Sequence[str]) -> Floats:
+            return kept.through(self.identity, n_features, strings, self._of_texts)
+
+        return reading.in_batches(content, self.name, n_features, texts, self._of_words)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
         return np.asarray(self._model().encode(list(strings), show_progress_bar=False), np.float32)

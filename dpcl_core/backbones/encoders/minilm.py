@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.encoders import files, reading
+from dpcl_core.backbones.encoders import files, kept, reading
 from dpcl_core.backbones.encoders.reading import Floats
 from dpcl_core.data.dataset import Content
 
@@ -41,7 +41,10 @@ class MiniLM:
 
         Raises BadInput for anything but text and for files that are not the original's, DataMissing where there are none.
         """
-        return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._of_texts, self._of_words)
+        return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._kept, self._of_words)
+
+    def _kept(self, strings: Sequence[str]) -> Floats:
+        return kept.through(self.identity, FEATURE_DIM, strings, self._of_texts)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
         tokenizer, network = _opened(self.device)

@@ -1,0 +1,71 @@
+"""Vectors of texts kept one by one as they are computed: a subset, a larger set and a run broken off share what is done.
+
+The file holds features of possibly private texts under the texts' hashes; it is readable by its owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core import paths
+
+Floats = NDArray[np.float32]
+
+_ASKED = 500  # hashes in one question
+_WAITS_SECONDS = 10.0  # for another process that writes
+
+
+def through(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
+    """The vectors [n, feature_dim] of the strings, of which only those that are not there yet are computed, each once.
+
+    `identity`: of the encoder, as the extractor gives it. A file that cannot be used costs a warning, never the vectors.
+    """
+    keys = [sha256(string.encode("utf-8", "surrogatepass")).digest() for string in strings]
+    path = paths.features_dir() / f"texts-{sha256(identity.encode()).hexdigest()}.sqlite"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT, 0o600))
+        with closing(_opened(path)) as file:
+            known = _read(file, keys, feature_dim)
+            fresh = {key: string for key, string in zip(keys, strings, strict=True) if key not in known}
+            if fresh:
+                computed = dict(zip(fresh, compute(list(fresh.values())), strict=True))
+                rows = [(key, np.ascontiguousarray(row, np.float32).tobytes()) for key, row in computed.items()]
+                with file:
+                    file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+                known |= computed
+    except (OSError, sqlite3.Error) as error:
+        warnings.warn(f"features could not be kept in {path.parent}: {error}", stacklevel=2)
+        return compute(strings)
+    return np.stack([known[key] for key in keys]) if keys else np.zeros((0, feature_dim), np.float32)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, timeout=_WAITS_SECONDS)
+    try:
+        file.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> dict[bytes, Floats]:
+    """What is there of these, rows of another length left out."""
+    found: dict[bytes, Floats] = {}
+    for start in range(0, len(keys), _ASKED):
+        asked = keys[start : start + _ASKED]
+        marks = ", ".join("?" * len(asked))
+        for key, vector in file.execute(f"SELECT text, vector FROM vectors WHERE text IN ({marks})", asked):
+            if len(vector) == 4 * feature_dim:
+                found[key] = np.frombuffer(vector, np.float32)
+    return found
