@@ -116,6 +116,8 @@ def coupling(
     brought to sum 1; None: equal.
     """
     n, length, n_slots = costs.shape
+    if costs.size == 0:  # no list, or none with an element
+        return np.zeros_like(costs)
     largest = costs.max(axis=(1, 2), keepdims=True)
     scaled = np.divide(costs, largest, out=np.zeros_like(costs), where=largest > 0) / -smoothing
     rows = _log_shares(np.ones((n, length)) if weights is None else weights)

@@ -89,6 +89,12 @@ def test_transport_of_weightless_elements_still_says_where_they_would_go() -> No
     assert ids[0] == 0
 
 
+@pytest.mark.parametrize("rule", ["random", "nearest", "hungarian", "ot"])
+def test_a_list_without_elements_has_no_slots(rule: matchers.Rule) -> None:
+    ids, margins = matchers.assign(rule, np.zeros((0, 2)), PROTOTYPES, generator=np.random.default_rng(0))
+    assert ids.shape == margins.shape == (0,)
+
+
 def test_random_is_right_as_often_as_chance_has_it() -> None:
     """Slot accuracy 1/K, all right 1/K!; 6,000 lists: five standard errors, false alarm below 1e-6 each."""
     n, k = 6000, 4
