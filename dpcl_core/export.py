@@ -24,7 +24,7 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, words
+from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, ways_out, words
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -108,11 +108,13 @@ def _plain(value: object) -> JsonValue:
 def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
     """What stands behind the epsilon: `guarantee` is "proved" (by the ledger), "nominal" (a publication's claim) or "none".
 
-    The claim and the audit stand beside it, null where there is none; `eps_audit_lower` is measured, a lower bound.
+    The claim and the audit stand beside it, null where there is none; `eps_audit_lower` is measured, a lower bound. Where
+    private data leave in two ways, `eps_replay`, `eps_head` and `eps_total` tell them apart.
     """
     claim, audit, settings = given.claim, given.audit, spec.params.model_dump(mode="json")
     return {
         "guarantee": kind(given),
+        **{f"eps_{name}": plain_number(value) for name, value in ways_out(given).items()},
         "eps_claimed": None if claim is None else plain_number(claim.epsilon),
         "eps_terms": None if claim is None else {name: plain_number(term) for name, term in claim.terms.items()},
         "delta_r_rule": None if claim is None else settings.get("delta_r"),

@@ -21,6 +21,7 @@ from dpcl_core.methods.cslr.budget import Horizon, Noises
 from dpcl_core.methods.cslr.known import Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.releases import Releases
+from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
 from dpcl_core.methods.cslr.telling import Telling
@@ -68,11 +69,13 @@ class CslrCentral:
         if self._params.releases == "task":
             self._releases.of_task(rows, task.index, ledgers, lists)
             yield from self._told(rows, lists, task.index, 0)
-            for done in self._head.trained(rows, task.index, ledger, lambda: self._releases.parts[0]):
+            for done in self._head.trained(rows, task.index, ledger, mixtures=self._mixtures):
                 yield Progress("training", done, total, task.index, text)
             return
         sums = _RoundSums(self._releases, rows, lists, task.index, self._params.participation * self._n_clients)
-        steps = self._head.trained(rows, task.index, ledger, lambda: self._releases.parts[0], sums.vectors, sums.took)
+        steps = self._head.trained(
+            rows, task.index, ledger, mixtures=self._mixtures, beside=sums.vectors, took=sums.took
+        )
         for done in steps:
             yield Progress("training", done, total, task.index, text)
             if done == 1 or done == total:
@@ -81,6 +84,9 @@ class CslrCentral:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
+
+    def _mixtures(self) -> Sequence[Replay]:
+        return self._releases.parts[0]
 
     def _told(self, rows: TaskRows, lists: Lists | None, index: int, round: int) -> Iterator[Signatures]:
         if lists is not None:

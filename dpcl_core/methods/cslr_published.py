@@ -91,7 +91,9 @@ class CslrPublished:
             len(rows.space) * self._params.modes_per_task,
             generator(self._cell.seed, f"matching of task {task.index}"),
         )
-        rounds = self._head.trained(rows, task.index, ledger, lambda: self._parts, before=lambda c: self._average(now, c))
+        rounds = self._head.trained(
+            rows, task.index, ledger, mixtures=lambda: self._parts, before=lambda chosen: self._average(now, chosen)
+        )
         for done in rounds:
             yield Progress("training", done, total, task.index, text)
             if done in (1, total):

@@ -200,6 +200,11 @@ def by_channel(given: Guarantee) -> dict[str, float]:
     return {name: given.parts[name] for name in (*CHANNELS.values(), TOTAL) if TOTAL in given.parts}
 
 
+def ways_out(given: Guarantee) -> dict[str, float]:
+    """The same by short names, for tables: "replay", "head", "total"."""
+    return dict(zip((*CHANNELS, "total"), by_channel(given).values(), strict=False))
+
+
 def three_numbers(given: Guarantee) -> str:
     """The epsilons of `by_channel` in one sentence, which stands wherever a result of such a method is shown; else empty."""
     found = [shown(epsilon) for epsilon in by_channel(given).values()]

@@ -12,7 +12,17 @@ from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.privacy import gaussian, token_noise
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.statement import by_channel, guarantee, is_nominal, kind, odds_bound, shown, three_numbers, words
+from dpcl_core.privacy.statement import (
+    by_channel,
+    guarantee,
+    is_nominal,
+    kind,
+    odds_bound,
+    shown,
+    three_numbers,
+    ways_out,
+    words,
+)
 from dpcl_core.spec import Cell
 
 
@@ -251,6 +261,8 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
         "replay and head together": private.epsilon,
     }
     assert 3.0 < private.epsilon < 5.0
+    assert list(ways_out(private).values()) == list(by_channel(private).values())
+    assert list(ways_out(private)) == ["replay", "head", "total"]
     assert words(private).headline.endswith(f"Replay ε = 2, head ε = 3, total ε = {shown(private.epsilon)}.")
     assert words(clean).banner.endswith("Replay ε = 2, head ε = ∞, total ε = ∞.")  # type: ignore[union-attr]
     claimed = two_ways_out(dp.NonPrivateDpEvent(), Claim(4.0, "a paper", {}, {}, accounted=62.3))
@@ -267,6 +279,7 @@ def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
     assert three_numbers(made()) == ""
+    assert ways_out(made()) == {}
     assert "head" not in words(made()).headline
 
 

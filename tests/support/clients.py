@@ -47,12 +47,12 @@ def stream(
     return TaskStream(tuple(tasks), names, "every", "user"), random.permutation(public)[:300]
 
 
-def spec(method: str, n_clients: int = N_CLIENTS, **changes: object) -> RunSpec:
+def spec(method: str, **changes: object) -> RunSpec:
     """A run of a method of clients, with seeded noise."""
     raw: dict[str, object] = {
         "method": method,
         "labels": "prior",
-        "scenario": {"kind": "federated", "clients": n_clients},
+        "scenario": {"kind": "federated", "clients": N_CLIENTS},
         "privacy": {"epsilons": [4.0], "noise": "seeded"},
         "seeds": [0],
     }

@@ -53,6 +53,9 @@ class Clients:
     @classmethod
     def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
         """From a task's rows and whose they are, users int64 [n] in 0 ... n_users - 1."""
+        if not len(z):  # nobody's row, for clients without any to point at
+            z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
+            return cls(z.astype(np.float32), targets.astype(np.float32), (users,) * n_users)
         order = np.argsort(users, kind="stable")
         ends = np.cumsum(np.bincount(users, minlength=n_users))[:-1]
         return cls(z.astype(np.float32, copy=False), targets.astype(np.float32), tuple(np.split(order, ends)))

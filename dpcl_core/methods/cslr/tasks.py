@@ -31,6 +31,7 @@ class Seen:
     def __init__(self, spec: RunSpec, known: Known) -> None:
         self._spec, self._known = spec, known
         self._labels: set[int] = set()
+        self._n_learned = 0
 
     def rows(self, task: Task) -> TaskRows:
         """The task's private rows; its labels compete from now on.
@@ -43,15 +44,22 @@ class Seen:
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
         self._labels |= set(space)
+        self._n_learned = task.index + 1
         train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))
         assert train.users is not None, "the scenario says who holds what"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._known.n_classes)
 
     def masked(self, logits: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
-        """Logits [..., C] with -inf where a label does not compete: outside the task's own where its name is told at test
-        time, else outside those of all tasks so far and the task's."""
-        space = self._space(task)
-        competing = space if task.task_id is not None else tuple(sorted({*self._labels, *space}))
+        """Logits [..., C] with -inf where a label does not compete.
+
+        Of a task whose name is told at test time its own labels compete. Else those of all tasks so far do, and of a task
+        that is still to come all public ones: with its own alone a model that knows nothing would be right.
+        """
+        competing: tuple[int, ...] = tuple(sorted(self._labels))
+        if task.task_id is not None:
+            competing = self._space(task)
+        elif task.index >= self._n_learned:
+            competing = self._known.public
         found = np.full_like(logits, -np.inf)
         found[..., competing] = logits[..., competing]
         return found

@@ -115,11 +115,16 @@ class Telling:
         )
 
     def _agreement(self, every: Lists, modes: NDArray[np.int64]) -> dict[str, float]:
-        """How well every matcher's groups of these very lists agree with the labels; none where there is one label."""
+        """How well the matchers' groups of these very lists agree with the labels; none where there is one label.
+
+        Transport is left out: it takes thirty times as long as any other.
+        """
         if len(set(modes[modes >= 0].tolist())) < 2:
             return {}
-        usual = comparison.usual(self._public.view, self._signature.anchors, self._params.rule)
-        return comparison.agreement(every, modes, usual, self._public.view, 0)
+        rule = "nearest" if self._params.rule == "ot" else self._params.rule
+        usual = comparison.usual(self._public.view, self._signature.anchors, rule)
+        quick = {name: matcher for name, matcher in usual.items() if matcher.rule != "ot"}
+        return comparison.agreement(every, modes, quick, self._public.view, 0)
 
 
 def _side_by_side(lists: Sequence[Lists]) -> Lists:

@@ -62,6 +62,7 @@ class RoundHead:
         rows: TaskRows,
         index: int,
         ledger: Ledger,
+        *,
         mixtures: Mixtures | None = None,
         before: Before | None = None,
         beside: Beside | None = None,
