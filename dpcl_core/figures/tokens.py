@@ -134,7 +134,7 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
                 y=means[column].tolist(),
                 name=name,
                 marker={"color": theme.colour_of_series(2 - index, dark), "pattern": {"shape": "" if index == 0 else "/"}},
-                text=["" if pd.isna(value) else f"{value:.2f}" for value in means[column]],
+                text=["" if pd.isna(value) else _nats(value) for value in means[column]],
                 textposition="outside",
                 textfont={"color": theme.ink(dark).text},
                 hovertemplate=f"%{{x}}, {name}: %{{y:.3f}} nats<extra></extra>",
@@ -142,8 +142,8 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         )
     after = int(table["after_task"].max()) + 1
     ordinary, private = means["ordinary"].mean(), means["private"].mean()
-    finding = f"After task {after} the model holds {ordinary:.2f} nats an ordinary token on average"
-    finding += f" and {private:.2f} a personal one." if not pd.isna(private) else "; no personal token is marked."
+    finding = f"After task {after} the model holds {_nats(ordinary)} nats an ordinary token on average"
+    finding += f" and {_nats(private)} a personal one." if not pd.isna(private) else "; no personal token is marked."
     return Picture(figure, finding, finding)
 
 
@@ -173,10 +173,10 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
             bargap=0.35,
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
             showlegend=True,
-            margin={"l": 52, "r": 16, "t": 48, "b": 48},
+            margin={"l": 52, "r": 16, "t": 64, "b": 48},
         )
     )
-    inks, names = theme.ink(dark), ["never (controls)" if level == 0 else f"{level}" for level in planted]
+    inks, names = theme.ink(dark), ["never" if level == 0 else f"{level}" for level in planted]
     styles = ((inks.soft, ""), (theme.colour_of_series(1, dark), ""), (theme.colour_of_series(0, dark), "/"))
     for (name, values), (colour, shape) in zip(of.items(), styles, strict=False):
         if values.empty:
@@ -188,7 +188,7 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
                 y=heights.tolist(),
                 name=name,
                 marker={"color": colour, "pattern": {"shape": shape}},
-                text=["" if pd.isna(value) else f"{value:.1f}" for value in heights],
+                text=["" if pd.isna(value) or name != when else f"{value:.1f}" for value in heights],
                 textposition="outside",
                 textfont={"color": inks.text},
                 hovertemplate=f"planted %{{x}}, {name}: %{{y:.2f}} bits<extra></extra>",
@@ -200,6 +200,24 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     began = f" ({early['exposure'][most]:.1f} before training)" if last >= 0 and most in early.index else ""
     finding = f"Codes planted in {most} texts have {now.get(most):.1f} bits of exposure {when}{began}{controls}."
     return Picture(figure, finding, finding)
+
+
+def course(table: pd.DataFrame) -> str:
+    """Exposure of the codes planted most, before training and after one task after the other, in a sentence.
+
+    Columns as for `exposure`; empty where they were asked for twice at most, which the picture shows.
+    """
+    most = table["planted"].max()
+    told = table[table["planted"] == most].groupby("after_task")["exposure"].mean()
+    if len(told) < 3:
+        return ""
+    steps = [f"{value:.1f} " + ("before training" if task < 0 else f"after task {task + 1}") for task, value in told.items()]
+    return f"Codes planted in {most} texts, in bits: {', '.join(steps)}."
+
+
+def _nats(value: float) -> str:
+    """Two digits, with a true minus."""
+    return f"{value:.2f}".replace("-", "−")
 
 
 def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -50,7 +50,8 @@ def test_exposure_stands_before_and_after_with_controls_and_the_other_end() -> N
     assert drawn == {
         "before training": [1.4, 1.5, 1.8], "after task 3": [1.4, 1.5, 11.5], "from the unlikely end": [1.4, 1.4, 0.2],
     }  # fmt: skip
-    assert list(picture.figure.data[0].x) == ["never (controls)", "1", "16"]
+    assert list(picture.figure.data[0].x) == ["never", "1", "16"]
+    assert [list(trace.text) for trace in picture.figure.data] == [[""] * 3, ["1.4", "1.5", "11.5"], [""] * 3]
     assert picture.finding == (
         "Codes planted in 16 texts have 11.5 bits of exposure after task 3 (1.8 before training), codes never planted 1.4."
     )
@@ -62,3 +63,19 @@ def test_exposure_before_the_first_task_alone() -> None:
     picture = tokens.exposure(table[table["after_task"] < 0])
     assert [trace.name for trace in picture.figure.data] == ["before training"]
     assert picture.finding == "Codes planted in 16 texts have 1.8 bits of exposure before training, codes never planted 1.4."
+
+
+def test_the_course_of_exposure_is_told_where_there_is_one() -> None:
+    table = frames.leaks(SAID)
+    assert tokens.course(table) == (
+        "Codes planted in 16 texts, in bits: 1.8 before training, 11.5 after task 1, 11.5 after task 2, 11.5 after task 3."
+    )
+    assert tokens.course(table[table["after_task"] <= 0]) == ""
+    assert tokens.course(table[:0]) == ""
+
+
+def test_less_than_before_has_a_true_minus() -> None:
+    table = frames.retained(SAID).assign(ordinary=-0.061)
+    picture = tokens.retained(table)
+    assert "holds −0.06 nats" in picture.finding
+    assert picture.figure.data[0].text[0] == "−0.06"

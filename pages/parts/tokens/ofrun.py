@@ -88,9 +88,10 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
             last = leaks[leaks["after_task"] == leaks["after_task"].max()]
             printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
             st.caption(
-                f"Proven by planted codes: ε of the model is at least {last['epsilon_at_least'].max():.2g} "
-                f"({100 * last['confidence'].max():.0f} % confidence). Of those planted most, {100 * printed:.0f} % are "
-                "printed by greedy continuation. Standing out from the unlikely end is a trace too."
+                f"{tokens.course(leaks)} Proven by planted codes: ε of the model is at least "
+                f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Of those "
+                f"planted most, {100 * printed:.0f} % are printed by greedy continuation. Standing "
+                "out from the unlikely end is a trace too."
             )
     if kept.empty and leaks.empty:
         st.caption("Memory and planted secrets are told of after the first task." if live else "It told of no memory.")
