@@ -38,7 +38,9 @@ REPAINT = """([label, range]) => new Promise(resolve => {
 
 def long_text() -> str:
     """At least 2,000 tokens that are shown at once."""
-    text = SENTENCE * -(-N_TOKENS // len(tokenizer.load("lm-tiny").encode(SENTENCE)[0]))
+    encode, text = tokenizer.load("lm-tiny").encode, SENTENCE
+    while len(encode(text)[0]) < N_TOKENS:  # a sentence behind another has fewer tokens than alone
+        text += SENTENCE
     assert len(text) <= PART_CHARACTERS
     return text
 
