@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.papers import published
+from dpcl_core.figures.statistics import Interval
+from dpcl_core.papers import effects, published
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
 from dpcl_core.papers.paper import Experiment, Paper, Size
@@ -19,6 +20,7 @@ METRICS = {
     "AA": "accuracy",
     "AF": "forgetting",
     "BWT": "backward transfer",
+    "FWT": "forward transfer",
     "Avg": "accuracy along the way",
     **{f"task{k}": f"task {k}" for k in range(1, 7)},  # accuracy on the k-th task learned
 }
@@ -103,9 +105,23 @@ def printed_difference(
     return first - second if first is not None and second is not None else None
 
 
+def printed_interval(
+    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
+) -> Interval | None:
+    """The same with the interval of printed deviations, where the paper forms such; None else."""
+    if not paper.is_unpaired:
+        return None
+    known = {_key(row): row.printed for row in _printed_rows(paper, experiment)}
+    first, second = (
+        known.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
+        for side in (ordering.first, ordering.second)
+    )
+    return effects.of_printed(first, second) if first is not None and second is not None else None
+
+
 def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
     """What is to be known about the whole table."""
-    return tuple(note.text for note in paper.remarks if note.is_about_the_table and note.table == experiment.table)
+    return tuple(note.text for note in paper.remarks if note.is_about_the_table and note.table in experiment.tables)
 
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:

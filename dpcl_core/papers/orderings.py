@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpcl_core.figures.statistics import Interval, interval
+from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
 
 State = Literal["found", "not found", "cannot tell", "not run"]
@@ -56,6 +57,13 @@ def judge(ordering: Ordering, runs: Mapping[str, Measured]) -> Judged:
         return Judged(ordering, "not run", None)
     found = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
     return Judged(ordering, _state(ordering.kind, found), found)
+
+
+def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | None:
+    """The difference in points with an interval that pairs no seeds (`effects.eq_23`); None with fewer than three seeds."""
+    first, second = (_values(side, ordering.metric, runs) for side in (ordering.first, ordering.second))
+    shared = sorted(first.keys() & second.keys())
+    return effects.unpaired([100 * first[seed] for seed in shared], [100 * second[seed] for seed in shared])
 
 
 def _state(kind: Literal["higher", "alike"], found: Interval) -> State:

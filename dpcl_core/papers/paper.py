@@ -21,9 +21,10 @@ class Experiment:
     """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
 
     NAME-bundled, where there is one, takes all data at hand and a bundled network. `prints` picks its numbers among all that
-    the paper prints, `table` names the table (or figure) they are in; None where the paper prints plots alone. `n_classes`
-    of its data: accuracy over fewer classes is another quantity, and no difference is formed from it. `departures`: how ours
-    differ from the paper beyond what settings show; `small_departures`: what comes on top with a bundled network.
+    the paper prints, `table` names the table (or figure, or several: "2, 3") they are in; None where the paper prints plots
+    alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
+    `departures`: how ours differ from the paper beyond what settings show; `small_departures`: what comes on top with a
+    bundled network.
     """
 
     name: str
@@ -40,7 +41,14 @@ class Experiment:
     def place(self) -> str:
         """Where its numbers are printed, as one reads it."""
         table = self.table or "plots"
-        return table if table.startswith(("figure", "plots")) else f"table {table}"
+        if table.startswith(("figure", "plots")):
+            return table
+        return f"tables {table}" if len(self.tables) > 1 else f"table {table}"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that its numbers are in, one by one."""
+        return tuple((self.table or "").split(", ")) if self.table else ()
 
     def preset(self, size: Size) -> str:
         """The preset that holds its runs."""
@@ -59,7 +67,8 @@ class Paper:
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
     `departs` says how a run differs from what the paper did, as far as its settings and data show: whole sentences.
-    `metrics`: what its tables print, by our names.
+    `metrics`: what its tables print, by our names. `is_unpaired`: its intervals of differences pair no seeds
+    (`effects.eq_23`), and stand beside ours.
     """
 
     name: str
@@ -72,3 +81,4 @@ class Paper:
     named: Callable[[Published], tuple[str, str]] = lambda row: (row.method, row.variant)
     nominal: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("AA", "AF")
+    is_unpaired: bool = False

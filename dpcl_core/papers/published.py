@@ -13,7 +13,7 @@ from dpcl_core import paths
 T = TypeVar("T")
 _PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0}  # by the end of a metric's name
 _SHARED = {  # what papers print, by our names of it; PeCL's Last is the mean over all tasks after the last one
-    **{name: name for name in ("AA", "AF", "BWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
+    **{name: name for name in ("AA", "AF", "BWT", "FWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
     **{"avg_accuracy": "AA", "avg_forgetting": "AF", "Last": "AA"},
 }
 
@@ -41,7 +41,7 @@ class Published:
 
     @property
     def shared_metric(self) -> str | None:
-        """Our name of the metric (AA, AF, BWT, Avg, task1 to task6), None for any other."""
+        """Our name of the metric (AA, AF, BWT, FWT, Avg, task1 to task6), None for any other."""
         return _SHARED.get(self.metric.removesuffix(self._unit))
 
     @property

@@ -8,6 +8,7 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.figures.statistics import Interval
 from dpcl_core.papers import comparison
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
@@ -87,11 +88,15 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
 
 def range_text(found: Judged) -> str:
     """The difference with its interval, in points."""
-    if found.difference is None:
-        return "not run"
-    low, high = found.difference.low, found.difference.high
-    span = f" ({low:+.1f} to {high:+.1f})" if low is not None and high is not None else ""
-    return f"{found.difference.mean:+.1f}{span} points"
+    return "not run" if found.difference is None else interval_text(found.difference)
+
+
+def interval_text(found: Interval | None) -> str:
+    """A difference with its interval, in points; empty for None."""
+    if found is None:
+        return ""
+    span = f" ({found.low:+.1f} to {found.high:+.1f})" if found.low is not None and found.high is not None else ""
+    return f"{found.mean:+.1f}{span} points"
 
 
 def _sentence(found: Judged) -> str:

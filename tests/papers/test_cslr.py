@@ -1,0 +1,174 @@
+"""CSLR's numbers: kept as printed, consistent where they are, remarked where not, each beside the run that repeats it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core import presets
+from dpcl_core.figures.statistics import interval
+from dpcl_core.methods.cards.cslr import RoundParams
+from dpcl_core.methods.cslr import theory
+from dpcl_core.papers import comparison, cslr, effects, published
+from dpcl_core.papers.orderings import Ordering, Side
+from dpcl_core.papers.paper import Experiment
+from dpcl_core.papers.published import Published
+
+ROWS = published.read("cslr")
+EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in cslr.EXPERIMENTS}
+BENCHMARKS = ("Split-AG-News", "Split-Amazon", "OntoNotes-Domain", "MultiWOZ-Intent")
+
+
+def one(table: str, dataset: str, method: str, metric: str, variant: str = "", epsilon: float = 4.0) -> Published:
+    (found,) = (
+        row
+        for row in ROWS
+        if (row.table, row.dataset, row.method, row.metric, row.variant) == (table, dataset, method, metric, variant)
+        and row.epsilon in (epsilon, math.inf)
+    )
+    return found
+
+
+def value(*place: str, **more: object) -> float:
+    found = one(*place, **more).value  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (("2", "Split-AG-News", "CSLR", "AA_percent"), 62.1),
+        (("2", "MultiWOZ-Intent", "CSLR-OptimalTransport", "AA_percent"), 50.8),
+        (("3", "OntoNotes-Domain", "CSLR-NearestMean", "BWT_percent"), -17.9),
+        (("7", "Split-Amazon", "FedCIL+DP", "FWT_percent"), 0.6),
+        (("8", "Split-AG-News", "CSLR", "p_hat_gamma", "m = 25"), 0.31),
+        (("9", "Split-AG-News", "CSLR", "BWT_percent", "L = 16"), -6.8),
+    ],
+)
+def test_spot_values(place: tuple[str, ...], expected: float) -> None:
+    assert value(*place) == expected
+
+
+def test_every_number_is_there_with_its_scope() -> None:
+    counts = {table: sum(row.table == table for row in ROWS) for table in "2346789"}
+    assert counts == {"2": 36, "3": 32, "4": 12, "6": 24, "7": 20, "8": 10, "9": 10}
+    assert len(ROWS) == 144
+    assert {row.epsilon for row in ROWS if row.method == "FedTA"} == {math.inf}
+    for row in ROWS:
+        if row.table in "24" and row.method != "FedTA":
+            whose = "optimizer" if row.method.startswith("DP-SGD") else "replay release"
+            assert whose in row.note, row
+
+
+@pytest.mark.parametrize("dataset", BENCHMARKS)
+@pytest.mark.parametrize("other", ["DP-Stat-Share", "CSLR-OptimalTransport"])
+def test_the_eight_intervals_of_table_6_follow_from_table_2(dataset: str, other: str) -> None:
+    metric = "AA_percent"
+    found = effects.of_printed(one("2", dataset, "CSLR", metric), one("2", dataset, other, metric))
+    assert found is not None
+    names = ("delta_AA_points", "delta_AA_low_points", "delta_AA_high_points")
+    printed = [value("6", dataset, f"CSLR vs {other}", name) for name in names]
+    assert [found.mean, found.low, found.high] == pytest.approx(printed, abs=0.0501)
+    assert effects.eq_23((0.0, 1.0), (0.0, 0.0), 5).high == pytest.approx(2.776 / math.sqrt(5), abs=5e-4)
+
+
+def test_the_paired_interval_is_another_and_counts_shared_seeds() -> None:
+    first, second = [60.0, 62.0, 64.0, 66.0, 68.0], [58.0, 60.1, 61.9, 64.0, 66.0]
+    paired = interval([a - b for a, b in zip(first, second, strict=True)])
+    apart = effects.unpaired(first, second)
+    assert apart is not None
+    assert paired.low is not None
+    assert paired.low > 0, "seed by seed the first is better"
+    assert apart.low is not None
+    assert apart.low < 0, "which spread over seeds hides"
+    assert paired.mean == pytest.approx(apart.mean)
+    assert effects.unpaired(first[:2], second[:2]) is None
+    assert effects.unpaired(first, second[:3]) is None
+
+
+def test_what_is_printed_in_two_tables_is_the_same_and_lists_of_one_entry_are_the_baseline() -> None:
+    for method in ("CSLR", "DP-Stat-Share", "FedCIL+DP", "DP-SGD (no replay)"):
+        assert value("2", BENCHMARKS[0], method, "AA_percent") == value("4", BENCHMARKS[0], method, "AA_percent")
+    assert value("9", BENCHMARKS[0], "CSLR", "AA_percent", "L = 4") == value("2", BENCHMARKS[0], "CSLR", "AA_percent")
+    for table, metric in (("2", "AA_percent"), ("3", "BWT_percent")):
+        baseline = value(table, BENCHMARKS[0], "DP-Stat-Share", metric)
+        assert value("9", BENCHMARKS[0], "CSLR", metric, "L = 1") == baseline
+
+
+def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
+    implied = {
+        method: theory.right_after_learning(
+            value("2", BENCHMARKS[0], method, "AA_percent"), value("3", BENCHMARKS[0], method, "BWT_percent"), 4
+        )
+        for method in dict.fromkeys(row.method for row in ROWS if row.table == "3")
+    }
+    assert implied.pop("CSLR") == pytest.approx(67.4, abs=0.05)
+    assert 65.0 < min(implied.values()) <= max(implied.values()) < 65.85
+    for dataset in BENCHMARKS:
+        baseline = value("2", dataset, "DP-Stat-Share", "AA_percent")
+        assert value("2", dataset, "CSLR-NearestMean", "AA_percent") < baseline
+        lot = value("2", dataset, "CSLR-NoAnchor (Random)", "AA_percent")
+        assert 2.35 < lot - value("2", dataset, "DP-SGD (no replay)", "AA_percent") < 2.65
+    best = value("4", BENCHMARKS[0], "CSLR", "AA_percent", epsilon=8.0)
+    assert best > value("2", BENCHMARKS[0], "FedTA", "AA_percent")
+
+
+def test_every_remark_touches_a_number_or_its_table() -> None:
+    for remark in cslr.PAPER.remarks:
+        if remark.is_about_the_table:
+            assert remark.table in {row.table for row in ROWS}, remark
+        else:
+            assert any(remark.touches(row) for row in ROWS), remark
+    told = comparison.table_remarks(cslr.PAPER, EXPERIMENTS["ag-news"])
+    assert any("62.3" in text for text in told)
+    assert any("Eq. 23" in text for text in told)
+
+
+@pytest.mark.parametrize("experiment", cslr.EXPERIMENTS, ids=lambda one: one.name)
+def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experiment: Experiment) -> None:
+    assert experiment.sizes == ("small", "full")
+    small, full = (presets.variants(experiment.preset(size)) for size in experiment.sizes)
+    assert list(small) == list(full)
+    for label, spec in full.items():
+        assert spec.seeds == (13, 17, 19, 23, 29)
+        assert spec.data.backbone == small[label].data.backbone == "minilm"
+        assert cslr.printed_as(spec) == cslr.printed_as(small[label])
+        if isinstance(spec.params, RoundParams):
+            assert (spec.params.rounds, spec.params.participation) == (50, 0.3)
+
+
+@pytest.mark.parametrize("experiment", cslr.EXPERIMENTS, ids=lambda one: one.name)
+def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experiment: Experiment) -> None:
+    """But in the sweep of anchors, whose table prints other quantities."""
+    specs = presets.variants(experiment.name)
+    ours = {(*cslr.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
+    rows = comparison.rows(cslr.PAPER, experiment, {})
+    missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
+    assert not missing
+    assert bool(rows) == (experiment.name != "paper-cslr-anchors")
+    sides = {side for ordering in experiment.orderings for side in (ordering.first, ordering.second)}
+    known = {side for side in sides if side.run in specs and side.epsilon in specs[side.run].privacy.epsilons}
+    assert known == sides
+
+
+def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
+    rows = comparison.rows(cslr.PAPER, EXPERIMENTS["ag-news"], {})
+    claimed = {row.method for row in rows if row.is_nominal}
+    assert "CSLR" in claimed
+    assert "DP-Stat-Share" in claimed
+    assert "CSLR-Hungarian" in claimed
+    assert not claimed & {"DP-SGD (no replay)", "FedTA", "FedCIL+DP"}
+
+
+def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
+    experiment = EXPERIMENTS["ag-news"]
+    specs = presets.variants(experiment.name)
+    pair = Ordering("", Side("cslr", 4.0), Side("transport", 4.0))
+    assert comparison.printed_difference(cslr.PAPER, experiment, pair, specs) == pytest.approx(3.6)
+    found = comparison.printed_interval(cslr.PAPER, experiment, pair, specs)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((3.0, 4.2), abs=0.05)
+    added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
+    assert comparison.printed_interval(cslr.PAPER, experiment, added, specs) is None
