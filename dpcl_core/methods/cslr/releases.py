@@ -43,6 +43,7 @@ class Releases:
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         self._compared = Compared.of(self._lists, public) if self._lists is not None else None
         self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): its groups' means, released last
+        self._fresh = public_modes(public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, known.n_inputs))
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture a task
 
     @property
@@ -108,8 +109,7 @@ class Releases:
 
     def _prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
         """Means [S, M, d] that a budget's lists are matched to: of earlier releases where a label has any, else public."""
-        fresh = public_modes(self._public.others, self.n_groups)
-        return np.stack([self._latest.get((budget, label), fresh) for label in space])
+        return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
 
     def _draws(self, purpose: str) -> Draws:
         seed = self._cells[0].seed
