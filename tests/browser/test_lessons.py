@@ -1,4 +1,4 @@
-"""Lessons in a real browser: lesson 1 by keyboard alone on a phone's width, its link in a fresh one; lesson 3's slider."""
+"""Lessons in a real browser: lesson 1 by keyboard alone on a phone, its link in a fresh one; sliders of lessons 3 and 5."""
 
 from __future__ import annotations
 
@@ -104,4 +104,18 @@ def test_the_slider_of_lesson_3_by_keyboard_on_a_phone(app: App, visit: Visit) -
     page.wait_for_url(re.compile("b3=45"))
     ready(page)
     expect(page.get_by_text(exact)).to_be_visible(timeout=PATIENCE_MS)
+    no_wider_than(page, 390)
+
+
+def test_the_weight_of_lesson_5_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
+    """λ is 10, where a random digit is still learned under the turned sign; at 12 it is unlearned."""
+    page = visit(f"{app.url}/lessons?l=sign&s=2&hide=prediction", width=390, dark=True)
+    tab_to(page, "BUTTON", "Turn the sign")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("its sign turned 0.16; hinge −0.84.")).to_be_visible(timeout=PATIENCE_MS)
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(re.compile("w5=12"))
+    ready(page)
+    expect(page.get_by_text("its sign turned −0.01; hinge −1.01.")).to_be_visible(timeout=PATIENCE_MS)
     no_wider_than(page, 390)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.lessons import text
+from dpcl_core.lessons import sign, text
 from pages.lessons import CODEC
 from pages.parts.lessons.catalog import ACTS, CONTROLS
 from tests.pages.conftest import Open, words
@@ -257,3 +257,34 @@ def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) 
     links = {link.proto.label: link.proto.query_string for link in page.get("page_link")}
     assert "m=dp-coeff-memory" in links[":primary[Train with noise on sums →]"]
     assert "m=l2dp-ml" in links[":primary[Train with one noise for all →]"]
+
+
+def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
+    """At a Score of 0.9 and λ = 10 the token weighs 4; from 1 % it goes to 1 / (1 + 99 e^(-3.96)) = 34.6 %."""
+    page = open_page("lessons", l="sign", s="1")
+    predict(page, 0)
+    press(page, "Take one step")
+    said = words(page)
+    assert "| the printed term | 4.00 | 1\N{NO-BREAK SPACE}% | **35\N{NO-BREAK SPACE}%** |" in said
+    assert "| its sign turned | −2.00 |" in said
+    assert "It turned out: “More likely than without the term”." in said
+
+
+def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> None:
+    page = open_page("lessons", l="sign", s="2")
+    predict(page, 1)
+    press(page, "Turn the sign")
+    assert "So it turned out." in words(page)
+    page.select_slider[0].set_value(12.0).run()
+    assert "It turned out: “Yes, it is pushed away”." in words(page)
+
+
+def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
+    page = open_page("lessons", l="sign", s="4")
+    predict(page, 2)
+    press(page, "Show what was measured")
+    told, said = sign.record(), words(page)
+    assert f"Recorded on {told.date}: 3 seeds, with 5 codes each" in said
+    assert "python scripts/record" in said.replace("\\", "")
+    bits = told.of("full", "printed", 10.0, "oracle").mean("exposure", "16")
+    assert f"the printed term, λ = 10 {bits:.1f}" in said

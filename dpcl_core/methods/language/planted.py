@@ -42,9 +42,9 @@ class Settings:
 
     backbone: str = "lm-tiny"
     n_texts: int = 160
-    n_tests: int = 60
-    length: int = 40
-    epochs: int = 20
+    n_tests: int = 100
+    length: int = 48
+    epochs: int = 12
     batch_size: int = 8
     learning_rate: float = 1e-2
     lora_rank: int = 32

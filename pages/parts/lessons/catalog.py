@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.parts.lessons import label, modes, noise, shared, surprise
+from pages.parts.lessons import label, modes, noise, shared, sign, surprise
 from pages.parts.lessons.stage import Acts, Control
 
 ACTS: dict[str, Acts] = {
@@ -10,6 +10,7 @@ ACTS: dict[str, Acts] = {
     "noise": noise.ACTS,
     "shared": shared.ACTS,
     "surprise": surprise.ACTS,
+    "sign": sign.ACTS,
     "modes": modes.ACTS,
 }
 CONTROLS: dict[str, tuple[Control[float], ...]] = {
@@ -17,5 +18,6 @@ CONTROLS: dict[str, tuple[Control[float], ...]] = {
     "noise": noise.CONTROLS,
     "shared": shared.CONTROLS,
     "surprise": surprise.CONTROLS,
+    "sign": sign.CONTROLS,
     "modes": modes.CONTROLS,
 }
