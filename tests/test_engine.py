@@ -187,6 +187,7 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
     finished = [event for event in first if isinstance(event, CellFinished)]
     assert [event.cell for event in finished] == list(run.cells())
     for event in finished:
+        assert event.guarantee.unit == ("one training text" if run.params.inputs == "text" else "one training example")
         if event.cell.epsilon == 1.0:
             tasks, told = [f"task {k + 1}" for k in range(n_tasks)], list(event.guarantee.parts)
             there = [name for name in tasks if name in told]
