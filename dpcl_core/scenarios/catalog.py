@@ -156,7 +156,7 @@ class ScenarioCard:
     """What a visitor reads of a scenario, and what it can be combined with.
 
     `module` holds `open_stream` and `n_tasks` (protocols of `scenarios.stream`). `needs_values`: it rearranges the examples'
-    own values, so that features of a network will not do.
+    own values, so that features of a network will not do. `has_clients`: what is protected is a client, not an example.
     """
 
     name: str
@@ -167,6 +167,7 @@ class ScenarioCard:
     module: str
     needs_sources: bool
     needs_values: bool = False
+    has_clients: bool = False
 
 
 CARDS: dict[str, ScenarioCard] = {
@@ -242,6 +243,7 @@ CARDS: dict[str, ScenarioCard] = {
             settings=Federated,
             module="dpcl_core.scenarios.federated",
             needs_sources=False,
+            has_clients=True,
         ),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -14,7 +15,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import labels
 from dpcl_core.data.dataset import Source
 from dpcl_core.scenarios import catalog
-from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
+from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
 from dpcl_core.spec import DataSpec, ScenarioSpec
 
 
@@ -23,12 +24,14 @@ class Preview:
     """The stream of one seed. `tasks`: their names; `homes`: class indices by task, a public plan that no example changes.
 
     `counts` int64 [tasks, classes] are training examples; None for a person's own data, where they are private statistics.
+    `held` int64 [clients]: how many of them each client holds, each counted once; None where there are no clients either.
     """
 
     classes: tuple[str, ...]
     tasks: tuple[str, ...]
     homes: tuple[tuple[int, ...], ...]
     counts: NDArray[np.int64] | None
+    held: NDArray[np.int64] | None = None
 
 
 def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None:
@@ -53,18 +56,29 @@ def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float
 @lru_cache(maxsize=64)
 def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
     plan = _opened(scenario, _plan(known.classes, known.sources), seed)
-    counts = None
+    counts, held = None, None
     if not is_own:
         train, test = (Examples(np.empty((len(split.labels), 0)), split.labels) for split in (known.train, known.test))
         table = Table(train, test, known.classes, known.train.sources, known.test.sources, known.sources)
         tasks = _opened(scenario, table, seed).tasks
         counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
+        held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
     return Preview(
         classes=plan.classes,
         tasks=tuple(task.name for task in plan.tasks),
         homes=tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks),
         counts=counts,
+        held=held,
     )
+
+
+def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
+    """Different examples of each client in all tasks together."""
+    whole = joined([task.train for task in tasks])
+    assert whole.rows is not None  # a task is a selection of the table
+    assert whole.users is not None  # of a stream with clients
+    _, first = np.unique(whole.rows, return_index=True)
+    return np.bincount(whole.users[first], minlength=n_users)
 
 
 def _plan(classes: tuple[str, ...], sources: tuple[Source, ...]) -> Table:

@@ -32,6 +32,8 @@ _OWN = (
 )
 _AGAIN = "Every task has the same examples, so that what is spent on one of them adds up over the tasks."
 
+_CLIENTS_AGAIN = "A client may be in every task, so that what is spent on one adds up over the tasks."
+
 
 def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
     """An expander with the stream of the form's first seed; `is_open`: at first, until the visitor closes it."""
@@ -54,8 +56,10 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
         seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, found)}" if len(spec.seeds) > 1 else "")
         st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
         said = [f"Class by task; {what}; {seed}."]
+        if found.held is not None:
+            said.append(f"{len(found.held)} clients hold {found.held.min():,} to {found.held.max():,} examples each.")
         if spec.scenario.recurrence == "every":
-            said.append(_AGAIN)
+            said.append(_AGAIN if spec.scenario.n_users is None else _CLIENTS_AGAIN)
         st.caption(" ".join([*said, *([_OWN] if own else [])]))
 
 
@@ -75,6 +79,8 @@ def _of_others(spec: RunSpec, found: Preview) -> str:
     """What the second seed's stream says of the others."""
     if scenarios.card(spec.scenario.kind).needs_values:
         return "every seed draws other orders of the values"
+    if spec.scenario.n_users is not None:
+        return "every seed deals the examples out to clients anew"
     other = _preview(spec, 1)
     shown = [(one.tasks, one.homes, _listed(one.counts)) for one in (found, other) if one is not None]
     return "every seed has the same" if shown[0] == shown[-1] else "every seed has another"

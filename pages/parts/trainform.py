@@ -43,6 +43,7 @@ TUNED = {
 }
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
 _ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
+_OF_CLIENTS = {"add-remove": "one client added or removed", "replace": "one client replaced"}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
 Values = dict[str, object]
@@ -265,9 +266,10 @@ def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...
 
 
 def _comes_again(values: Mapping[str, object]) -> bool:
-    """Whether the stream has the same examples in every task."""
+    """Whether the stream has the same examples in every task; budgets of clients are of all tasks together."""
     try:
-        return checks.parse({"scenario": _scenario_of(values)}).scenario.recurrence == "every"
+        scenario = checks.parse({"scenario": _scenario_of(values)}).scenario
+        return scenario.recurrence == "every" and scenario.n_users is None
     except BadInput:
         return False  # said where the form is checked
 
@@ -336,7 +338,8 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
             help="Keep at most this many of each class; empty: all.",
         )  # fmt: skip
     more["delta"] = _delta(view, str(values["dataset"]), cast("int | None", more["train_per_class"]))
-    for name, title, options in (("adjacency", "Neighbouring datasets differ by", _ADJACENCY), ("noise", "Noise", _NOISE)):
+    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
+    for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
         names = list(options)
         more[name] = st.radio(
             title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)

@@ -108,3 +108,17 @@ def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page:
     assert "must name each task from 1 to 5 once, but 2 occurs 2 times" in words(page)
     page = next(box for box in page.text_input if box.label == "Order").set_value("5 4 x").run()
     assert "Order = x: must be whole numbers; left out." in words(page)
+
+
+def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
+    page = open_page("train", v="1", d="digits", bb="pixels", s="federated", **{"s.clients": "12"})
+    assert not page.exception
+    assert is_drawn(page)
+    assert "10 tasks of" in label(page)
+    assert "12 clients hold" in words(page)
+    assert "A client may be in every task" in words(page)
+    assert "Every task has the same examples" not in words(page)
+    assert "every seed deals the examples out to clients anew" in words(page)
+    assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
+        "one client added or removed", "one client replaced"
+    ]  # fmt: skip

@@ -110,3 +110,23 @@ def test_an_edited_file_is_counted_again(data_dir: Path) -> None:  # noqa: F811
     assert before.counts is not None
     assert after.counts is not None
     assert after.counts.sum() - before.counts.sum() == 2
+
+
+def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir: Path) -> None:  # noqa: F811
+    for protocol in ("class-incremental", "one-vs-rest"):
+        found = shown({"dataset": "digits"}, {"kind": "federated", "clients": 12, "protocol": protocol})
+        assert found is not None
+        assert found.held is not None
+        assert len(found.held) == 12
+        assert found.held.min() >= 10
+        if protocol == "class-incremental":
+            assert found.held.sum() == 1347
+        else:
+            assert found.classes[:2] == ("not 0", "0")
+            assert found.counts is not None
+            assert found.held.sum() <= 1347 < found.counts.sum()
+            asked, tasks = 2 * np.arange(10), np.arange(10)
+            assert (found.counts[tasks, asked] == found.counts[tasks, asked + 1]).all()
+    plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
+    assert plain is not None
+    assert plain.held is None
