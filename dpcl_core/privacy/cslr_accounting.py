@@ -190,18 +190,24 @@ def _renyi(
 ) -> tuple[float | None, float | None]:
     """Eq. 9 and dp_accounting's conversion at orders 2 to 64; the former where the divergences have a closed form."""
     own: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
-    is_fixed = any(map(_is_fixed, events))
-    accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace" if is_fixed else "add-remove"])
-    if (is_fixed and adjacency != "replace") or not all(accountant.supports(event) for event in own):
+    if any(map(_is_fixed, events)):
+        return None, _fixed(own, delta) if adjacency == "replace" else None
+    if any(isinstance(event, dp.UnsupportedDpEvent) for event in own):
         return None, None
-    with quiet():
-        for event in own:
-            accountant.compose(event)
-        converted = float(accountant.get_epsilon(delta))
-    if is_fixed:
-        return None, converted
     divergences = sum((event.count * _divergences(event.event) for event in own), np.zeros(len(ORDERS)))
-    return float((divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)).min()), converted
+    printed = divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)
+    return float(printed.min()), float(dp.rdp.compute_epsilon(ORDERS, list(divergences), delta)[0])
+
+
+def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
+    """By the library, where some samples have a fixed size: their divergences have no closed form."""
+    accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace"])
+    if not all(accountant.supports(event) for event in events):
+        return None
+    with quiet():
+        for event in events:
+            accountant.compose(event)
+        return float(accountant.get_epsilon(delta))
 
 
 def _divergences(step: dp.DpEvent) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import shown, words
-from pages.parts import layout, link, list_readings, list_theory, privacy_bar
+from pages.parts import layout, link, list_attacks, list_readings, list_theory, privacy_bar
 from pages.parts.text import plain
 from pages.parts.view import View
 
@@ -53,6 +53,7 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("r_list", "rl", "own list released too", link.Flag(), False),
     link.Field("r_head", "rh", "noise on the head", link.Maybe(link.Number(0.01, 1000.0)), None),
     link.Field("r_delta", "rd", "δ of a client", link.Number(1e-12, 0.1), 1e-5),
+    *list_attacks.FIELDS,
     *list_theory.FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
@@ -87,10 +88,13 @@ def part(view: View, given: Guarantee | None) -> dict[str, object]:
                 _needed(reading)
         every = layout.card("list-readings")
         left, right = st.columns(2)
-        with left, layout.card("list-local"):
-            _local(reading)
-        with right, layout.card("list-theory"):
-            values |= list_theory.part(view, reading)
+        with left, layout.card("list-audits"):
+            values |= list_attacks.part(view, reading, CLAIMS)
+        with right:
+            with layout.card("list-local"):
+                _local(reading)
+            with layout.card("list-theory"):
+                values |= list_theory.part(view, reading)
         with every:  # last, for it takes seconds the first time
             _every(own)
     return values
@@ -204,14 +208,14 @@ def _costs(reading: Reading) -> None:
             head_multiplier=None,
         )  # fmt: skip
         head = list_readings.number(costs(alone).least)
-    titles = " | ".join(f"claimed {epsilon:g}, not verified: σ = {sigma:g}" for epsilon, sigma in CLAIMS.items())
+    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in CLAIMS.items())
     rows = "".join(
         f"| {name} | {' | '.join(list_readings.number(getattr(one, which)) for one in replays)} |\n"
         for which, name in list_readings.ACCOUNTANTS.items()
     )
     together = " | ".join(list_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(CLAIMS))
     st.markdown(
-        f"| computed ε | {titles} |\n|---|---:|---:|---:|\n{rows}"
+        f"| computed ε; claims not verified | {titles} |\n|---|---:|---:|---:|\n{rows}"
         f"| **head alone** | {' | '.join([head] * len(CLAIMS))} |\n| **replay and head together** | {together} |\n"
     )
     st.caption(_how(reading))

@@ -9,9 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 from dpcl_core.privacy.statement import shown
 
 ACCOUNTANTS = {
-    "eq_9": "Eq. 9, orders 2 to 64: the paper's own formula",
-    "rdp": "the same divergences, dp_accounting's conversion",
-    "pld": "**PLD: the one that counts here**",
+    "eq_9": "Eq. 9, the paper's own",
+    "rdp": "RDP, by dp_accounting",
+    "pld": "**PLD, which counts here**",
 }
 
 
@@ -21,8 +21,8 @@ def table(place: DeltaGenerator, n_clients: int, n_tasks: int, delta: float, cla
     from dpcl_core.privacy.cslr_accounting import costs
 
     found = cslr_readings.rows(n_clients, n_tasks, delta).values()
-    titles = " | ".join(f"claimed {epsilon:g}, not verified: σ = {sigma:g}" for epsilon, sigma in claims.items())
-    text = f"| what is counted | {titles} |\n|---|---:|---:|---:|\n"
+    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in claims.items())
+    text = f"| what is counted; claims not verified | {titles} |\n|---|---:|---:|---:|\n"
     for row in found:
         cells = []
         for sigma in claims.values():

@@ -56,6 +56,15 @@ def test_every_reading_costs_what_three_accountants_say(name: str) -> None:
         assert (costs(row.of(1.45)).eq_9, costs(row.of(1.45)).pld) == (None, None)
 
 
+@pytest.mark.parametrize("name", ["printed", "round-1", "task-all"])
+def test_the_divergences_are_the_librarys(name: str) -> None:
+    reading = cslr_readings.rows()[name].of(1.45)
+    accountant = dp.rdp.RdpAccountant(claims.ORDERS)
+    for event in reading.events():
+        accountant.compose(event)
+    assert costs(reading).rdp == pytest.approx(float(accountant.get_epsilon(DELTA)), rel=1e-9)
+
+
 def test_no_row_of_the_table_is_missing_and_other_benchmarks_have_their_own() -> None:
     assert set(cslr_readings.rows()) == set(TABLE)
     other = cslr_readings.rows(n_clients=50, n_tasks=5)
