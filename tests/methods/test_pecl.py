@@ -35,7 +35,7 @@ from dpcl_core.privacy import accounting
 from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import Recurrence, RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 LENGTH = 24
@@ -460,6 +460,33 @@ def test_settings_that_void_the_guarantee_or_make_no_sense_are_refused(settings:
     with pytest.raises(BadInput) as caught:
         methods.card(given.method).refuses(given, Facts(100, 2, 4))
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("adjacency", "recurrence"), [("add-remove", "once"), ("replace", "once"), ("add-remove", "every")])
+def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adjacency: str, recurrence: Recurrence) -> None:
+    """Just where no noise on the steps would keep the budget: held to the search for that noise itself."""
+    everyone = replace(known(n=40, n_tasks=3), recurrence=recurrence)
+    facts = Facts(everyone.n_people, 3, 4, recurrence)
+
+    def given(std: float) -> RunSpec:
+        return spec(epsilon=1.0, adjacency=adjacency, mean_score_std=std)
+
+    def is_refused(std: float) -> bool:
+        try:
+            methods.card("pecl").refuses(given(std), facts)
+        except BadInput as error:
+            return error.field == "params.mean_score_std"
+        return False
+
+    low, high = 1e-3, 10.0
+    assert is_refused(low)
+    assert not is_refused(high)
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if is_refused(middle) else (low, middle)
+    with pytest.raises(accounting.Unaccountable):
+        pecl_costs.noises(given(0.99 * low).params, given(low).privacy, everyone, 1.0)
+    assert pecl_costs.noises(given(1.05 * high).params, given(high).privacy, everyone, 1.0).multiplier > 0
 
 
 def test_a_list_of_nominal_budgets_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from dpcl_core.methods.cards import language, sculpting
 from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
+from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Params, RunSpec
 
 Unlearning = Literal["auto", "none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
@@ -80,6 +82,7 @@ def check(spec: RunSpec, facts: Facts) -> None:
         if params.label_share > 0:
             allowed = "must be 0 with params.mode = central, which hides labels as it hides texts"
             raise BadInput("params.label_share", params.label_share, allowed)
+        _refuse_dear_scores(spec, params, facts)
         return
     if spec.privacy.adjacency != "replace":
         allowed = f"must be replace {LOCAL}: each token leaves a noisy copy, so that how many there are shows"
@@ -96,6 +99,24 @@ def check(spec: RunSpec, facts: Facts) -> None:
     if params.score_model == "current":
         allowed = f"must be base {LOCAL}, where no text is scored while it is learned"
         raise BadInput("params.score_model", params.score_model, allowed)
+
+
+def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: Facts) -> None:
+    """Raises BadInput where the released mean scores alone cost as much as there is: no noise on the steps could mend that.
+
+    A mean over n texts with noise of standard deviation s is one Gaussian of ratio s n, under either adjacency.
+    """
+    if not params.releases_mean_score:
+        return
+    n_lives = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
+    ratio = params.mean_score_std * facts.task_size / math.sqrt(n_lives)
+    cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
+    if cost >= smallest:
+        allowed = (
+            f"must be larger for epsilon = {smallest:g}: the released mean scores alone cost {cost:.3g}; "
+            "or take params.mean_score = public"
+        )
+        raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
 
 
 def notes(params: Params) -> tuple[str, ...]:
