@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from dpcl_core.errors import Diverged
 from dpcl_core.methods.adam import Adam
 from dpcl_core.methods.schedule import LARGEST_WEIGHT
 
-Loss = Literal["softmax", "sigmoid"]
 Params = NDArray[np.float32]
 
 
@@ -21,13 +19,12 @@ Params = NDArray[np.float32]
 class Head:
     """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P].
 
-    `loss`: "softmax", cross-entropy with soft targets; "sigmoid", binary cross-entropy of each class (several at once).
+    Its loss is cross-entropy with soft targets.
     """
 
     n_inputs: int
     n_classes: int
     n_hidden: int = 128
-    loss: Loss = "softmax"
 
     @property
     def n_parameters(self) -> int:
@@ -70,7 +67,7 @@ class Head:
             inputs.append(np.maximum(hidden, 0, out=hidden))
         logits = inputs[-1] @ layers[-1][0]
         logits += layers[-1][1][..., None, :]
-        back = _residuals(logits, targets, self.loss)
+        back = _residuals(logits, targets)
         back *= weights[..., None]
         for place in range(len(layers) - 1, -1, -1):
             np.matmul(np.swapaxes(inputs[place], -1, -2), back, out=slopes[place][0])
@@ -90,17 +87,11 @@ class Head:
         return views
 
 
-def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32], loss: Loss) -> NDArray[np.float32]:
-    """Slopes of the loss in the logits, written over them; targets of softmax sum to 1, or to 0 for a row without a loss."""
-    if loss == "sigmoid":
-        np.negative(np.clip(logits, -60, 60, out=logits), out=logits)  # e^60 is still a number in single precision
-        np.exp(logits, out=logits)
-        logits += 1
-        np.reciprocal(logits, out=logits)
-    else:
-        logits -= logits.max(axis=-1, keepdims=True)
-        np.exp(logits, out=logits)
-        logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
+def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Slopes of the loss in the logits, written over them; targets sum to 1, or to 0 for a row without a loss."""
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
     logits -= targets
     return logits
 

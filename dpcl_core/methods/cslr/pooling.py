@@ -10,10 +10,6 @@ from scipy.optimize import linear_sum_assignment
 
 from dpcl_core.methods.cslr.matchers import Rule, margins, slots, squared_distances
 
-POOLED_WARNING = (
-    "Lists were clustered together, so removing one client can move the entries of others to other slots: "
-    "how much one client changes the sum has no proven bound, and no epsilon follows."
-)
 _ROUNDS = 15
 
 
@@ -40,8 +36,10 @@ def pooled(
 
     Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
     [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
-    sorted by what they say before anything else. "random" deals each list out once. What a group averages depends on every
-    client's list: see POOLED_WARNING.
+    sorted by what they say before anything else. "random" deals each list out once.
+
+    Removing one client can move the elements of others to other groups: how much one client changes a sum over groups has no
+    proven bound, and no epsilon follows from it.
 
     Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
     """

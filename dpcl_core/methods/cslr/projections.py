@@ -27,8 +27,3 @@ def psd(matrices: NDArray[np.floating], floor: float) -> NDArray[np.float64]:
     raised = (vectors * np.maximum(values, floor)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     above = values.min(axis=-1)[..., None, None] >= floor
     return np.where(above, symmetric, (raised + np.swapaxes(raised, -1, -2)) / 2)
-
-
-def box(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Values held within [0, 1]: the targets of several intents at once."""
-    return np.clip(np.asarray(values, dtype=np.float64), 0.0, 1.0)

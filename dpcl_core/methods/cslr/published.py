@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.cslr.lists import Lists
-from dpcl_core.methods.cslr.projections import box, psd, simplex
+from dpcl_core.methods.cslr.projections import psd, simplex
 from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.release import expected_clients, side_by_side, stds_of
 from dpcl_core.methods.cslr.replay import Replay
@@ -43,11 +43,10 @@ class SlotSums:
             keep * self.targets + (1 - keep) * other.targets,
         )
 
-    def replay(self, floor: float = 1e-3, several: bool = False) -> Replay:
+    def replay(self, floor: float = 1e-3) -> Replay:
         """The mixture: sums over their shares (no less than 1 / (4 K)), brought to where clean statistics live.
 
-        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; targets come onto the simplex, or into the cube
-        where `several` labels may hold at once.
+        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; targets come onto the simplex.
         """
         shares = np.maximum(self.weights, 1 / (4 * len(self.weights)))
         means, targets = self.means / shares[:, None], self.targets / shares[:, None]
@@ -55,7 +54,7 @@ class SlotSums:
             covariances = np.maximum(self.seconds / shares[:, None] - means**2, floor)[:, None, :]
         else:
             covariances = psd(self.seconds / shares[:, None, None] - means[:, :, None] * means[:, None, :], floor)
-        return Replay(simplex(shares), means, covariances, box(targets) if several else simplex(targets))
+        return Replay(simplex(shares), means, covariances, simplex(targets))
 
 
 def published(
@@ -82,7 +81,7 @@ def published(
 
     The statistics of a round share the client sample, so they are one event of multiplier sigma / 2. That sensitivity is
     proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists together; the ledger
-    then grants the printed sensitivity, which does not hold (`pooling.POOLED_WARNING`), and says so in the entry.
+    then grants the printed sensitivity, which does not hold (see `pooling.pooled`), and says so in the entry.
 
     Raises BadInput for fewer than two clients.
     """

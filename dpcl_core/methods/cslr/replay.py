@@ -24,9 +24,9 @@ class Replay:
     targets: NDArray[np.float64]
 
     def sample(
-        self, n: int, generator: np.random.Generator, unit_length: bool = False
+        self, n: int, generator: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
-        """Invented embeddings z [n, d], targets y [n, C] and components k [n]; `unit_length`: as real embeddings are."""
+        """Invented embeddings z [n, d], their targets y [n, C] and components k [n]."""
         k = generator.choice(len(self.weights), size=n, p=self.weights / self.weights.sum())
         drawn = generator.standard_normal((n, self.means.shape[1]), dtype=np.float32)
         roots = self._roots
@@ -39,9 +39,6 @@ class Replay:
             for place in range(len(roots)):
                 z[k == place] = drawn[k == place] @ roots[place]
         z += self.means.astype(np.float32)[k]
-        if unit_length:
-            lengths = np.linalg.norm(z, axis=1, keepdims=True)
-            np.divide(z, lengths, out=z, where=lengths > 0)
         return z, self.targets.astype(np.float32)[k], k
 
     @cached_property

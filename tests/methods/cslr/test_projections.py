@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcl_core.methods.cslr.projections import box, psd, simplex
+from dpcl_core.methods.cslr.projections import psd, simplex
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,3 @@ def test_noise_on_a_full_matrix_is_smaller_off_the_diagonal_once_symmetric() -> 
     assert upper.std() == pytest.approx(1 / np.sqrt(2), rel=0.035)
     many = psd(np.random.default_rng(5).standard_normal((1000, 10, 10)), -np.inf)
     assert np.diagonal(many, axis1=1, axis2=2).std() == pytest.approx(1, rel=0.035)
-
-
-def test_box_holds_within_zero_and_one() -> None:
-    assert box(np.array([-0.2, 0.4, 1.7])).tolist() == [0.0, 0.4, 1.0]

@@ -157,14 +157,12 @@ def test_a_round_is_one_sampled_event_of_half_the_multiplier() -> None:
     assert [entry.event for entry in book.entries] == [dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(1.45 / 2))]
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_projected_statistics_are_a_mixture_whatever_the_noise(several: bool) -> None:
+def test_projected_statistics_are_a_mixture_whatever_the_noise() -> None:
     for form in ("diagonal", "full"):
-        found = sums(GIVEN.oracle(form), OWN_IDS, 3.0).replay(floor=1e-2, several=several)
+        found = sums(GIVEN.oracle(form), OWN_IDS, 3.0).replay(floor=1e-2)
         assert found.weights.sum() == pytest.approx(1)
         assert (found.targets >= 0).all()
-        assert (found.targets <= 1).all()
-        assert several or found.targets.sum(axis=1) == pytest.approx(np.ones(K))
+        assert found.targets.sum(axis=1) == pytest.approx(np.ones(K))
         least = found.covariances.min() if form == "diagonal" else np.linalg.eigvalsh(found.covariances).min()
         assert least >= 1e-2 - 1e-10
         z, _, _ = found.sample(10, np.random.default_rng(0))
