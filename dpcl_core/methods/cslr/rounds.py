@@ -14,13 +14,12 @@ from dpcl_core.privacy.noise import Batches
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who takes part in a round: each of `n_clients` by a coin of its own with chance `rate`; at rate 1 everyone.
+    """Who takes part in a round: each of `n_clients` by a coin of its own; at sampling rate 1 everyone.
 
-    `coins`: of that rate; from the operating system where amplification is claimed, for nobody may foresee them.
+    `coins` come from the operating system where amplification is claimed, for nobody may foresee them.
     """
 
     n_clients: int
-    rate: float
     coins: Batches
 
     def draw(self) -> NDArray[np.int64]:

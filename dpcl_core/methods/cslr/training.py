@@ -31,7 +31,7 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell, n_clients: int
     """Who is in a round: coins of each model's own, seeded for teaching alone."""
     seed = cell.seed if spec.privacy.noise == "seeded" else None
     coins = Batches(params.participation, seed, f"clients at epsilon {cell.epsilon}")
-    return Participation(n_clients, params.participation, coins)
+    return Participation(n_clients, coins)
 
 
 class RoundHead:

@@ -108,14 +108,14 @@ def test_averages_are_means_of_those_who_came_and_noisy_sums_over_those_expected
 
 def test_everyone_comes_at_rate_one_and_a_share_otherwise() -> None:
     """12,000 coins of chance 0.3: five standard errors, false alarm below 1e-6."""
-    everyone = Participation(20, 1.0, Batches(1.0, None))
+    everyone = Participation(20, Batches(1.0, None))
     assert (everyone.draw() == np.arange(20)).all()
-    some = Participation(20, 0.3, Batches(0.3, None))
+    some = Participation(20, Batches(0.3, None))
     counts = np.bincount(np.concatenate([some.draw() for _ in range(600)]), minlength=20)
     assert counts.sum() / 12_000 == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 12_000))
 
 
 def test_the_same_seed_brings_the_same_clients() -> None:
-    one, other = (Participation(20, 0.3, Batches(0.3, 13, "clients")) for _ in range(2))
+    one, other = (Participation(20, Batches(0.3, 13, "clients")) for _ in range(2))
     for _ in range(5):
         assert (one.draw() == other.draw()).all()
