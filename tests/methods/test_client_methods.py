@@ -243,6 +243,7 @@ FACTS = Facts(4000, 4, 4, "every", 20)
     [
         ("cslr-server-head", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1: must be at least 2: with one client"),
         ("label-means", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
+        ("label-means", {}, replace(FACTS, n_users=7, recurrence="once"), r"scenario\.clients = 7: must be at least 8"),
         ("dp-fedavg", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
         ("cslr-central", {"list_size": 60}, FACTS, r"params\.list_size = 60: must be at most 50, the texts that a"),
         ("cslr-central", {"modes_per_task": 5}, FACTS, r"params\.modes_per_task = 5: must be at most params\.list_size = 4"),
@@ -256,6 +257,13 @@ def test_settings_that_cannot_work_are_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(BadInput, match=said):
         catalog.card(method).refuses(clients.spec(method, params=params), facts)
+
+
+def test_a_task_without_a_public_label_is_refused() -> None:
+    asked = small("label-means").model_copy(update={"public_labels": ("b", "c")})
+    learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
+    with pytest.raises(BadInput, match=r"public_labels = b, c: must name a label of every task: task 1 would have none"):
+        list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
 
 
 def test_published_noise_is_refused_for_a_budget_that_the_paper_does_not_print() -> None:

@@ -36,13 +36,17 @@ class Seen:
     def rows(self, task: Task) -> TaskRows:
         """The task's private rows; its labels compete from now on.
 
-        Raises BadInput for a task more than was planned: noise was shared out among the planned ones before the first.
+        Raises BadInput for a task more than was planned: noise was shared out among the planned ones before the first; and
+        for a task without any public label.
         """
         n_tasks = self._known.n_tasks
         if task.index >= n_tasks:
             allowed = f"must be at most {n_tasks}: the budget was shared out among as many before the first; start a new run"
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
+        if not space:
+            named = ", ".join(self._spec.public_labels or ())
+            raise BadInput("public_labels", named, f"must name a label of every task: {task.name} would have none")
         self._labels |= set(space)
         self._n_learned = task.index + 1
         train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))
