@@ -90,7 +90,10 @@ def on_map(
     figure.add_trace(
         go.Scatter(
             x=wrong[f"{space}_x"], y=wrong[f"{space}_y"], mode="markers", hoverinfo="skip",
-            marker={"symbol": "circle-open", "size": 20, "color": inks.text, "line": {"width": 1.4}},
+            marker={
+                "symbol": "circle-open", "size": (13 + 10 * np.sqrt(wrong["weight"].clip(0, 1))).tolist(),
+                "color": inks.text, "opacity": 0.8, "line": {"width": 1},
+            },
         )
     )  # fmt: skip
     figure.add_trace(

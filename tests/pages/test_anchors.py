@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.runs.store import Status, Store
+from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
 from pages.parts.anchors import ofrun, play
 from tests.pages.conftest import Open, words
@@ -105,6 +106,16 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
     assert "Public axes agrees best with the truth (0.80)" in said
     assert "The two axes show 75 % of the variance of signatures." in said
     assert page.query_params["run"] == run
+
+
+def test_of_two_runs_of_one_name_the_one_asked_for_is_shown(open_page: Open, store: Store) -> None:
+    spec = SPEC.model_copy(update={"scenario": Federated()})
+    runs = [replay.fill(store, spec, SAID, name="twice") for _ in range(2)]
+    for run in runs:
+        page = open_page("anchors", run=run)
+        assert page.selectbox[0].value == run
+        assert page.query_params["run"] == run
+        assert len(set(page.selectbox[0].options)) == 2
 
 
 def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> None:

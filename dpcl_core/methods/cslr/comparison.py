@@ -79,12 +79,12 @@ def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
 def agreement(
     lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int
 ) -> dict[str, float]:
-    """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L], on these very lists."""
-    n_groups = int(modes.max()) + 1
+    """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these very lists."""
+    n_groups, known = int(modes.max()) + 1, modes >= 0
     found = {}
     for name, matcher in by_name.items():
         _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        found[name] = adjusted_rand(groups.ids.ravel(), modes.ravel())
+        found[name] = adjusted_rand(groups.ids[known], modes[known])
     return found
 
 

@@ -137,6 +137,9 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
     from dpcl_core.runs import matching
 
     of = scene.sweep()
+    if not of.agreement_at:
+        _not_yet("Agreement against noise")
+        return
     table = matching.agreement([of])
     strip.figure(
         figures.by_noise(table, of.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
@@ -153,7 +156,11 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
     from dpcl_core.figures import anchors as figures
     from dpcl_core.runs import matching
 
-    table = matching.anchors([scene.anchors()])
+    of = scene.anchors()
+    if of.anchors is None:
+        _not_yet("What more anchors buy")
+        return
+    table = matching.anchors([of])
     strip.figure(
         figures.diagnostics(table, dark=style.is_dark()), scene.source, key="anchor-scores", title="What more anchors buy",
         note="gaps in standard deviations of a signature", table=table, share=share,
@@ -175,6 +182,12 @@ def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table, share=share,
     )  # fmt: skip
+
+
+def _not_yet(title: str) -> None:
+    with layout.card("anchor-not-yet"):
+        st.markdown(f"**{title}**")
+        st.caption("Measured once in a run: for its first seed, when its last task has been learned.")
 
 
 def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
