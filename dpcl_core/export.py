@@ -24,7 +24,7 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, ways_out, words
+from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, spent, ways_out, words
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _TOLD: Mapping[str, type[_Told]] = {
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
 
+    `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead.
+
     Where the method has several prediction rules, `by_rule` holds such a matrix for each. What a language model's run said
     of its texts stands under "tokens", "retained" and "leaks", what clients' lists were matched to under "signatures", as
     the events have it.
@@ -56,13 +58,15 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
     cells: list[JsonValue] = []
     for event in events:
         if isinstance(event, CellFinished):
-            told = learned[event.cell]
-            rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in told]) for rule in told[0].by_rule}
+            steps = learned[event.cell]
+            rules: dict[str, JsonValue] = {rule: _square([one.by_rule[rule] for one in steps]) for rule in steps[0].by_rule}
+            ahead: list[JsonValue] = [one.ahead for one in steps]
             cells.append(
                 {
                     "epsilon": plain_number(event.cell.epsilon),
                     "seed": event.cell.seed,
-                    "accuracy": _square([one.accuracy for one in told]),
+                    "accuracy": _square([one.accuracy for one in steps]),
+                    **({"ahead": ahead} if any(value is not None for value in ahead) else {}),
                     **({"by_rule": rules} if rules else {}),
                     "metrics": dict(event.metrics),
                     "guarantee": guarantee_document(event.guarantee, spec),
@@ -290,6 +294,7 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
         runs=(run.id,),
         is_seeded=spec.privacy.noise == "seeded",
         nominal="all" if claims else "no",
+        spent=spent(frames.guarantees(events)),
     )
     pictures = {
         "accuracy": curves.accuracy_over_tasks(

@@ -49,6 +49,10 @@ class ScenarioSpec(Spec):
         """Number of clients that hold the training examples, a public number; None where each example is on its own."""
         return None
 
+    def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a dataset's sources whose examples occur in a task."""
+        return sources
+
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """What the labels of the tasks are called, on a dataset with these classes."""
         return classes

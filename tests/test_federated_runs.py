@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core import checks, engine
+from dpcl_core import checks, engine, export
 from dpcl_core.errors import BadInput
-from dpcl_core.events import CellFinished, Event, Note, Progress, TaskLearned
+from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.ledger import Ledger
@@ -125,9 +125,19 @@ def test_labels_of_one_vs_rest_are_the_stream_s_own() -> None:
     assert finished.metrics["FWT"] == 0.0, "what was known before learning is what the untrained model knew"
 
 
+def test_nothing_is_computed_for_sources_that_are_no_task() -> None:
+    said = run(protocol="domain-incremental", order=["b"])
+    started = next(event for event in said if isinstance(event, Started))
+    assert (started.n_train, started.n_test, started.task_names) == (80, 80, ("b",))
+    assert {event.total for event in said if isinstance(event, Progress) and event.phase == "backbone"} == {160, 2_000}
+    assert [shape for _, _, shape in SEEN] == [(80, 384)]
+
+
 def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
     said = run(protocol="domain-incremental")
     assert [event.ahead is None for event in said if isinstance(event, TaskLearned)] == [False, True]
+    (cell,) = export.document("r1", "done", spec({"protocol": "domain-incremental"}), said)["cells"]  # type: ignore[misc,union-attr]
+    assert (cell["ahead"], cell["accuracy"]) == ([0.25, None], [[0.25, None], [0.25, 0.25]])  # type: ignore[index,call-overload]
     finished = next(event for event in said if isinstance(event, CellFinished))
     assert finished.metrics["FWT"] == 0.0
 
@@ -162,6 +172,7 @@ def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> No
     found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
     learned = [event for event in found if isinstance(event, TaskLearned)]
     assert [event.accuracy for event in learned] == [(0.0,), (0.0, 0.0)], "no entity told: F1 is 0, accuracy one half"
+    assert any("micro-F1 of whole names" in event.text for event in found if isinstance(event, Note))
     (known,) = TOLD
     assert known.anchors is not None
     assert known.anchors.shape == (2_000, 384)

@@ -143,6 +143,10 @@ class Federated(ScenarioSpec):
     def n_users(self) -> int:
         return self.clients
 
+    def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Where sources are the tasks, those that are learned."""
+        return (self.order or sources)[: self.tasks] if self.protocol == "domain-incremental" else sources
+
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """One-vs-rest: "not NAME" and NAME of each task in turn; else the dataset's classes."""
         if self.protocol != "one-vs-rest":
