@@ -168,6 +168,7 @@ def _provenance(found: dict[str, Result]) -> Provenance:
         is_example=any(source.is_example for source in sources),
         is_seeded=any(source.is_seeded for source in sources),
         nominal="no" if not _nominal(found) else "all" if len(_nominal(found)) == len(found) else "some",
+        spent=" | ".join(f"{letter}: {said}" for letter, result in found.items() if (said := result.provenance.spent)),
     )
 
 

@@ -35,6 +35,7 @@ class Provenance:
     """Where the numbers of a figure come from; printed under it and inside every export.
 
     `nominal`: whether the budgets are claims of a publication that no ledger bears out: those of no run, of some, of all.
+    `spent`: what was spent of them by which way out, where private data leave in several (`statement.spent`).
     """
 
     dataset: str
@@ -48,6 +49,7 @@ class Provenance:
     is_example: bool = False
     is_seeded: bool = False
     nominal: Literal["no", "some", "all"] = "no"
+    spent: str = ""
 
     def line(self) -> str:
         """One line, parts that are unknown left out."""
@@ -59,6 +61,7 @@ class Provenance:
             self.method,
             LABELS.get(self.labels, self.labels),
             self._budgets() if self.epsilons else "",
+            self.spent,
             f"δ = {self.delta:g}" if self.delta is not None else "",
             f"{self.n_seeds} seed{'s' if self.n_seeds != 1 else ''}" if self.n_seeds else "",
             "seeded noise: a recorded seed voids the guarantee" if self.is_seeded else "",

@@ -211,6 +211,17 @@ def three_numbers(given: Guarantee) -> str:
     return "Replay ε = {}, head ε = {}, total ε = {}.".format(*found) if found else ""
 
 
+def spent(given: Mapping[float, Guarantee]) -> str:
+    """The three numbers of every budget of a run, for the line under its figures; empty for methods with one way out."""
+    found = [(asked, ways_out(one)) for asked, one in given.items() if ways_out(one)]
+    said = [
+        (f"asked for {shown(asked)}: " if len(found) > 1 else "")
+        + ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in ways.items())
+        for asked, ways in found
+    ]
+    return "; ".join(said)
+
+
 def words(given: Guarantee) -> Words:
     """The guarantee in the words that every surface prints. Several ways out are told apart in each of its headlines."""
     covered = (given.scope, f"any {given.unit} ({given.adjacency})")

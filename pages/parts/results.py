@@ -78,6 +78,8 @@ class Result:
 
     @cached_property
     def provenance(self) -> Provenance:
+        from dpcl_core.privacy.statement import spent
+
         spec, opened = self.spec, self.started
         return Provenance(
             dataset=opened.dataset_title if opened is not None else spec.data.dataset,
@@ -91,6 +93,7 @@ class Result:
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",
             nominal="all" if self.is_nominal else "no",
+            spent=spent(self.guarantees),
         )
 
 

@@ -19,6 +19,7 @@ from dpcl_core.privacy.statement import (
     kind,
     odds_bound,
     shown,
+    spent,
     three_numbers,
     ways_out,
     words,
@@ -275,6 +276,13 @@ def test_replay_head_and_total_stand_in_the_headline_and_in_every_banner() -> No
 
 def test_a_head_made_from_the_replay_alone_costs_nothing_more() -> None:
     assert three_numbers(two_ways_out(None)) == "Replay ε = 2, head ε = 0, total ε = 2."
+
+
+def test_the_line_under_a_figure_tells_the_ways_out_apart() -> None:
+    one, other = two_ways_out(None), two_ways_out(dp.NonPrivateDpEvent())
+    assert spent({4.0: one}) == "replay ε = 2, head ε = 0, total ε = 2"
+    assert spent({4.0: one, 8.0: other}).endswith("; asked for 8: replay ε = 2, head ε = ∞, total ε = ∞")
+    assert spent({1.0: made()}) == ""
 
 
 def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
