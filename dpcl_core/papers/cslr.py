@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcl_core.methods.cards.cslr import RoundParams
+from dpcl_core.methods.cards.cslr import ReleaseParams, RoundParams
 from dpcl_core.methods.cards.cslr_central import CslrCentralParams
 from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
 from dpcl_core.papers import cslr_remarks, differences
@@ -47,7 +47,10 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
         return _published(params)
     if spec.method == "cslr-central" and isinstance(params, CslrCentralParams):
         return "Repair: CSLR", f"{params.head} head"
-    return _METHODS.get(spec.method, spec.method), ""
+    variant = ""
+    if isinstance(params, ReleaseParams) and params.radius is not None:  # else public texts say how long means may be
+        variant = f"{params.dimensions} axes, radius {params.radius:g}"
+    return _METHODS.get(spec.method, spec.method), variant
 
 
 def _published(params: CslrPublishedParams) -> tuple[str, str]:
