@@ -51,8 +51,8 @@ REMARKS = (
     Remark("Entries matched by lot, and 2.4 to 2.6 points above no replay.", "2", "CSLR-NoAnchor (Random)"),
     *(
         Remark(
-            "Printed for the replay release, and how its noise was set is not said. Ours is accounted, for all that leaves a "
-            "client.",
+            "Printed for the replay release, and how its noise was set is not said. Ours is accounted, for all that leaves "
+            "a client.",
             table, "FedCIL+DP",
         )
         for table in ("2", "4")
