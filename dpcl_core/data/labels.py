@@ -18,10 +18,14 @@ from dpcl_core.spec import DataSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Labels int64 [n] of a split, and which of the dataset's sources each example comes from (None: it has none)."""
+    """Labels int64 [n] of a split, and which of the dataset's sources each example comes from (None: it has none).
+
+    `sentences` int64 [n]: which sentence each is a word of, where words are the examples.
+    """
 
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None
+    sentences: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +58,9 @@ def joined(card: DatasetCard, outlines: Sequence[Outline]) -> Labels:
         # Which classes a source can hold is public: a style all of them, a member set or a family of texts its own.
         held = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
         everything = tuple(range(len(classes)))
-        train, test = (Labelled(part.labels, part.sources) for part in (only.train, only.test))
+        train, test = (
+            Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
+        )
         return Labels(classes, train, test, tuple(Source(name, held.get(name, everything)) for name in only.sources))
     first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
     sources = [Source(name, tuple(range(first[index], first[index + 1]))) for index, name in enumerate(card.members)]

@@ -109,23 +109,26 @@ def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]],
     users = np.full(len(train), -1, dtype=np.int64)
     if len(heads):
         random = generator(seed, "partition")
+        what = "examples" if train.sentences is None else "sentences"
         if chosen.partition == "domain":
-            owners = _by_source(cast(NDArray[np.int64], homes), chosen.clients, random)
+            owners = _by_source(cast(NDArray[np.int64], homes), chosen.clients, random, what)
         else:
             kinds = labels if homes is None or not by_source else labels * len(table.sources) + homes
-            owners = _by_dirichlet(kinds, chosen, random)
+            owners = _by_dirichlet(kinds, chosen, random, what)
         users[used] = owners[of_row]
     return replace(table, train=replace(train, users=users))
 
 
-def _by_dirichlet(kinds: NDArray[np.int64], chosen: Federated, random: np.random.Generator) -> NDArray[np.int64]:
+def _by_dirichlet(
+    kinds: NDArray[np.int64], chosen: Federated, random: np.random.Generator, what: str
+) -> NDArray[np.int64]:
     """A client for each example: the examples of a kind are split by shares from a symmetric Dirichlet distribution.
 
     Shares are drawn again until every client holds ten examples. Raises BadInput where a thousand draws do not get there.
     """
     n_clients = chosen.clients
     if len(kinds) < MIN_ROWS * n_clients:
-        allowed = f"must be at most {len(kinds) // MIN_ROWS}: each client holds {MIN_ROWS} of {len(kinds)} examples or more"
+        allowed = f"must be at most {len(kinds) // MIN_ROWS}: each client holds {MIN_ROWS} of {len(kinds)} {what} or more"
         raise BadInput("scenario.clients", n_clients, allowed)
     _, of_row, sizes = np.unique(kinds, return_inverse=True, return_counts=True)
     for _ in range(_DRAWS):
@@ -134,7 +137,7 @@ def _by_dirichlet(kinds: NDArray[np.int64], chosen: Federated, random: np.random
         if counts.sum(axis=0).min() >= MIN_ROWS:
             break
     else:
-        allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} examples: take fewer clients or a larger alpha"
+        allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} {what}: take fewer clients or a larger alpha"
         raise BadInput("scenario.clients", n_clients, allowed)
     owners = np.empty(len(kinds), dtype=np.int64)
     for kind, count in enumerate(counts):
@@ -143,14 +146,16 @@ def _by_dirichlet(kinds: NDArray[np.int64], chosen: Federated, random: np.random
     return owners
 
 
-def _by_source(homes: NDArray[np.int64], n_clients: int, random: np.random.Generator) -> NDArray[np.int64]:
+def _by_source(
+    homes: NDArray[np.int64], n_clients: int, random: np.random.Generator, what: str
+) -> NDArray[np.int64]:
     """A client for each example: clients belong to the sources in turn, and share out what is there evenly, by lot."""
     owners = np.empty(len(homes), dtype=np.int64)
     found = np.unique(homes)
     for place, home in enumerate(found):
         rows, clients = np.flatnonzero(homes == home), np.arange(place, n_clients, len(found))
         if len(rows) < MIN_ROWS * len(clients):
-            allowed = f"leaves a client with fewer than {MIN_ROWS} examples: the smallest source has {len(rows)}"
+            allowed = f"leaves a client with fewer than {MIN_ROWS} {what}: its source has {len(rows)}"
             raise BadInput("scenario.clients", n_clients, allowed)
         owners[random.permutation(rows)] = clients[np.arange(len(rows)) % len(clients)]
     return owners

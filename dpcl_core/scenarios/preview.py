@@ -58,7 +58,10 @@ def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bo
     plan = _opened(scenario, _plan(known.classes, known.sources), seed)
     counts, held = None, None
     if not is_own:
-        train, test = (Examples(np.empty((len(split.labels), 0)), split.labels) for split in (known.train, known.test))
+        train, test = (
+            Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences)
+            for split in (known.train, known.test)
+        )
         table = Table(train, test, known.classes, known.train.sources, known.test.sources, known.sources)
         tasks = _opened(scenario, table, seed).tasks
         counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])

@@ -13,6 +13,8 @@ from dpcl_core.data import catalog, load, own
 from dpcl_core.data.dataset import Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.errors import BadInput
+from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.scenarios.preview import preview
 from dpcl_core.spec import DataSpec
 from tests.data.making import write
 
@@ -163,3 +165,16 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
     for source, held in enumerate(found.sources):
         own_labels = found.train.labels[found.train.sources == source]
         assert set(own_labels.tolist()) <= set(held.classes)
+
+
+def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(data_dir: Path) -> None:
+    for split in ("train", "test"):
+        write(data_dir / "ner_wnut17", split, tokens=[["a", "b", "c"]] * 30, tags=[["O", "B-person", "I-person"]] * 30,
+              domain=["twitter", "youtube", "stackexchange_reddit"] * 10)  # fmt: skip
+    settings = Federated(clients=4, protocol="domain-incremental")
+    with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):
+        preview(DataSpec(dataset="ner-wnut17"), settings, 0)
+    found = preview(DataSpec(dataset="ner-wnut17"), settings.model_copy(update={"clients": 3}), 0)
+    assert found is not None
+    assert found.held is not None
+    assert found.held.tolist() == [30, 30, 30]
