@@ -12,6 +12,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import PrivacySpec
 from pages.parts import privacy_bar
@@ -25,18 +26,20 @@ LABELS = {
 }
 
 
-def setting(view: View) -> str:
-    """Where the list comes from."""
-    labels = list(LABELS)
+def setting(view: View, card: MethodCard) -> str:
+    """Where the list comes from, of the ways that the method takes."""
+    labels, asked = [name for name in LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
         "Label list",
         labels,
-        index=labels.index(str(view["labels"])),
+        index=labels.index(asked) if asked in labels else 0,
         format_func=lambda name: LABELS[name][0],
         captions=[LABELS[name][1] for name in labels],
-        key=view.key("labels"),
+        key=f"{view.key('labels')}-{len(labels)}",  # other choices are another widget, or the browser keeps the old one
         help="Where the classifier's list of labels comes from.",
     )
+    if asked not in labels:
+        st.caption(f"{card.title} does not go with “{LABELS[asked][0]}”.")
     if chosen == "data":
         privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     return str(chosen)

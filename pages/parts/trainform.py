@@ -181,7 +181,7 @@ def form(view: View) -> Values:
     values["backbone"] = _one_of(
         view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, typed=_TIMM_HELP
     )
-    values["labels"] = labelform.setting(view)
+    values["labels"] = labelform.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
     values["epsilons"] = _epsilons(view, str(values["method"]), comes_again=_comes_again(values))
     values["seeds"] = _seeds(view)

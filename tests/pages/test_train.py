@@ -213,6 +213,16 @@ def test_choosing_labels_from_data_flips_the_form_at_once(open_page: Open) -> No
     assert "Not DP" in words(page)
 
 
+def test_only_lists_of_labels_that_a_method_takes_can_be_chosen(open_page: Open) -> None:
+    page = open_page("train", m="naive", l="data")
+    (lists,) = [radio for radio in page.radio if radio.label == "Label list"]
+    assert lists.options == ["One public list"]
+    assert "does not go with “From the data: not DP”" in words(page)
+    (lists,) = [radio for radio in open_page("train", m="cosine", l="data").radio if radio.label == "Label list"]
+    assert len(lists.options) == 4
+    assert lists.value == "data"
+
+
 def test_undo_brings_the_form_back(open_page: Open) -> None:
     page = open_page("train")
     page.radio[0].set_value("prior").run()
