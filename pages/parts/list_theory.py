@@ -45,11 +45,12 @@ def part(view: View, reading: Reading) -> dict[str, object]:
     first, second = theory.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
     st.caption(
         "p is a share of anchors: more of them estimate it better and do not raise it, though the printed column grows. "
-        "What grows is the largest difference at any anchor. The theorem says when entries of different modes come apart, "
-        "nothing about those of one mode staying together, and more anchors pull these apart as well. "
-        f"Proposition 3: {length} entries in random order are not all right with chance {not_all:.4g}; the share of wrong "
-        f"slots is {wrong:.4g}. Theorem 5 at {_VALUES} values, {_REPLAYED} samples and {_FEWEST} clients: terms of "
-        f"{first:.2f} and {second:.2f} on a loss from 0 to 1, times unknown constants."
+        "What grows is the largest difference at any anchor, and the smallest p̂ of all pairs, which few anchors put too "
+        "low. The theorem says when entries of different modes come apart, nothing about those of one mode staying "
+        f"together, and more anchors pull these apart as well. Proposition 3: {length} entries in random order are not all "
+        f"right with chance {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} values, "
+        f"{_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, times "
+        "unknown constants."
     )
     return {"r_hit": hit, "r_eta": eta, "r_length": length}
 

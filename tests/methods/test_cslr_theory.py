@@ -53,6 +53,15 @@ def test_the_share_of_anchors_that_tell_is_flat_and_the_smallest_margin_grows() 
     assert margins[-1] > 1.5 * margins[0]
 
 
+def test_the_smallest_of_all_pairs_shares_grows_with_anchors_though_no_pairs_own_share_does() -> None:
+    signatures, modes = _signatures()
+    found = theory.by_anchors(signatures, modes, 0.5, COUNTS, 100, np.random.default_rng(3))
+    least = [found[m].least_hit for m in COUNTS]
+    assert least == sorted(least)
+    assert least[-1] > 1.5 * least[0]
+    assert found[10].mean_hit == pytest.approx(found[200].mean_hit, abs=0.02)
+
+
 def test_on_nested_anchors_the_smallest_margin_never_falls() -> None:
     signatures, modes = _signatures()
     margins = [theory.separation(signatures[:, :m], modes, 1.0).least_margin for m in range(1, 60)]

@@ -41,9 +41,10 @@ class Separation:
 
     `mean_hit`: share of anchors at which a pair differs by gamma, averaged over pairs (the p-hat of Table 8, by its caption;
     its mean does not depend on how many anchors are drawn). `least_hit`: the same of the worst pair, an estimate of the p of
-    Definition 1. `least_margin`: of all pairs' largest difference at any anchor the smallest, which grows with anchors.
-    `apart_inside`: share of pairs of the same mode that differ by more than gamma / 2 somewhere; the paper's
-    "consequently" needs it to be 0. NaN where there is no such pair.
+    Definition 1, and with few anchors one far below it: the smallest of many noisy shares. `least_margin`: of
+    all pairs' largest difference at any anchor the smallest, which grows with anchors. `apart_inside`: share of
+    pairs of the same mode that differ by more than gamma / 2 somewhere; the paper's "consequently" needs it to be 0. NaN
+    where there is no such pair.
     """
 
     mean_hit: float
