@@ -28,16 +28,16 @@ def points(directions: NDArray[np.float64], per_class: int, random: np.random.Ge
 
 
 def stream(
-    seed: int = 0, per_class: int = 80, n_clients: int = N_CLIENTS, classes_per_task: int = 1, n_tasks: int | None = None
+    seed: int = 0, per_class: int = 80, n_clients: int = N_CLIENTS, classes_per_task: int = 1, width: int = WIDTH
 ) -> tuple[TaskStream, NDArray[np.float32]]:
     """Tasks of some classes each, all clients in every one, and 300 public points [300, d] around other directions too."""
     random = np.random.default_rng(seed)
-    directions = np.linalg.qr(random.standard_normal((WIDTH, WIDTH)))[0][: N_CLASSES + 4] + 0.35
+    directions = np.linalg.qr(random.standard_normal((width, width)))[0][: N_CLASSES + 4] + 0.35
     z, labels = points(directions[:N_CLASSES], per_class, random)
     tests, test_labels = points(directions[:N_CLASSES], 30, random)
     users = random.integers(0, n_clients, len(z))
     tasks = []
-    for index in range(n_tasks or N_CLASSES // classes_per_task):
+    for index in range(N_CLASSES // classes_per_task):
         own = tuple(range(index * classes_per_task, (index + 1) * classes_per_task))
         rows, test_rows = np.flatnonzero(np.isin(labels, own)), np.flatnonzero(np.isin(test_labels, own))
         train = Examples(z, labels[rows], users[rows], rows)
@@ -62,7 +62,7 @@ def spec(method: str, **changes: object) -> RunSpec:
 def known(of: TaskStream, anchors: NDArray[np.float32] | None, n_clients: int = N_CLIENTS) -> Known:
     """What the engine would hand over."""
     return Known(
-        n_inputs=WIDTH,
+        n_inputs=of.tasks[0].train.table.shape[1],
         n_classes=len(of.classes),
         public=tuple(range(len(of.classes))),
         n_people=sum(len(task.train) for task in of.tasks),
