@@ -17,7 +17,7 @@ from dpcl_core.spec import ScenarioSpec
 
 MIN_ROWS = 10  # examples that every client holds at least
 _DRAWS = 1000
-_ASSUMED = ("which client an example belongs to stands for who wrote it: in this benchmark it was drawn by lot",)
+_ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
 
 
 def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:

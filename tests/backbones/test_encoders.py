@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -184,3 +185,19 @@ def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
     with pytest.warns(UserWarning, match="could not be kept"):
         found = kept.through("encoder 1", 2, ["a"], spell)
     np.testing.assert_array_equal(found, [[1, 97]])
+
+
+@pytest.mark.slow
+def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same weights through sentence-transformers, which takes many seconds to load."""
+    found = files.minilm_here()
+    assert found is not None
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    shutil.copytree(found.weights.parent, tmp_path / "weights" / name.replace("/", "--"))
+    monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
+    assert catalog.available(catalog.card(f"st:{name}")) is None
+    words = Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])
+    for content in (TEXTS, words):
+        mine = features("minilm", content)
+        theirs = features(f"st:{name}", content)
+        np.testing.assert_allclose(theirs, mine, atol=2e-6)
