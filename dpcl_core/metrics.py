@@ -24,7 +24,7 @@ def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | No
 
     The best is looked for since the task was "learned", or since the "start", which counts what earlier models knew of it
     too: as Eq. A39 of Tobaben et al. and the average forgetting of Lai et al. are printed. The two are the same where a task
-    was never evaluated before it was learned, as in every run but those on clients' data; elsewhere "start" is at least as large.
+    was never evaluated before it was learned, as in every run but those on clients' data; elsewhere "start" is no smaller.
     Measured with all tasks evaluated (A-GEM, five tasks of permuted digits): no difference; with four sampling rates of one
     accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: nothing can be forgotten yet. None
     where there is no best or no now.
