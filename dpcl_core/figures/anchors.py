@@ -84,7 +84,7 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
             dark,
             height=110 + 62 * len(names),
             xaxis={"type": "log", "title": "length", "range": [math.log10(floor), math.log10(ceiling)], "dtick": 1},
-            yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+            yaxis={"type": "category", "range": [len(names) - 0.4, -0.6], "showgrid": False},
             legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
             showlegend=True,
             margin={"l": 96, "r": 16, "t": 44, "b": 44},
@@ -104,7 +104,7 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
     ratios = means["noise"] / means["signal"].where(means["signal"] > 0)
     if drowned:
         worst = ratios[drowned].idxmax()
-        which = ", ".join(drowned)
+        which = "; ".join(drowned)
         finding = f"Noise only: {which}. The noise on {worst} is {ratios[worst]:.3g} times as long as the statistic itself."
     elif (means["noise"] > 0).any():
         worst = ratios.idxmax()

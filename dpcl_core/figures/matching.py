@@ -16,6 +16,7 @@ from dpcl_core.methods.cslr import agreement as agreeing
 _UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
 _BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))
+_CHANCE = 0.1  # an index below it is hardly more than lot
 _STYLES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
@@ -89,12 +90,15 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     figure.add_trace(
         go.Scatter(  # right of zero even where a bar goes left of it: the names stand there
             x=means["agreement"].clip(lower=0), y=names, mode="text", textposition="middle right", hoverinfo="skip",
-            text=[f"{'<b>' if mine else ''} {value:.2f}{'</b>' if mine else ''}"
+            text=[f"{'<b>' if mine else ''} {_number(value)}{'</b>' if mine else ''}"
                   for value, mine in zip(means["agreement"], own, strict=True)],
             textfont={"color": inks.text}, cliponaxis=False,
         )
     )  # fmt: skip
-    best = means["agreement"].max()
+    best = float(means["agreement"].max())
+    if best < _CHANCE:
+        finding = f"No matcher agrees with the truth much better than chance does (the most: {_number(best)})."
+        return Picture(figure, finding, finding)
     winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
     first = f"{winners[0]} agrees best with the truth ({best:.2f})"
     if len(winners) > 1:
@@ -132,9 +136,11 @@ def by_noise(
                 "range": [min(ends) - 0.12, max(ends) + 0.15],
             },
             yaxis={"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]},
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
+            legend={
+                "orientation": "h", "y": 1.1 if finite else 1.02, "yanchor": "bottom", "x": 0, "itemclick": False
+            },
             showlegend=True,
-            margin={"l": 52, "r": 16, "t": 84, "b": 48},
+            margin={"l": 52, "r": 16, "t": 96, "b": 48},
         )
     )  # fmt: skip
     if chosen is not None and chosen in places:
@@ -175,9 +181,16 @@ def _which_side(
     wanted = max(demanded.values()) if demanded and chosen is None else chosen if chosen is not None else levels[-1]
     level = min(levels, key=lambda each: abs(math.log10(max(each, 1e-9)) - math.log10(max(wanted, 1e-9))))
     best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))
-    said = f"At noise {level:g} {best} agrees best with the truth: {at_noise[best][level]:.2f}"
+    reached = at_noise[best][level]
+    said = f"At noise {level:g} {best} agrees best with the truth: {reached:.2f}"
+    if reached < _CHANCE:
+        said = f"At noise {level:g} no matcher agrees with the truth much better than chance does"
     asked = [f"{name} {value:.2g}" for name, value in demanded.items()]
     return f"{said}. The budget demands: {', '.join(asked)}." if asked else f"{said}."
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def _capital(text: str) -> str:

@@ -162,7 +162,7 @@ def lengths(of: World, std: float) -> tuple[dict[str, float], dict[str, float]]:
     residuals = np.linalg.norm(of.view.residuals(of.lists.means), axis=-1)
     seconds = np.linalg.norm(of.lists.second_moments, axis=-1)
     n_inputs = of.lists.means.shape[2]
-    names = f"mean, {N_AXES} axes", f"mean, all {n_inputs}", f"second moments, {n_inputs}"
+    names = f"mean on {N_AXES} axes", f"mean on all {n_inputs}", f"second moments of {n_inputs}"
     full = np.linalg.norm(of.lists.means, axis=-1)
     signal = (float(residuals.mean()), float(full.mean()), float(seconds.mean()))
     noise = (std * math.sqrt(N_AXES), std * math.sqrt(n_inputs), std * math.sqrt(n_inputs))

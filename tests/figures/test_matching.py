@@ -31,6 +31,8 @@ def test_the_matcher_in_use_stands_out_and_the_best_is_named() -> None:
     best = "Public axes agrees best with the truth (0.80)"
     assert picture.finding == f"{best}; anchors, centred, which is used here, has 0.50."
     assert "not known" in matching.bars(AGREEMENT.head(0)).finding
+    lost = matching.bars(AGREEMENT.assign(agreement=-0.004))
+    assert lost.finding == "No matcher agrees with the truth much better than chance does (the most: 0.00)."
 
 
 def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None:
@@ -44,6 +46,8 @@ def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None
     )
     without = matching.by_noise(AGREEMENT, {"local": math.inf})
     assert without.finding == "At noise 0.1 anchors, centred agrees best with the truth: 0.60."
+    lost = matching.by_noise(AGREEMENT.assign(agreement=0.02), {}, chosen=0.1)
+    assert lost.finding == "At noise 0.1 no matcher agrees with the truth much better than chance does."
     assert "not known" in matching.by_noise(AGREEMENT.head(0), {}).finding
 
 

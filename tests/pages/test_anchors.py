@@ -19,7 +19,7 @@ TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event
 TABS = {
     "How sure": "entries have a margin below 0.1",
     "Found and true": "of entries lie in the group of their mode",
-    "Noise": "agrees best with the truth",
+    "Noise": "The budget demands",
     "Anchors": "Theorem 2 asks for",
     "Signal": "second moment",
     "Cost": "What it",
@@ -148,7 +148,8 @@ def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
     usual = play.Play("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
     said = play.event(usual)
     assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
-    assert said.noise["mean, 8 axes"] < said.signal["mean, 8 axes"] < said.noise["second moments, 384"]
+    assert said.noise["mean on all 384"] > said.signal["mean on all 384"]
+    assert said.noise["second moments of 384"] > 10 * said.signal["second moments of 384"]
 
 
 def test_the_longest_link_is_short_enough() -> None:

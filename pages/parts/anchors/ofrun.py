@@ -142,9 +142,10 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) ->
         )  # fmt: skip
     with right:
         printed = published(result.spec, epsilon)
+        note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
         strip.figure(
             scores.by_seed(table, epsilon=epsilon, published=printed, is_nominal=nominal, dark=dark), result.provenance,
-            key="anchor-scores-of-run", title="AA, BWT, FWT", note="dot: a seed" + ("; grey: published" if printed else ""),
+            key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
             table=table, share=share,
         )  # fmt: skip
 
