@@ -288,3 +288,17 @@ def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> N
     assert "python scripts/record" in said.replace("\\", "")
     bits = told.of("full", "printed", 10.0, "oracle").mean("exposure", "16")
     assert f"the printed term, λ = 10 {bits:.1f}" in said
+
+
+def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
+    from dpcl_core.lessons import modes
+
+    page = open_page("lessons", l="modes")
+    predict(page, 2)
+    world = modes.world("exact", modes.SHORT, modes.N_CLIENTS, 1)
+    partners = ["ABCD"[int((world.modes[0] == mode).argmax())] for mode in world.modes[1]]
+    for box, partner in zip(page.selectbox, partners, strict=True):
+        box.set_value(partner)
+    press(page, "Look")
+    assert "You matched 4 of 4 right." in words(page)
+    assert "So it turned out." in words(page)
