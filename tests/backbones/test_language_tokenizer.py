@@ -29,7 +29,7 @@ def test_every_character_of_any_text_is_in_a_token(bundled: Tokenizer, string: s
     assert not {bundled.bos, bundled.eos} & set(ids)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(max_size=60))
 def test_offsets_run_through_the_text_in_order(string: str) -> None:
     _, offsets = tokenizer.load("lm-tiny").encode(string)

@@ -32,7 +32,7 @@ def test_an_inside_tag_follows_its_own_type_alone() -> None:
         assert allowed[[*TAGS, "start"].index(before), PLACE[tag]] == expected
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**31), lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_decoding_equals_the_best_of_all_sequences(seed: int, lengths: list[int]) -> None:
     scores = np.random.default_rng(seed).normal(size=(sum(lengths), 5))

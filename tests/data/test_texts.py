@@ -96,7 +96,7 @@ def test_any_text_is_read_as_it_is(data_dir: Path, text: str) -> None:
     assert strings(read())[0] == text
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip))
 def test_what_a_csv_writer_writes_is_read_back(data_dir: Path, text: str) -> None:
     file = io.StringIO()

@@ -103,7 +103,7 @@ def test_a_device_is_one_we_know(store):
 _steps = st.lists(st.sampled_from(["claim", "begin", "stop", "bury", *ENDS]), max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_steps | _steps.map(lambda steps: ["claim", *steps]))
 @example(["claim", "stop", "bury"])
 @example(["claim", "begin", "stop", "finished", "cancelled"])
