@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from dpcl_core.figures.signatures import Extent, Space
 
-NOT_VISIBLE = "Not visible to the server: single entries are the simulator's view."
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
 COLOURS = {"group": "group found", "mode": "what it really is"}
 FIELDS: list[link.Field[Any]] = [

@@ -193,9 +193,13 @@ def _one_of(title: str, options: Sequence[T], view: View, name: str, shown: Call
 
 @st.cache_data(ttl=3, show_spinner=False)
 def _runs(where: tuple[str, str], asked: str | None) -> dict[str, str]:
-    """Names of the runs that train a language model and have begun, newest first; and the one a link asks for."""
+    """Names of the runs that train a language model and have begun, newest first; and the one a link asks for.
+
+    Each has its id in its name: of two that are called the same, a select box would always give the last.
+    """
     runs = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
-    return {run.id: f"{run.name} ({run.status})" for run in runs if run.id == asked or run.spec.params.inputs == "text"}
+    found = [run for run in runs if run.id == asked or run.spec.params.inputs == "text"]
+    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found}
 
 
 def corpus() -> Corpus:
