@@ -266,6 +266,12 @@ def test_a_task_without_a_public_label_is_refused() -> None:
         list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
 
 
+def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
+    catalog.card("cslr-central").refuses(clients.spec("cslr-central"), Facts(100, 5, 2, "once", 20))
+    with pytest.raises(BadInput, match=r"params\.list_size = 4: must be at most 1"):
+        catalog.card("cslr-central").refuses(clients.spec("cslr-central"), Facts(100, 5, 2, "every", 20))
+
+
 def test_published_noise_is_refused_for_a_budget_that_the_paper_does_not_print() -> None:
     asked = clients.spec("cslr-published", privacy={"epsilons": [2.0], "noise": "seeded"})
     with pytest.raises(BadInput, match=r"must be 1, 4, 8 or inf"):

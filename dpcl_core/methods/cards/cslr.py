@@ -133,7 +133,7 @@ def check(spec: RunSpec, facts: Facts) -> None:
 
 def check_lists(spec: RunSpec, params: ListParams, facts: Facts) -> None:
     """Raises BadInput for more entries than rows, more groups than entries, and too few anchors."""
-    rows = facts.n_people / (facts.n_users or 1) / facts.n_tasks
+    rows = facts.n_people / (facts.n_users or 1) / (facts.n_tasks if facts.recurrence == "every" else 1)
     if params.list_size > rows:
         allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
         raise BadInput("params.list_size", params.list_size, allowed)
