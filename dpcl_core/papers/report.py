@@ -12,7 +12,7 @@ from dpcl_core.figures.statistics import Interval
 from dpcl_core.papers import comparison
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Judged, judge
+from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
 from dpcl_core.papers.paper import Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
 
@@ -53,6 +53,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
                 "orderings": [
                     _judged(found, comparison.printed_difference(paper, experiment, found.ordering, runs))
+                    | _unpaired(paper, experiment, found.ordering, runs, done[experiment.name])
                     for found in judged(experiment, runs, done[experiment.name])
                 ],
             }
@@ -176,7 +177,20 @@ def _row(row: Row) -> JsonValue:
     }
 
 
-def _judged(found: Judged, printed: float | None) -> JsonValue:
+def _unpaired(
+    paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
+) -> dict[str, JsonValue]:
+    """Low and high end of intervals that pair no seeds, published and ours, where the paper forms such."""
+    if not paper.is_unpaired:
+        return {}
+    published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
+    return {
+        "published_interval": None if published is None else [published.low, published.high],
+        "unpaired_interval": None if ours is None else [ours.low, ours.high],
+    }
+
+
+def _judged(found: Judged, printed: float | None) -> dict[str, JsonValue]:
     ordering, difference = found.ordering, found.difference
     return {
         "statement": ordering.statement,

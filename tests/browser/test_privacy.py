@@ -76,3 +76,21 @@ def test_noise_by_the_token_is_reckoned_attacked_and_fits_a_phone(app: App, visi
     phone = visit(f"{app.url}/privacy?t=1", width=390)
     expect(phone.locator(".st-key-card-token-costs")).to_contain_text("1.657", timeout=PATIENCE_MS)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_every_reading_of_a_claim_is_a_control_and_fits_a_phone(app: App, visit: Visit) -> None:
+    page = visit(f"{app.url}/privacy")
+    page.get_by_text("Claimed, accounted, audited: noise on replayed lists").click()
+    costs, attacks = page.locator(".st-key-card-list-costs"), page.locator(".st-key-card-list-audits")
+    expect(costs).to_contain_text("62.4", timeout=PATIENCE_MS)
+    expect(costs).to_contain_text("This reading keeps none of the claims")
+    rounds = page.locator(".st-key-card-list-reading").get_by_label("rounds in all")
+    rounds.fill("1")
+    rounds.press("Enter")
+    expect(costs).to_contain_text("4.79", timeout=PATIENCE_MS)
+    page.wait_for_url(re.compile("rt=1"))
+    attacks.get_by_role("button", name="Play 200 rounds").click()
+    expect(attacks).to_contain_text("ε is at least 3.28", timeout=PATIENCE_MS)
+    phone = visit(f"{app.url}/privacy?r=1", width=390)
+    expect(phone.locator(".st-key-card-list-costs")).to_contain_text("62.4", timeout=PATIENCE_MS)
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import pytest
 
@@ -10,7 +11,7 @@ from dpcl_core import presets
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.cards.cslr import RoundParams
 from dpcl_core.methods.cslr import theory
-from dpcl_core.papers import comparison, cslr, effects, published
+from dpcl_core.papers import comparison, cslr, effects, published, report
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.papers.published import Published
@@ -170,5 +171,9 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
     found = comparison.printed_interval(cslr.PAPER, experiment, pair, specs)
     assert found is not None
     assert (found.low, found.high) == pytest.approx((3.0, 4.2), abs=0.05)
+    told = report.document(cslr.PAPER, "full", {experiment: specs}, {experiment.name: {}})
+    orderings = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["orderings"])
+    assert orderings[0]["published_interval"] == [found.low, found.high]
+    assert orderings[0]["unpaired_interval"] is None, "nothing has run"
     added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
     assert comparison.printed_interval(cslr.PAPER, experiment, added, specs) is None
