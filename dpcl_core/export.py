@@ -282,7 +282,7 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
     if started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
     spec, accuracy = run.spec, frames.accuracy(events)
-    claims = methods.card(spec.method).guarantee == "nominal"
+    claims = methods.is_claimed(spec)
     source = Provenance(
         dataset=started.dataset_title,
         n_train=started.n_train,

@@ -188,7 +188,7 @@ def _epsilons(run: Run) -> str:
     spec = run.readable_spec
     if spec is None:
         return "?"
-    claims = methods.is_nominal(spec.method) and any(map(math.isfinite, spec.privacy.epsilons))
+    claims = methods.is_claimed(spec) and any(map(math.isfinite, spec.privacy.epsilons))
     return epsilons(spec.privacy.epsilons) + (" (claimed, not verified)" if claims else "")
 
 

@@ -40,6 +40,8 @@ from dpcl_core.methods.cards import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpcl_core.spec import RunSpec
+
 CARDS: Mapping[str, MethodCard] = {
     card.name: card
     for card in (
@@ -83,6 +85,11 @@ def card(name: str) -> MethodCard:
 def is_nominal(name: str) -> bool:
     """Whether a method's epsilon is only claimed by its publication; False for a name that is not known any more."""
     return name in CARDS and CARDS[name].guarantee == "nominal"
+
+
+def is_claimed(spec: RunSpec) -> bool:
+    """Whether the budgets of a run are no bound on all that gets out: by a publication's word, or for a part of it alone."""
+    return is_nominal(spec.method) or (spec.method in CARDS and CARDS[spec.method].is_for_a_part(spec.params))
 
 
 def maker(name: str) -> MakeLearner:

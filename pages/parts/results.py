@@ -54,8 +54,8 @@ class Result:
 
     @property
     def is_nominal(self) -> bool:
-        """Whether its budgets are only claimed by the method's publication."""
-        return methods.is_nominal(self.spec.method)
+        """Whether its budgets are only claimed, or for a part of what gets out alone."""
+        return methods.is_claimed(self.spec)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:

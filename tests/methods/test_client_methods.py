@@ -97,6 +97,8 @@ def test_the_total_is_infinite_while_the_head_is_clean(method: str) -> None:
     (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
     assert math.isfinite(ledger.by_channel()[REPLAY])
     assert ledger.by_channel()[HEAD] == ledger.epsilon() == math.inf
+    assert catalog.is_claimed(asked), "figures set it apart from budgets that are bounds"
+    assert not catalog.is_claimed(small("cslr-central"))
 
 
 def test_replay_and_head_of_one_round_are_one_event_of_the_joint_noise() -> None:
