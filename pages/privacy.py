@@ -189,6 +189,7 @@ def _in_full(given: Guarantee) -> None:
 
 def _ledger(result: results.Result, chosen: float) -> None:
     from dpcl_core.figures import budget
+    from dpcl_core.privacy.protected import who
 
     given = result.guarantees[chosen]
     spent = _spent(result, chosen)
@@ -199,9 +200,8 @@ def _ledger(result: results.Result, chosen: float) -> None:
     rows = "".join(f"| {name} | {_bound(given.parts[name])} |\n" for name in names)
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
         rows = f"| each of {len(names)} parts, {names[0]} to {names[-1]} | no bound |\n"
-    total = (
-        f"| **total for any one person** ({plain(given.composition.partition(':')[0])}) | **{_bound(given.epsilon)}** |\n"
-    )
+    how = plain(given.composition.partition(":")[0])
+    total = f"| **total for any one {who(given.unit)}** ({how}) | **{_bound(given.epsilon)}** |\n"
     if not spent.empty:
         strip.figure(
             budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",

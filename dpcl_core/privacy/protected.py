@@ -52,3 +52,8 @@ PROTECTED: Mapping[str, Protected] = {
         "a person about whom several clients hold something: each client is protected, not what they share",
     ),
 }
+
+
+def who(whole: str) -> str:
+    """Whom a statement about this unit, as `Guarantee.unit` says it, protects: a person, or a client."""
+    return next((one.one for one in PROTECTED.values() if one.whole == whole), "person")

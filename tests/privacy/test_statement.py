@@ -12,6 +12,7 @@ from dpcl_core import checks
 from dpcl_core.events import AuditNote, Claim, Guarantee
 from dpcl_core.privacy import gaussian, token_noise
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.protected import who
 from dpcl_core.privacy.statement import (
     by_channel,
     guarantee,
@@ -305,6 +306,7 @@ def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     given = guarantee(ledger, spec, Cell(1.0, 0), unit=unit, n_people=20, n_tasks=3, limits=("of the dataset",))
     assert (given.unit, neighbours in given.adjacency) == (whole, True)
+    assert who(given.unit) == ("client" if unit == "user" else "person")
     assert any(sentence.startswith(rule) for sentence in given.assumptions)
     assert f"the number of {counted} is public, and so is the network that computes the features" in given.assumptions
     assert any(sentence.startswith(f"Only 20 {counted}:") for sentence in given.caveats)
