@@ -24,6 +24,7 @@ GAP = 0.5  # between two signatures at an anchor, in standard deviations of a si
 FAILURE = 0.05  # η of Theorem 2
 CENTRED, PROJECTION = "anchors, centred", "public axes"
 SWEPT = ("nearest mean", "Hungarian", "anchors, ranked", CENTRED, PROJECTION)  # transport takes 30 times as long as these
+_STARTED, _FEWEST_STARTS = 30_000, 3  # entries of all lists times groups times starts, which is what a pooling costs
 _FLOOR = 1e-3  # of a variance that noise has pushed below it
 
 
@@ -57,10 +58,17 @@ def features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
 def grouped(
     lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator
 ) -> tuple[NDArray[np.float64], Pooled]:
-    """The lists' features and their groups by the reference rule, named along the first public axis."""
+    """The lists' features and their groups by the reference rule, named along the first public axis.
+
+    From as many starts as take a moment: all of twenty short lists, three of fifty long ones.
+    """
     compared = features(lists, matcher.features)
     first = view.residuals(lists.means)[..., 0]
-    return compared, pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator)
+    n_starts = min(len(compared), max(_FEWEST_STARTS, _STARTED // (compared.shape[0] * compared.shape[1] * n_groups)))
+    found = pooled(
+        compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator, n_starts=n_starts
+    )
+    return compared, found
 
 
 def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:

@@ -31,8 +31,11 @@ def pooled(
     previous: NDArray[np.float64] | None = None,
     weights: NDArray[np.float64] | None = None,
     generator: np.random.Generator | None = None,
+    n_starts: int | None = None,
 ) -> Pooled:
     """Assigns and averages in turn from each client's list as start, at most 15 times, and keeps the lowest total cost.
+
+    `n_starts`: at most so many of the lists as starts, evenly among the sorted ones (None: each, as the reference rule has it).
 
     Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
     [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
@@ -51,7 +54,8 @@ def pooled(
     if rule == "random":
         starts = sorted_features.reshape(1, -1, width)[:, :1].repeat(n_groups, axis=1)
     else:
-        starts = np.stack([_start(each, sorted_features.reshape(-1, width), n_groups) for each in sorted_features])
+        chosen = sorted_features if n_starts is None else sorted_features[:: -(-n // n_starts)]
+        starts = np.stack([_start(each, sorted_features.reshape(-1, width), n_groups) for each in chosen])
     ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
     place = np.take_along_axis(coordinates, elements, axis=1)[clients]
     renamed = _names(ids, prototypes, shares, place, previous)

@@ -49,6 +49,18 @@ def test_the_order_of_lists_and_clients_changes_nothing(name: str, lists: Lists)
         assert after.cost == before.cost
 
 
+def test_fewer_starts_keep_the_order_out_and_find_nothing_cheaper() -> None:
+    lists = toy.noisy(FITTED, 0.1)
+    coordinates = VIEW.residuals(lists.means)[..., 0]
+    by_number = [pooled(lists.means, toy.N_MODES, "nearest", coordinates, n_starts=n) for n in (None, len(lists), 5, 1)]
+    costs = [found.cost for found in by_number]
+    assert costs[0] == costs[1] <= min(costs[2:])
+    assert costs[0] < costs[3], "or the starts would not matter here"
+    clients = np.random.default_rng(2).permutation(len(lists))
+    again = pooled(lists.means[clients], toy.N_MODES, "nearest", coordinates[clients], n_starts=5)
+    assert (again.ids == by_number[2].ids[clients]).all()
+
+
 @pytest.mark.parametrize("name", ["nearest mean", "hungarian", "transport", "public axes", "centred"])
 def test_without_noise_true_modes_are_found(name: str) -> None:
     truth = np.tile(np.arange(toy.N_MODES), (len(ORACLE), 1))
