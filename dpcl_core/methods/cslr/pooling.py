@@ -35,7 +35,8 @@ def pooled(
 ) -> Pooled:
     """Assigns and averages in turn from each client's list as start, at most 15 times, and keeps the lowest total cost.
 
-    `n_starts`: at most so many of the lists as starts, evenly among the sorted ones (None: each, as the reference rule has it).
+    `n_starts`: at most so many of the lists as starts, evenly among the sorted ones (None: each, which is the reference
+    rule).
 
     Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
     [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
