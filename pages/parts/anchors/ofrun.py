@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import streamlit as st
 
@@ -12,12 +12,11 @@ from dpcl_core.data import showing
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import Cell, RunSpec
-from pages.parts import link, results, state, strip, style
+from pages.parts import choosing, link, results, state, strip, style
 from pages.parts.anchors.pictures import Scene
 from pages.parts.results import Result
 from pages.parts.view import View
 
-T = TypeVar("T")
 FIELDS: list[link.Field[Any]] = [
     link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
     link.Field("epsilon", "e", "ε", link.Maybe(link.BUDGET), None),
@@ -41,7 +40,7 @@ def has_any(result: Result) -> bool:
 def choose(view: View) -> Result | None:
     """The run that is looked at; None where there is none."""
     asked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-    runs = _runs(state.where(), asked)
+    runs = choosing.runs(state.where(), asked, "clients")
     if not runs:
         return None
     run_id = st.selectbox(
@@ -78,9 +77,9 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, is_nominal=result.is_nominal) for each in budgets}
-    epsilon = _one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
-    seed = _one_of("Seed", seeds, view, "seed", str)
+    seed = choosing.one_of("Seed", seeds, view, "seed", str)
     chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
     return Cell(epsilon, seed), chosen
 
@@ -173,22 +172,3 @@ def _round_name(event: Signatures, result: Result) -> str:
     names = result.started.task_names if result.started is not None else ()
     task = f"task {event.task + 1}" + (f", {names[event.task]}" if event.task < len(names) else "")
     return f"{task}, round {event.round + 1}"
-
-
-def _one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
-    """A select box where there is a choice; the only one where there is none."""
-    if len(options) == 1:
-        return options[0]
-    start = options.index(cast(T, view[name])) if view[name] in options else 0
-    return st.selectbox(title, options, index=start, format_func=shown, key=view.key(f"{name}-{len(options)}"))
-
-
-@st.cache_data(ttl=3, show_spinner=False)
-def _runs(where: tuple[str, str], asked: str | None) -> dict[str, str]:
-    """Names of the runs on clients' data that have begun, newest first; and the one a link asks for.
-
-    Each has its id in its name: of two that are called the same, a select box would always give the last.
-    """
-    runs = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
-    found = [run for run in runs if run.id == asked or run.spec.scenario.kind == "federated"]
-    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import showing
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.figures.picture import epsilon_label
-from pages.parts import link, results, state
+from pages.parts import choosing, link, results, state
 from pages.parts.results import Result
 from pages.parts.text import plain
 from pages.parts.view import View
@@ -20,7 +20,6 @@ from pages.parts.view import View
 if TYPE_CHECKING:
     from dpcl_core.lessons.surprise import Corpus
 
-T = TypeVar("T")
 EXAMPLE, OWN, RUN = "example", "own", "run"
 SHOWS = {EXAMPLE: "An example", OWN: "My own text", RUN: "A run"}
 MODELS = {"base": "before training (frozen public model)", "current": "after training on the task"}
@@ -123,7 +122,7 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: View) -> Looked:
     asked = st.session_state.get(view.key("run"), view["run"])
-    runs = _runs(state.where(), cast("str | None", asked))
+    runs = choosing.runs(state.where(), cast("str | None", asked), "texts")
     if not runs:
         why = "No run has told of tokens yet: train a method for texts on the Train page. The examples need no run."
         return Looked("a run", why=why)
@@ -145,15 +144,15 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looke
         return Looked(name, why=_nothing(result), result=result, values=values)
     budgets = sorted({event.cell.epsilon for event in said})
     labels = {each: epsilon_label(each, is_nominal=result.is_nominal) for each in budgets}
-    epsilon = _one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seed = min(event.cell.seed for event in said if event.cell.epsilon == epsilon)
     said = [event for event in said if event.cell.epsilon == epsilon and event.cell.seed == seed]
     tasks = sorted({event.task + 1 for event in said})
     names = result.started.task_names if result.started is not None else ()
     titles = {each: f"{each}. {names[each - 1]}" if each <= len(names) else str(each) for each in tasks}
-    task = _one_of("Task", tasks, view, "task", titles.__getitem__)
+    task = choosing.one_of("Task", tasks, view, "task", titles.__getitem__)
     models = [model for model in MODELS if any(event.task + 1 == task and event.model == model for event in said)]
-    model = _one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
+    model = choosing.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
     event = [event for event in said if event.task + 1 == task and event.model == model][-1]
     n_texts = len(event.texts)
     number = 1
@@ -181,25 +180,6 @@ def _nothing(result: Result) -> str:
     if result.run_id is not None and not state.store().get(result.run_id).is_over:
         return "This run has not scored a text yet; it does so when a task begins."
     return "This run has told of no tokens: its method reads no texts, or it ended before."
-
-
-def _one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
-    """A select box where there is a choice; the only one where there is none."""
-    if len(options) == 1:
-        return options[0]
-    start = options.index(cast(T, view[name])) if view[name] in options else 0
-    return st.selectbox(title, options, index=start, format_func=shown, key=view.key(f"{name}-{len(options)}"))
-
-
-@st.cache_data(ttl=3, show_spinner=False)
-def _runs(where: tuple[str, str], asked: str | None) -> dict[str, str]:
-    """Names of the runs that train a language model and have begun, newest first; and the one a link asks for.
-
-    Each has its id in its name: of two that are called the same, a select box would always give the last.
-    """
-    runs = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
-    found = [run for run in runs if run.id == asked or run.spec.params.inputs == "text"]
-    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found}
 
 
 def corpus() -> Corpus:
