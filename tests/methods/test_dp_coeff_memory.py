@@ -151,7 +151,7 @@ def test_the_attack_finds_something_and_stays_below_the_ledger(adjacency: str, b
         "data": {"backbone": backbone},
         "privacy": {"epsilons": [1.0, 8.0, math.inf], "adjacency": adjacency},
     }
-    weak, strong, none = dp_coeff_memory_audit.audit(checks.parse(raw), 1500)
+    weak, strong, none = dp_coeff_memory_audit.audit(checks.parse(raw), 4000)
     for result in (weak, strong):
         assert result.accounted == pytest.approx(result.claimed, rel=2e-5)
         assert result.lower_bound <= result.accounted
