@@ -1,0 +1,65 @@
+"""PeCL on the bundled model, small: two tasks of twelve short texts, and one budget trained on them as a run does it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpcl_core import checks
+from dpcl_core.backbones.language import reader
+from dpcl_core.data.texts import Canary, Span, TextForm, Texts
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.base import Known, Said
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+
+LENGTH = 24
+CLASSES = ("world", "sports", "good", "poor")
+STRINGS = (
+    "The government of the north signed a treaty with Anna Reed.",
+    "The striker won the final and the cup for Port Guytown.",
+    "I was served at noon, the soup was fine and the bread warm.",
+    "A cold plate and a rude waiter, said Ben Cole of 12 Hill Road.",
+)
+NAMES = ("news", "restaurants")
+
+
+def texts(n: int, task: int, start: int = 0) -> Examples:
+    strings = [f"{STRINGS[2 * task + (start + k) % 2]} It was day {start + k}." for k in range(n)]
+    spans = [(Span(0, 3, "D:year"), Span(len(string) - 12, len(string), "NAME")) for string in strings]
+    labels = np.array([2 * task + (start + k) % 2 for k in range(n)], np.int64)
+    return Examples(reader.read(Texts(strings, spans), "lm-tiny", LENGTH), labels)
+
+
+def stream(n: int = 12, n_tasks: int = 2) -> list[Task]:
+    return [Task(k, NAMES[k], texts(n, k), texts(4, k, 100), (2 * k, 2 * k + 1)) for k in range(n_tasks)]
+
+
+def known(n: int = 12, n_tasks: int = 2, may_show: bool = True, canaries: tuple[Canary, ...] = ()) -> Known:
+    form = TextForm(LENGTH, may_show=may_show)
+    return Known(0, 4, (0, 1, 2, 3), n * n_tasks, n_tasks, classes=CLASSES, texts=form, canaries=canaries)
+
+
+def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", **params: object) -> RunSpec:
+    return checks.parse(
+        {
+            "method": method,
+            "params": {"length": LENGTH, "epochs": 2, "batch_size": 6, **params},
+            "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"},
+            "scenario": {"kind": "source-incremental"},
+            "labels": "prior",
+            "privacy": {"epsilons": [epsilon], "delta": 1e-3, "noise": "seeded", "adjacency": adjacency},
+            "seeds": [0],
+        }
+    )
+
+
+def trained(given: RunSpec, tasks: list[Task] | None = None, **public: object) -> tuple[object, Ledger, list[Said]]:
+    tasks = stream() if tasks is None else tasks
+    (cell,) = given.cells()
+    learner = methods.maker(given.method)(given, [cell], known(n_tasks=len(tasks), **public))  # type: ignore[arg-type]
+    ledger = Ledger(given.privacy.delta, given.privacy.adjacency, "once")
+    said: list[Said] = []
+    for task in tasks:
+        said += list(learner.learn({0: task}, {cell: ledger}))
+    return learner, ledger, said
