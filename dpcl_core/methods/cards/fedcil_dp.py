@@ -16,7 +16,11 @@ class FedCilDpParams(cslr.ClippedParams):
         20, ge=0, le=1000, description="Steps on embeddings of the noised generator alone, by the server, after a round."
     )
     consistency: float = Field(
-        1.0, ge=0, le=1000, allow_inf_nan=False, description="What the loss on generated embeddings counts for a client."
+        1.0,
+        ge=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="What agreeing with the server's generated embeddings counts for a client.",
     )
 
 

@@ -73,3 +73,14 @@ def coin_slopes(logits: Array, wanted: float) -> Array:
     """Slopes of binary cross-entropy summed over rows, where `wanted` is 0 or 1."""
     found: Array = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - wanted).astype(np.float32)
     return found
+
+
+def apart_slopes(toward: Array, found: Array) -> tuple[Array, Array]:
+    """Slopes of KL(softmax(toward) || softmax(found)) summed over rows, in both logits [..., b, C]."""
+    log_p, log_q = (x - x.max(axis=-1, keepdims=True) for x in (toward, found))
+    log_p, log_q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (log_p, log_q))
+    p: Array = np.exp(log_p)
+    gap = log_p - log_q
+    in_toward: Array = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
+    in_found: Array = np.exp(log_q) - p
+    return in_toward, in_found
