@@ -1,8 +1,9 @@
 """FedCIL on embeddings, with noise: a generator and a classifier that clients train together, and replay what it invents.
 
 What a client descends on is in `cslr.acgan`. Different from its source, for privacy: beside its own generator a client
-samples the noised global one alone, and so does the server, which in the original gets every client's own. Its consolidation
-trains the classifier only: the generator would learn from itself.
+samples the noised global one alone, and so does the server, which in the original gets every client's own. The server's
+consolidation trains the classifier on earlier labels: a generator would learn from itself, and its rows of this task's labels
+are worse than the clients' own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class FedCilDp:
             # A task's first generator has never met its labels: consistency with it starts in the second round.
             updates = self._updates(clients, chosen, random, is_first=done == 0)
             self._average(updates, task.index, ledger)
-            self._consolidate(rows.space, generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
+            self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
         known = self._earlier[1] if self._earlier is not None else ()
         self._earlier = self._generator, tuple(sorted({*known, *rows.space}))
@@ -89,7 +90,7 @@ class FedCilDp:
         for step in range(self._params.local_steps):
             own = np.stack([random.choice(clients.places[client], size) for client in with_rows])
             z, labels = clients.z[own], clients.targets[own].argmax(axis=2)
-            again = self._replayed((len(with_rows), size), random)
+            again = self._replayed((len(with_rows), size), random) if self._earlier is not None else None
             wanted = labels if again is None else np.concatenate([labels, again.labels], axis=1)
             invented = gan.invent(makes, wanted, random)
             server = None if is_first else gan.invent(self._generator, wanted, random)
@@ -100,10 +101,9 @@ class FedCilDp:
                 stop_if_diverged(weights, step, self._params.local_steps, self._params.learning_rate)
         return makes - self._generator, tells - self._classifier
 
-    def _replayed(self, shape: tuple[int, ...], random: np.random.Generator) -> Invented | None:
-        """What the last task's noised generator invents of earlier labels; None in the first task."""
-        if self._earlier is None:
-            return None
+    def _replayed(self, shape: tuple[int, ...], random: np.random.Generator) -> Invented:
+        """What the last task's noised generator invents of earlier labels, drawn evenly."""
+        assert self._earlier is not None
         weights, known = self._earlier
         return self._gan.invent(weights, random.choice(np.array(known), shape), random)
 
@@ -124,16 +124,15 @@ class FedCilDp:
         self._generator = moved(self._generator[None], made, expected)[0]
         self._classifier = moved(self._classifier[None], told, expected)[0]
 
-    def _consolidate(self, space: Sequence[int], random: np.random.Generator) -> None:
-        """The server's steps on the noised generators' embeddings, this task's labels as often as earlier ones."""
+    def _consolidate(self, random: np.random.Generator) -> None:
+        """The server's steps on earlier embeddings of the noised generator: post-processing."""
+        if self._earlier is None:
+            return
         weights = self._classifier[None].copy()
-        adam, size = Adam(weights, self._params.learning_rate), self._params.batch_size
+        adam = Adam(weights, self._params.learning_rate)
         for _ in range(self._params.consolidation_steps):
-            now = self._gan.invent(self._generator, random.choice(np.array(space), size), random)
-            again = self._replayed((size,), random)
-            rows = [now] if again is None else [now, again]
-            x, labels = np.concatenate([row.x for row in rows]), np.concatenate([row.labels for row in rows])
-            adam.step(weights, self._gan.label_slopes(weights, x[None], labels[None]))
+            again = self._replayed((1, self._params.batch_size), random)
+            adam.step(weights, self._gan.label_slopes(weights, again.x, again.labels))
         self._classifier = weights[0]
 
 
