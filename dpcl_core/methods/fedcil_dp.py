@@ -2,8 +2,8 @@
 
 What a client descends on is in `cslr.acgan`. Different from its source, for privacy: beside its own generator a client
 samples the noised global one alone, and so does the server, which in the original gets every client's own. The server's
-consolidation trains the classifier on earlier labels: a generator would learn from itself, and its rows of this task's labels
-are worse than the clients' own.
+consolidation trains the classifier on earlier labels: a generator would learn from itself, and its rows of this task's
+labels are worse than the clients' own.
 """
 
 from __future__ import annotations
