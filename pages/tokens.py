@@ -143,7 +143,7 @@ def _heat(
     """The heatmap alone: another layer is painted at once; the page follows, whose links must name it too."""
     with layout.card("heat"):
         layer = heat.picker(cast(Layer, view["layer"]), key)
-        heat.show(text, layer, dials, name)
+        heat.show(text, layer, dials, name, key=f"{key}-heat")
         share = view.commit({**values, "layer": layer}, CODEC)
         heat.strip(text, dials, name, share)
     if layer != st.session_state[_DRAWN]:

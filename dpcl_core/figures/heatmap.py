@@ -1,6 +1,6 @@
 """A text with each token shaded by a number: five shades and five kinds of underline, the number itself at hand.
 
-Our own markup, every piece of text escaped: it stays text to select, copy and search, and repaints faster than a plot does.
+What the element of `assets/heatmap/` is fed with: the text, which it draws once, and a layer, which it repaints in place.
 Its classes are those of `pages/parts/style.css`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from itertools import groupby, pairwise
 
 from dpcl_core.data.texts import LOOKALIKE
@@ -16,35 +15,40 @@ from dpcl_core.data.texts import LOOKALIKE
 NO_NUMBER = "no noise"
 
 
-def markup(tokens: Sequence[str], shades: Sequence[int], numbers: Sequence[str], kinds: Sequence[str], *, label: str) -> str:
-    """The HTML of a text.
+def document(
+    tokens: Sequence[str],
+    shades: Sequence[int],
+    numbers: Sequence[str],
+    kinds: Sequence[str],
+    *,
+    legend: Sequence[list[str]],
+    label: str,
+) -> dict[str, dict[str, object]]:
+    """The element's document: `text` (drawn once) and `layer` (repainted).
 
     Args: tokens as printed, blanks included ("": one that only goes on with a character); of each its shade, 0 to 4, -1 for
-    one without a number; what is told of it on focus; the span it lies in, "" outside any. `label`: what it is a text of.
+    one without a number; what is told of it on focus; the span it lies in, "" outside any. `legend`: that of this layer.
+    `label`: what it is a text of.
     """
-    rows = zip(tokens, shades, numbers, kinds, strict=True)
-    parts: list[str] = []
-    for kind, group in groupby(rows, key=lambda row: row[3]):
-        inside = [_token(*row) for row in group]
-        if kind:
-            name = "lookalike" if kind.startswith(LOOKALIKE) else "private"
-            blank, first = inside[0]
-            body = first + "".join(before + token for before, token in inside[1:])
-            parts.append(f'{blank}<span class="{name}">{body}</span>')
-        else:
-            parts += [before + token for before, token in inside]
-    return f'<div class="heat" dir="auto" role="group" aria-label="{escape(label)}">{"".join(parts)}</div>'
+    told = zip(numbers, kinds, strict=True)
+    return {
+        "text": {"label": label, "tokens": [_parted(token) for token in tokens], "spans": _spans(kinds)},
+        "layer": {
+            "names": [_name(token, shade) for token, shade in zip(tokens, shades, strict=True)],
+            "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in told],
+            "ranges": list(legend),
+        },
+    }
 
 
-def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> str:
-    """What shades and outlines mean. `ranges`: the numbers of each shade, lightest first."""
-    items = [f'<li><i class="t{shade}">{escape(text)}</i></li>' for shade, text in enumerate(ranges)]
+def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> list[list[str]]:
+    """What shades and outlines mean: tag, class and words of each. `ranges`: the numbers of each shade, lightest first."""
+    items = [["i", f"t{shade}", text] for shade, text in enumerate(ranges)]
     if has_stops:
-        items.append(f'<li><i class="quiet">stop word: {NO_NUMBER}</i></li>')
+        items.append(["i", "quiet", f"stop word: {NO_NUMBER}"])
     if has_spans:
-        items.append('<li><span class="private">marked as personal</span></li>')
-        items.append('<li><span class="lookalike">only looks like it</span></li>')
-    return f'<ul class="heat-legend" aria-label="Legend">{"".join(items)}</ul>'
+        items += [["span", "private", "marked as personal"], ["span", "lookalike", "only looks like it"]]
+    return items
 
 
 def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[str]:
@@ -77,12 +81,23 @@ def _far(value: float, origin: float | None) -> float:
     return value if origin is None else abs(value - origin)
 
 
-def _token(text: str, shade: int, told: str, kind: str) -> tuple[str, str]:
-    """Blanks before a token, which belong to no shade, and its markup."""
-    word = text.lstrip(" ")
-    if not word and text:
-        word = text
-    blank = text[: len(text) - len(word)]
+def _parted(token: str) -> list[str]:
+    """Blanks before a token, which belong to no shade, and the token."""
+    word = token.lstrip(" ") or token
+    return [token[: len(token) - len(word)], word]
+
+
+def _name(token: str, shade: int) -> str:
+    """A token's class. One that only goes on with a character has no letters to hold its shade."""
     name = f"t{shade}" if shade >= 0 else "quiet"
-    tip = f"{told} · {kind.removeprefix(LOOKALIKE)}" if kind else told
-    return blank, f'<i class="{name}{"" if word else " part"}" tabindex="0" data-n="{escape(tip)}">{escape(word)}</i>'
+    return name if token else f"{name} part"
+
+
+def _spans(kinds: Sequence[str]) -> list[list[int | str]]:
+    """First token of each marked span, the one after its last, and its class."""
+    found: list[list[int | str]] = []
+    for kind, group in groupby(range(len(kinds)), key=kinds.__getitem__):
+        places = list(group)
+        if kind:
+            found.append([places[0], places[-1] + 1, "lookalike" if kind.startswith(LOOKALIKE) else "private"])
+    return found

@@ -1,10 +1,10 @@
-"""The heatmap's own markup: it escapes everything, keeps the text as it is, and its numbers never contradict its shades."""
+"""What the heatmap is drawn from: the text as it is, in spans and shades, and numbers that never contradict their shades."""
 
 from __future__ import annotations
 
+import json
 import math
-import re
-from html import unescape
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +12,10 @@ import pytest
 from dpcl_core.figures import heatmap
 
 
-def text_of(markup: str) -> str:
-    return unescape(re.sub(r"<[^>]*>", "", markup))
-
-
-def made(tokens: list[str], kinds: list[str] | None = None, shades: list[int] | None = None) -> str:
+def made(tokens: list[str], kinds: list[str] | None = None, shades: list[int] | None = None) -> Any:
     n = len(tokens)
-    return heatmap.markup(tokens, shades or [0] * n, ["0.5"] * n, kinds or [""] * n, label="a text")
+    told = heatmap.document(tokens, shades or [0] * n, ["0.5"] * n, kinds or [""] * n, legend=[], label="a text")
+    return json.loads(json.dumps(told))  # as the browser gets it
 
 
 @pytest.mark.parametrize(
@@ -33,32 +30,38 @@ def made(tokens: list[str], kinds: list[str] | None = None, shades: list[int] | 
         [" "],
     ],
 )
-def test_the_text_stays_as_it_is_and_nothing_of_it_is_markup(tokens: list[str]) -> None:
-    markup = made(tokens, ["NAME", *[""] * (len(tokens) - 1)])
-    assert text_of(markup) == "".join(tokens)
-    assert set(re.findall(r"</?(\w+)", markup)) <= {"div", "span", "i"}
-    assert markup.count('tabindex="0"') == len(tokens)
+def test_the_text_stays_as_it_is_with_one_shade_a_token(tokens: list[str]) -> None:
+    told = made(tokens, ["NAME", *[""] * (len(tokens) - 1)])
+    parts = told["text"]["tokens"]
+    assert ["".join(part) for part in parts] == tokens
+    assert all(not blank.strip(" ") for blank, _ in parts)
+    assert all(word == word.lstrip(" ") or not word.strip(" ") for _, word in parts), "blanks belong to no shade"
+    assert len(told["layer"]["names"]) == len(told["layer"]["numbers"]) == len(tokens)
 
 
-def test_text_in_labels_and_names_is_escaped_too() -> None:
-    markup = heatmap.markup(["x"], [1], ['1"><b>'], [""], label='"><img src=x>')
-    assert "<img" not in markup
-    assert "<b>" not in markup
+def test_another_layer_is_the_same_text() -> None:
+    one, other = made(["Hi", " Grace"], ["", "NAME"], [0, 4]), made(["Hi", " Grace"], ["", "NAME"], [2, -1])
+    assert one["text"] == other["text"]
+    assert one["layer"]["names"] == ["t0", "t4"]
+    assert other["layer"]["names"] == ["t2", "quiet"]
 
 
 def test_a_span_is_outlined_once_and_look_alikes_otherwise() -> None:
-    markup = made(["Hi", " Grace", " O", "kafor", " in", " Basel"], ["", "NAME", "NAME", "NAME", "", "D:city"])
-    assert markup.count('class="private"') == 1
-    assert markup.count('class="lookalike"') == 1
-    assert '<span class="private"><i class="t0" tabindex="0" data-n="0.5 · NAME">Grace</i>' in markup
-    assert 'data-n="0.5 · city">Basel</i>' in markup
-    assert "</i> <span" in markup, "the blank before a span stays outside of it"
+    told = made(["Hi", " Grace", " O", "kafor", " in", " Basel"], ["", "NAME", "NAME", "NAME", "", "D:city"])
+    assert told["text"]["spans"] == [[1, 4, "private"], [5, 6, "lookalike"]]
+    assert told["layer"]["numbers"] == ["0.5", *["0.5 · NAME"] * 3, "0.5", "0.5 · city"]
+
+
+def test_spans_beside_each_other_stay_apart() -> None:
+    told = made(["Grace", " Basel", " 4711"], ["NAME", "D:city", "ID"])
+    assert told["text"]["spans"] == [[0, 1, "private"], [1, 2, "lookalike"], [2, 3, "private"]]
 
 
 def test_what_has_no_number_says_so() -> None:
     assert heatmap.number(math.nan, (1, 2, 3, 4)) == heatmap.NO_NUMBER
-    assert 'class="quiet"' in made(["the"], shades=[-1])
-    assert "no noise" in heatmap.legend(["a"] * 5, has_spans=False, has_stops=True)
+    assert made(["the"], shades=[-1])["layer"]["names"] == ["quiet"]
+    assert ["i", "quiet", "stop word: no noise"] in heatmap.legend(["a"] * 5, has_spans=False, has_stops=True)
+    assert made(["é", ""], shades=[1, 2])["layer"]["names"] == ["t1", "t2 part"], "the rest of a character has no letters"
 
 
 def test_a_number_stays_on_its_side_of_every_edge() -> None:

@@ -41,7 +41,7 @@ def look(stage: Stage) -> int | None:
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = told.text(picked, number - 1)
     stage.see()
-    st.html(heat.picture(text, "score1", dials, f"A made-up text of {told.sources[picked]}"))
+    heat.picture(text, "score1", dials, f"A made-up text of {told.sources[picked]}", key=stage.key("scored"))
     tokens = detection.gathered(of)
     surprise = np.concatenate([layers.values(each, "score1", dials) for each in of])
     most = surprise >= np.quantile(surprise, 1 - TOP)
@@ -135,7 +135,8 @@ def feedback(stage: Stage) -> int | None:
     stage.see()
     of = source.everything()
     number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
-    st.html(heat.picture(_by_heart(share)[number], "score", layers.Dials(), "A made-up text, known by heart in part"))
+    text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
+    heat.picture(text, "score", layers.Dials(), name, key=stage.key("known"))
     rows = "".join(
         f"| {'**' if each == share else ''}{_percent(each)}{'**' if each == share else ''} | {score:.2f} | {nominal:.2g} | "
         f"{_percent(recall)} | {auroc:.2f} |\n"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
+from typing import Any
 
 import streamlit as st
 
+from dpcl_core import paths
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.events import ScoredText
 from dpcl_core.figures import heatmap
@@ -52,8 +55,13 @@ def picker(start: Layer, key: str) -> Layer:
     return picked or start
 
 
-def picture(text: ScoredText, layer: Layer, dials: Dials, name: str) -> str:
-    """The text with its shades, and the legend, as HTML."""
+def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
+    """The text with its shades, and the legend. `key`: of the element, one in whatever layer it is repainted."""
+    _element()(key=key, data=document(text, layer, dials, name))
+
+
+def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
+    """What the element draws (`figures/heatmap.py`)."""
     found, edges = layers.values(text, layer, dials), layers.edges(layer, dials)
     origin = layers.base(dials) if layer in layers.WEIGHTS else None
     numbers = [heatmap.number(value, edges, origin) for value in found.tolist()]
@@ -63,13 +71,20 @@ def picture(text: ScoredText, layer: Layer, dials: Dials, name: str) -> str:
     legend = heatmap.legend(
         ranges, has_spans=any(text.kinds), has_stops=layer in layers.NOISE and any(text.is_stop)
     )
-    return heatmap.markup(text.tokens, shades, numbers, text.kinds, label=name) + legend
+    return heatmap.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
 
 
-def show(text: ScoredText, layer: Layer, dials: Dials, name: str) -> None:
+@lru_cache(maxsize=1)
+def _element() -> Any:
+    script = (paths.assets_dir() / "heatmap" / "heatmap.mjs").read_text(encoding="utf-8")
+    place = '<div class="heatmap"></div>'
+    return st.components.v2.component("heatmap", html=place, js=script, isolate_styles=False)  # its classes are the page's
+
+
+def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
     """The layer's meaning, the text, the legend, the finding, and a warning where the printed formula leaves its range."""
     st.caption(f"{MEANS[layer]} The darker, the more sensitive the token is taken for.")
-    st.html(picture(text, layer, dials, name))
+    picture(text, layer, dials, name, key=key)
     st.markdown(f"**{plain(finding(text, dials))}**")
     if (said := layers.warning([text], dials)) and layer in ("score", *layers.NOISE):
         st.caption(f"{plain(said)} Nominal, no guarantee.")

@@ -60,7 +60,7 @@ def now(result: Result, epsilon: float, *, key: str) -> None:
     with layout.card(f"heat-{key}"):
         st.markdown(f"**Which words are treated as sensitive?** :small[{plain(task)}; scored by {model}]")
         layer = heat.picker("score", f"layer-{key}")
-        heat.show(text, layer, dials_of(result.spec, epsilon), f"A text of {task}")
+        heat.show(text, layer, dials_of(result.spec, epsilon), f"A text of {task}", key=f"heatmap-{key}")
         if result.run_id is not None:
             query = {"v": "1", "sh": "run", "run": result.run_id, "t": str(event.task + 1)}
             st.page_link("pages/tokens.py", label=":primary[All of it on the Tokens page →]", query_params=query)
