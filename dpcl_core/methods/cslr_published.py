@@ -24,6 +24,7 @@ from dpcl_core.methods.cslr import comparison, published
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import ListLearner, Lists
 from dpcl_core.methods.cslr.pooling import pooled
+from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.published import SlotSums
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import TaskRows, listed
@@ -63,7 +64,11 @@ class CslrPublished:
         (self._cell,) = cells
         self._params, self._seen, self._n_users = params, Seen(spec, known), known.n_users or 0
         self._n_clients = clients_of_a_task(known)
-        self._public = Public.of(known.anchors, self._cell.seed, _N_AXES, None, params.anchors)
+        self._public = Public.of(known.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors)
+        self._axes: PublicView | None = None  # of which everything below sees the coordinates alone
+        if params.dimensions is not None:
+            self._axes, self._public = self._public.view, _on_axes(self._public)
+            known = replace(known, n_inputs=params.dimensions)
         self._compared = Compared.of(params, self._public)
         self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
@@ -75,6 +80,7 @@ class CslrPublished:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows = self._seen.rows(task)
+        rows = replace(rows, z=self._seen_on_axes(rows.z))
         total, text = self._params.rounds, f"rounds on {task.name}"
         yield Progress("training", 0, total, task.index, f"lists of {task.name}")
         ledger.claimed = self._claim
@@ -102,7 +108,12 @@ class CslrPublished:
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""
-        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
+        z = self._seen_on_axes(features(task.test.inputs))
+        return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
+
+    def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Embeddings [n, d], or their coordinates [n, dimensions] on the public axes where these are all that is used."""
+        return z if self._axes is None else self._axes.residuals(z).astype(np.float32)
 
     def _lists(self, rows: TaskRows, index: int) -> Lists:
         learner = ListLearner(self._params.list_size, self._params.restarts, form=self._params.second_moments)
@@ -114,9 +125,13 @@ class CslrPublished:
         return listed(rows, range(self._n_users), learner, draws, _AT_MOST)
 
     def _average(self, now: _Now, chosen: Chosen) -> None:
-        """Clusters and averages the lists of a round's clients; an empty round releases noise alone."""
-        ids = np.zeros((0, now.lists.weights.shape[1]), dtype=np.int64)
-        if len(chosen):
+        """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
+
+        With one group a label nothing is clustered: entries come label by label, and a client knows its own.
+        """
+        n_entries = now.lists.weights.shape[1]
+        ids = np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (len(chosen), 1))
+        if len(chosen) and self._params.modes_per_task > 1:
             first = self._public.view.residuals(now.lists.means[chosen])[..., 0]
             rule, weights = self._compared.rule, now.lists.weights[chosen]
             found = pooled(now.features[chosen], now.n_groups, rule, first, now.prototypes, weights, now.random)
@@ -150,6 +165,12 @@ class CslrPublished:
         )
         claim = cslr_accounting.nominal_claim(self._cell.epsilon, reading)
         return replace(claim, accounted=cslr_accounting.costs(reading).pld)
+
+
+def _on_axes(public: Public) -> Public:
+    """The same sentences by their coordinates on the public axes."""
+    anchors, others = (public.view.residuals(rows) for rows in (public.anchors, public.others))
+    return Public(anchors, others, PublicView.of(others, _N_AXES))
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CslrPublished:

@@ -10,8 +10,9 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, Signatures, to_json
-from dpcl_core.methods import catalog
-from dpcl_core.methods.cslr import release
+from dpcl_core.methods import catalog, cslr_published
+from dpcl_core.methods.cslr import pooling, published, release
+from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -33,7 +34,7 @@ def small(method: str, **changes: object) -> RunSpec:
     fields = catalog.card(method).params.model_fields
     params = FEW if "rounds" in fields else STEPS if "steps" in fields else {"params": {}}
     merged = {**params["params"], **changes.pop("params", {})}  # type: ignore[dict-item]
-    if "dimensions" in fields:
+    if "dimensions" in fields and method != "cslr-published":
         merged = {"dimensions": 4, **merged}
     if "anchors" in fields:
         merged = {"anchors": 20, "restarts": 1, **merged}
@@ -321,3 +322,42 @@ def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None
     own = learner.scores(0, OF.tasks[0])["nearest"]
     assert np.isfinite(own[..., 0]).all()
     assert np.isneginf(own[..., 1:]).all()
+
+
+@pytest.mark.parametrize(("modes", "clusters"), [(1, False), (2, True)])
+def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
+    modes: int, clusters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two labels a task: a client knows its own entries' labels, so that nobody else moves them."""
+    calls: list[int] = []
+    true = pooling.pooled
+
+    def counting(*given: object, **named: object) -> object:
+        calls.append(1)
+        return true(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cslr_published, "pooled", counting)
+    of, public = clients.stream(per_class=40, classes_per_task=2)
+    asked = small("cslr-published", params={"modes_per_task": modes, "list_size": 2, "participation": 1.0})
+    (ledger,) = clients.run(asked, of, public)[0].values()
+    assert bool(calls) == clusters
+    assert math.isinf(ledger.by_channel()[REPLAY]) == clusters
+    assert any("not proven" in entry.what for entry in ledger.entries) == clusters
+
+
+def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, ...]] = []
+    true = published.published
+
+    def recording(lists: Lists, *given: object, **named: object) -> object:
+        sent.append(lists.means.shape)
+        return true(lists, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(published, "published", recording)
+    for dimensions, width in ((6, 6), (None, clients.WIDTH)):
+        asked = small("cslr-published", params={"dimensions": dimensions, "rounds": 1, "participation": 1.0})
+        _, _, _, (learner,) = clients.run(asked, OF, PUBLIC)
+        assert sent.pop() == (clients.N_CLIENTS, 4, width)
+        assert np.isfinite(learner.scores(0, OF.tasks[0])["argmax"]).any()
+    with pytest.raises(BadInput, match=r"params\.dimensions = 25: must be at most 24"):
+        clients.run(small("cslr-published", params={"dimensions": 25}), OF, PUBLIC)

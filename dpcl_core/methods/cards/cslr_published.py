@@ -20,7 +20,10 @@ class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParam
     """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
 
     modes_per_task: int = Field(
-        4, ge=1, le=64, description="Groups that a round's lists are clustered into; the paper's 1 leaves nothing to match."
+        4,
+        ge=1,
+        le=64,
+        description="Groups that a round's lists are clustered into, of every label; the paper's 1 leaves nothing to match.",
     )
     rule: cslr.Rule = Field(
         "hungarian",
@@ -29,7 +32,7 @@ class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParam
     second_moments: Literal["diagonal", "full"] = Field(
         "diagonal", description="What is released of second moments; full is as printed, and costs seconds a round."
     )
-    dimensions: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    dimensions: Annotated[int, Field(ge=2, le=1024)] | None = Field(
         None, description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
     )
 
