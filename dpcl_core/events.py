@@ -200,7 +200,7 @@ class Prototypes:
     """What entries are matched to, one place a group (its id) in every column, on the same maps as `ListEntries`.
 
     `mean_spread`, `signature_spread`: covariance (xx, xy, yy) of the privacy noise in a released prototype; zeros where it
-    is public or free of noise.
+    is public or free of noise. `full`: the means themselves, None where lists are not told in full either.
     """
 
     name: tuple[str, ...]
@@ -208,6 +208,7 @@ class Prototypes:
     signature: tuple[tuple[float, float], ...]
     mean_spread: tuple[tuple[float, float, float], ...]
     signature_spread: tuple[tuple[float, float, float], ...]
+    full: Coarse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,46 @@ class AnchorScores:
 
 
 @dataclass(frozen=True, slots=True)
+class Coarse:
+    """Vectors [n, `width`] of which a picture needs no more than two digits: row i is `steps[i]` times whole numbers.
+
+    `values`: these numbers row by row, signed bytes, compressed by zlib, in base64.
+    """
+
+    width: int
+    steps: tuple[float, ...]
+    values: str
+
+
+@dataclass(frozen=True, slots=True)
+class FullLists:
+    """The lists of one task in full, rounded: with them a page matches anew, by other anchors or under noise.
+
+    `weight` [N, L]: shares; `mode` [N, L]: what an entry is of, -1 if nobody knows; `means`, `log_variances`: of the entries
+    with a weight, client by client (None: their covariances are matrices).
+    """
+
+    weight: tuple[tuple[float, ...], ...]
+    mode: tuple[tuple[int, ...], ...]
+    means: Coarse
+    log_variances: Coarse | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicPart:
+    """What signatures and maps are made with, public: anchors [m, d], public axes [r, d] from a `centre` [d], the spherical
+    covariance's `variance`, and the centre and two axes of the means' map [3, d] and of the signatures' [3, m].
+    """
+
+    anchors: Coarse
+    axes: Coarse
+    centre: tuple[float, ...]
+    variance: float
+    mean_map: tuple[tuple[float, ...], ...]
+    signature_map: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Signatures:
     """How the clients' lists were matched in one round: the simulator's view, never visible to the server.
 
@@ -237,7 +278,8 @@ class Signatures:
     matcher, on the same lists (empty where modes are unknown), and `agreement_at` the same at each of `noise_levels`, the
     standard deviation of noise on a coordinate of every entry's mean; `demanded`: the noise that the run's budget demands
     by trust ("central", "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where
-    there is no pair of modes to tell apart; `mode_names`: of the modes by number, empty where nobody knows.
+    there is no pair of modes to tell apart; `mode_names`: of the modes by number, empty where nobody knows. `lists`: those
+    of this very task in full, `public`: what they are matched by, each told once for the first seed and None elsewhere.
     """
 
     cell: Cell
@@ -255,6 +297,8 @@ class Signatures:
     noise: Mapping[str, float]
     anchors: AnchorScores | None = None
     mode_names: tuple[str, ...] = ()
+    lists: FullLists | None = None
+    public: PublicPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,23 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.errors import BadInput
+from dpcl_core.events import Signatures
 from dpcl_core.spec import Cell
 from pages.parts import layout, link, privacy_bar, results, runpanel, state
-from pages.parts.anchors import cost, ofrun, pictures, play
+from pages.parts.anchors import cost, ofrun, pictures, play, whatif
 from pages.parts.anchors.pictures import Scene
 from pages.parts.header import actions, heading
+from pages.parts.results import Result
 from pages.parts.view import View
 
 PLAY, RUN = "play", "run"
 SHOWS = {PLAY: "A simulation", RUN: "A run"}
 CODEC = link.Codec(
-    [link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), PLAY), *play.FIELDS, *ofrun.FIELDS, *pictures.FIELDS]
-)
+    [
+        link.Field("show", "sh", "lists", link.Choice(tuple(SHOWS)), PLAY),
+        *play.FIELDS, *ofrun.FIELDS, *whatif.FIELDS, *pictures.FIELDS,
+    ]
+)  # fmt: skip
 HELP = """Every client describes its texts by a **list** of a few Gaussians, in no order. Before lists can be averaged,
 somebody must say which entry of one list is the same thing as which entry of another. CSLR reads each entry's density at
 public sentences, the **anchors**, and compares these **signatures**. Hold it against a **plain projection** on public axes:
@@ -43,7 +48,7 @@ def page() -> None:
             ) or asked
         )  # fmt: skip
     kept = {field.name: view[field.name] for field in (*play.FIELDS, *pictures.FIELDS)}
-    values: dict[str, object] = {**kept, **{field.name: None for field in ofrun.FIELDS}, "show": show}
+    values: dict[str, object] = {**kept, **{field.name: None for field in (*ofrun.FIELDS, *whatif.FIELDS)}, "show": show}
     values |= _play(view, controls, answer) if show == PLAY else _run(view, controls, answer)
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
@@ -80,14 +85,15 @@ def _play(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappi
             anchors=lambda: play.measured(chosen, told[at], anchors=True),
         )  # fmt: skip
         noise = chosen.noise if chosen.is_local else None
-        seen = _pictures(view, scene, noise, lambda: cost.of_play(chosen), _no_accuracy)
+        share = st.query_params.to_dict()
+        seen = _pictures(view, scene, noise, lambda: cost.of_play(chosen), _no_accuracy, share)
     with rest:
         st.caption("Digits stand in for texts: what an entry is of can be seen. A run shows the same of real texts.")
     return {**values, **seen, "show": PLAY}
 
 
 def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
-    """A run: live while it goes on, every picture of it afterwards."""
+    """A run, while it goes on and afterwards: every picture of it, and what other anchors or noise would make of it."""
     with controls:
         result = ofrun.choose(view)
         if result is None or result.run_id is None:
@@ -100,10 +106,11 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
         is_over = state.store().get(result.run_id).is_over
         told = ofrun.of_model(result, model)
         at, where = ofrun.at_round(result, told, view) if is_over and told else (len(told) - 1, {"at": None})
-    values = {**values, **where, "run": result.run_id, "show": RUN}
+        asked, moved = whatif.choose(result, model, view)
+    values = {**values, **where, **moved, "run": result.run_id, "show": RUN}
     with answer:
         if not is_over:
-            _watch(view, result.run_id, model)
+            _watch(view, result.run_id, model, asked)
             return values
         runpanel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not told:
@@ -111,23 +118,34 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
                 st.markdown("**No lists to show**")
                 st.info(ofrun.nothing(result))
             return values
-        scene = ofrun.scene(result, told, at, is_live=False)
-        given = result.guarantees.get(model.epsilon)
-        share = st.query_params.to_dict()
-        seen = _pictures(
-            view, scene, None, lambda: cost.of_run(given, is_over=True), lambda: ofrun.accuracy(result, model.epsilon, share)
-        )
+        seen = _of_run(view, result, told, at, asked)
     return {**values, **seen}
+
+
+def _of_run(
+    view: View, result: Result, told: tuple[Signatures, ...], at: int, asked: whatif.Asked | None, *, is_live: bool = False
+) -> Mapping[str, object]:
+    """Every picture of one round of one model."""
+    now, share = told[at], None if is_live else st.query_params.to_dict()
+    given = result.guarantees.get(now.cell.epsilon)
+    whatif.notice(result, now, asked)
+    return _pictures(
+        view, whatif.scene(result, told, at, asked, is_live=is_live), asked.noise or None if asked is not None else None,
+        lambda: cost.of_run(given, is_over=not is_live),
+        lambda: ofrun.accuracy(result, now.cell.epsilon, share, live=is_live),
+        share,
+    )  # fmt: skip
 
 
 @st.fragment(run_every=2.0)
 @state.guarded
-def _watch(view: View, run_id: str, model: Cell | None) -> None:
-    """The newest round while the run goes on; the last look starts the page anew, without a timer."""
+def _watch(view: View, run_id: str, model: Cell | None, asked: whatif.Asked | None) -> None:
+    """The newest round while the run goes on, or an earlier one until there is a newer; the last look starts the page anew,
+    without a timer."""
     run = state.store().get(run_id)
     result = results.of(run)
     told = ofrun.of_model(result, model)
-    if run.is_over or (model is None and ofrun.has_any(result)):
+    if run.is_over or (model is None and ofrun.has_any(result)):  # a model to choose, or sliders that move
         st.rerun()
     runpanel.status_card(run, result)
     runpanel.bar(result, model.epsilon if model is not None else None, is_over=False)
@@ -135,20 +153,15 @@ def _watch(view: View, run_id: str, model: Cell | None) -> None:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here as soon as the clients have made them.")
         return
-    scene = ofrun.scene(result, told, len(told) - 1, is_live=True)
-    left, right = st.columns([1.6, 1], gap="small")
-    with left:
-        pictures.maps(view, scene, None)
-    with right:
-        pictures.bars(scene, None)
-        cost.of_run(None, is_over=False)
+    at, _ = ofrun.at_round(result, told, view)
+    _of_run(view, result, told, at, asked, is_live=True)
 
 
 def _pictures(
-    view: View, scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None]
+    view: View, scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
+    share: Mapping[str, str] | None,
 ) -> Mapping[str, object]:
     """The map and the matchers; the other pictures in tabs that draw when they are opened. Gives what is looked at."""
-    share = st.query_params.to_dict()
     left, right = st.columns([1.6, 1], gap="small")
     with left:
         seen = pictures.maps(view, scene, share)

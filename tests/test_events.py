@@ -10,12 +10,15 @@ import pytest
 from dpcl_core.events import (
     AnchorScores,
     CellFinished,
+    Coarse,
+    FullLists,
     Guarantee,
     Leaks,
     ListEntries,
     Note,
     Progress,
     Prototypes,
+    PublicPart,
     Retained,
     ScoredText,
     Signatures,
@@ -77,6 +80,8 @@ EVENTS = [
         (0.5, 0.75), "anchors, centred", {"random": 0.0}, (0.0, 0.1), {"random": (0.0, -0.01)},
         {"central": 0.03, "local": math.inf}, {"mean": 0.4}, {"mean": 0.15},
         AnchorScores(0.5, (10, 50), (0.6, 0.6), (0.2, 0.0), (0.9, 1.3), (57.0, math.inf), (0.7, 0.9)),
+        lists=FullLists(((1.0, 0.0),), ((2, -1),), Coarse(2, (0.5,), "eJz7DwABAQEA"), None),
+        public=PublicPart(Coarse(2, (0.1,), ""), Coarse(2, (0.1,), ""), (0.0, 1.0), 0.5, ((0.0, 1.0),) * 3, ((0.0,),) * 3),
     ),
 ]
 

@@ -15,10 +15,11 @@ from dpcl_core.figures.picture import Picture
 _NO_PAIRS = "There are no two modes to tell apart, so anchors have nothing to be measured by."
 
 
-def diagnostics(anchors: pd.DataFrame, *, dark: bool = False) -> Picture:
+def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool = False) -> Picture:
     """Over the number of anchors: how many of them see a pair apart, agreement with the truth, and the least gap below.
 
-    Columns m, gap, mean_rate, least_rate, least_gap, needed, agreement; several rows an m are averaged.
+    Columns m, gap, mean_rate, least_rate, least_gap, needed, agreement; several rows an m are averaged. `chosen`: the m
+    that is looked at.
     """
     if anchors.empty:
         return Picture(theme.empty(_NO_PAIRS, dark, 420), _NO_PAIRS, _NO_PAIRS)
@@ -52,6 +53,8 @@ def diagnostics(anchors: pd.DataFrame, *, dark: bool = False) -> Picture:
     )
     figure.update_xaxes(type="category", showgrid=False, color=inks.soft)
     figure.update_xaxes(title_text="anchors m", row=2, col=1)
+    if chosen in means.index:
+        figure.add_vline(x=names.index(f"{chosen}"), line={"color": inks.grid, "width": 14}, layer="below")
     figure.update_yaxes(range=[-0.05, 1.05], tickvals=[0, 0.5, 1], gridcolor=inks.grid, row=1, col=1)
     figure.update_yaxes(title_text="gap", rangemode="tozero", gridcolor=inks.grid, row=2, col=1)
     first, last = means.iloc[0], means.iloc[-1]

@@ -10,7 +10,7 @@ from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
 from pages.parts.anchors import ofrun, play
 from tests.pages.conftest import Open, words
-from tests.support import replay
+from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
 
 SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
@@ -156,9 +156,40 @@ def test_the_longest_link_is_short_enough() -> None:
     values = {
         "show": "run", "kind": "fitted", "side": "client", "matcher": "transport", "m": 200, "noise": 0.4,
         "budget": 8.0, "round": 3, "clients": 200, "length": 32, "draw": 5, "run": "f" * 40, "epsilon": 0.123456,
-        "seed": 2**31, "at": 100_000, "map": "both", "colour": "mode",
+        "seed": 2**31, "at": 100_000, "few": 25, "added": 0.1,
+        "map": "both", "colour": "mode",
     }  # fmt: skip
     assert CODEC.read(CODEC.write(values)).values == values
+
+
+@pytest.mark.parametrize("status", ["finished", "running"])
+def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, status: Status) -> None:
+    of, public = clients.stream(per_class=60)
+    few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
+    spec = clients.spec("cslr-server-head", params=few, seeds=[0, 7])
+    run = replay.fill(store, spec, list(clients.run(spec, of, public)[2]), status=status)
+    page = open_page("anchors", run=run, s="0")
+    assert "Drawn anew" not in words(page)
+    sliders = {slider.label: slider for slider in page.select_slider}
+    assert sliders["Anchors m"].options == ["2", "5", "10", "20"]
+    sliders["Anchors m"].set_value(5).run()
+    next(slider for slider in page.select_slider if slider.label == "Noise on the lists").set_value(0.4).run()
+    said = words(page)
+    assert "Drawn anew, not released by this run" in said
+    assert "m = 5 of its 20 anchors and noise 0.4 on every list" in said
+    assert (page.query_params["am"], page.query_params["an"]) == ("5", "0.4")
+    for tab, sentence in {**TABS, "Signal": "mean of one entry, under this noise"}.items():
+        open_tab(page, tab)
+        assert sentence in words(page), tab
+    other = open_page("anchors", run=run, s="7")
+    assert "Anchors and noise can be moved for seed 0" in words(other)
+
+
+def test_a_run_that_told_no_lists_in_full_says_so(open_page: Open, store: Store) -> None:
+    page = open_page("anchors", run=replay.fill(store, SPEC, SAID), am="5")
+    assert not page.exception
+    assert "has not told its lists in full" in words(page)
+    assert "Drawn anew" not in words(page)
 
 
 def test_what_is_told_belongs_to_one_model() -> None:

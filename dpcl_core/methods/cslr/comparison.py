@@ -56,15 +56,17 @@ def features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
 
 
 def grouped(
-    lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator
+    lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator,
+    most_starts: int | None = None,
 ) -> tuple[NDArray[np.float64], Pooled]:
     """The lists' features and their groups by the reference rule, named along the first public axis.
 
-    From as many starts as take a moment: all of twenty short lists, three of fifty long ones.
+    From as many starts as take a moment, and at most `most_starts`: all of twenty short lists, three of fifty long ones.
     """
     compared = features(lists, matcher.features)
     first = view.residuals(lists.means)[..., 0]
     n_starts = min(len(compared), max(_FEWEST_STARTS, _STARTED // (compared.shape[0] * compared.shape[1] * n_groups)))
+    n_starts = n_starts if most_starts is None else min(n_starts, most_starts)
     found = pooled(
         compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator, n_starts=n_starts
     )
@@ -85,29 +87,31 @@ def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
 
 
 def agreement(
-    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seed: int,
+    most_starts: int | None = None,
 ) -> dict[str, float]:
     """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these very lists."""
     n_groups, known = int(modes.max()) + 1, modes >= 0
     found = {}
     for name, matcher in by_name.items():
-        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
+        _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed), most_starts)
         found[name] = adjusted_rand(groups.ids[known], modes[known])
     return found
 
 
 def under_noise(
-    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seeds: Sequence[int]
+    lists: Lists, modes: NDArray[np.int64], by_name: Mapping[str, Matcher], view: PublicView, seeds: Sequence[int],
+    names: Sequence[str] = SWEPT, most_starts: int | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """`agreement` of the matchers of `SWEPT` with noise of each of `LEVELS` on the lists, mean over draws of the noise.
+    """`agreement` of these matchers with noise of each of `LEVELS` on the lists, mean over draws of the noise.
 
     One draw a seed, which all levels share.
     """
-    swept = {name: by_name[name] for name in SWEPT}
+    swept = {name: by_name[name] for name in names}
     found = np.zeros((len(LEVELS), len(swept)))
     for seed in seeds:
         for place, level in enumerate(LEVELS):
-            of = agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed)
+            of = agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed, most_starts)
             found[place] += [of[name] / len(seeds) for name in swept]
     return {name: tuple(column) for name, column in zip(swept, found.T.tolist(), strict=True)}
 

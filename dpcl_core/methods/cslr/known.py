@@ -73,6 +73,17 @@ class Compared:
                 kind, norm = params.signature_covariance, params.signature_norm
                 return cls(Signature(public.anchors, kind, norm, public.view.covariance), params.rule, name)
 
+    def assigned(
+        self, features: NDArray[np.float64], weights: NDArray[np.float64], groups: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Groups int64 [n, L] of lists' features [n, L, f] by prototypes' [K, f]; -1 for entries of weight [n, L] zero."""
+        ids = np.full(weights.shape, -1, dtype=np.int64)
+        random = np.random.default_rng(0)  # which of "random" no figure depends on
+        for client in range(len(weights)):
+            exist = np.flatnonzero(weights[client] > 0)
+            ids[client, exist], _ = matchers.assign(self.rule, features[client, exist], groups, generator=random)
+        return ids
+
     def of_means(
         self, means: NDArray[np.float64], variances: NDArray[np.float64], targets: NDArray[np.float64]
     ) -> NDArray[np.float64]:

@@ -50,6 +50,15 @@ class Lists:
             np.array([[element.target for element in each] for each in lists]),
         )
 
+    @classmethod
+    def of_tasks(cls, tasks: Sequence[Lists]) -> Lists:
+        """The lists of several tasks as one of every client, weights shared out."""
+        weights, means, covariances, targets = (
+            np.concatenate([getattr(each, name) for each in tasks], axis=1)
+            for name in ("weights", "means", "covariances", "targets")
+        )
+        return cls(weights / len(tasks), means, covariances, targets)
+
     def __len__(self) -> int:
         return len(self.weights)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Signatures
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr import comparison, matchers, views
+from dpcl_core.methods.cslr import comparison, in_full, views
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.replay import Replay
@@ -48,6 +48,15 @@ class Telling:
         self._signature = Signature(shown, kind, norm, public.view.covariance)
         self._maps = views.Maps.of(public.others, self._signature)
         self._lists: list[Lists] = []
+        self._told: set[int] = set()  # tasks whose lists are told in full
+        self._n_tasks, self._is_first_budget = known.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
+        # Not where labels are compared, which anchors and noise do not change, nor where a whole public matrix is needed.
+        self._is_told_in_full = (
+            self._cells[0].seed == spec.seeds[0]
+            and len(public.anchors) > 1
+            and spec.params.matcher != "target"
+            and kind != "shared-full"
+        )
         # What takes seconds is measured once a run: for the first seed, when the last task was learned.
         self._last = known.n_tasks - 1 if self._cells[0].seed == spec.seeds[0] else -1
 
@@ -63,9 +72,9 @@ class Telling:
         if not self._is_public:
             return
         self._lists[task:] = [lists]
-        every = _side_by_side(self._lists)
+        every = Lists.of_tasks(self._lists)
         features = comparison.features(every, self._compared.features)
-        modes = np.where(every.weights > 0, every.targets.argmax(axis=2), -1)
+        modes = _modes(every)
         measured = self._measured(every, modes, is_last=task == self._last)
         for cell, own, noise in zip(self._cells, parts, noises, strict=True):
             yield views.signatures(
@@ -76,7 +85,20 @@ class Telling:
                     signal=_signal(own[-1], self._public),
                     noise=_noise(self._public, noise),
                 ),
+                self._in_full(lists, task, own),
             )  # fmt: skip
+
+    def _in_full(self, lists: Lists, task: int, parts: Sequence[Replay]) -> views.InFull | None:
+        """What a page needs to match anew: of the first seed, each task's lists once, with the first budget's first word."""
+        if not self._is_told_in_full or (lists.covariances.ndim != 3 and self._signature.covariance == "own"):
+            return None
+        prototypes = in_full.coarse(np.concatenate([part.means for part in parts]))
+        if task in self._told or not self._is_first_budget:
+            return views.InFull(prototypes, None, None)
+        n_clients = max(2, in_full.MOST // (lists.weights.shape[1] * self._n_tasks))
+        public = in_full.public_part(self._public, self._maps) if not self._told else None
+        self._told.add(task)
+        return views.InFull(prototypes, in_full.told(lists, _modes(lists), n_clients), public)
 
     def _matched(
         self, every: Lists, features: NDArray[np.float64], modes: NDArray[np.int64], parts: Sequence[Replay], noise: Noise
@@ -84,16 +106,10 @@ class Telling:
         means = np.concatenate([part.means for part in parts])
         targets = np.concatenate([part.targets for part in parts])
         groups = self._compared.of_means(means, np.full(means.shape[1], 1 / means.shape[1]), targets)
-        ids = np.full(every.weights.shape, -1, dtype=np.int64)
-        random = np.random.default_rng(0)  # which of "random" no figure depends on
-        for client in range(len(every)):
-            exist = np.flatnonzero(every.weights[client] > 0)
-            found, _ = matchers.assign(self._compared.rule, features[client, exist], groups, generator=random)
-            ids[client, exist] = found
         return views.Matched(
             lists=every,
             clients=np.arange(len(every)),
-            ids=ids,
+            ids=self._compared.assigned(features, every.weights, groups),
             features=features,
             prototype_features=groups,
             prototypes=means,
@@ -139,13 +155,10 @@ class Telling:
         )
 
 
-def _side_by_side(lists: Sequence[Lists]) -> Lists:
-    """The lists of several tasks as one of every client, weights shared out."""
-    weights, means, covariances, targets = (
-        np.concatenate([getattr(each, name) for each in lists], axis=1)
-        for name in ("weights", "means", "covariances", "targets")
-    )
-    return Lists(weights / len(lists), means, covariances, targets)
+def _modes(lists: Lists) -> NDArray[np.int64]:
+    """What the entries [N, entries] are of, -1 for those without rows."""
+    found: NDArray[np.int64] = np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
+    return found
 
 
 def _signal(released: Replay, public: Public) -> dict[str, float]:

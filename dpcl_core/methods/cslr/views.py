@@ -6,12 +6,12 @@ The server never sees any of it: only of public or simulated data may this be sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import AnchorScores, ListEntries, Prototypes, Signatures
+from dpcl_core.events import AnchorScores, Coarse, FullLists, ListEntries, Prototypes, PublicPart, Signatures
 from dpcl_core.methods.cslr import matchers
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.signatures import Signature
@@ -95,8 +95,18 @@ class Measured:
     anchors: AnchorScores | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class InFull:
+    """What of a round is told in full, too; see `events.Signatures`."""
+
+    prototypes: Coarse
+    lists: FullLists | None
+    public: PublicPart | None
+
+
 def signatures(
-    cell: Cell, task: int, round: int, matched: Matched, maps: Maps, measured: Measured | None = None
+    cell: Cell, task: int, round: int, matched: Matched, maps: Maps, measured: Measured | None = None,
+    in_full: InFull | None = None,
 ) -> Signatures:
     """The event of one round. Entries without rows are left out: they stand for nothing."""
     lists, measured = matched.lists, measured if measured is not None else Measured()
@@ -121,7 +131,7 @@ def signatures(
             regret=tuple(regrets),
             mode=tuple(matched.modes[exists].tolist()),
         ),
-        prototypes=_prototypes(matched, maps),
+        prototypes=replace(_prototypes(matched, maps), full=in_full.prototypes if in_full is not None else None),
         shown=maps.shown(lists),
         matcher=matched.matcher,
         agreement=dict(measured.agreement),
@@ -132,6 +142,8 @@ def signatures(
         noise=dict(measured.noise),
         anchors=measured.anchors,
         mode_names=matched.mode_names,
+        lists=in_full.lists if in_full is not None else None,
+        public=in_full.public if in_full is not None else None,
     )
 
 

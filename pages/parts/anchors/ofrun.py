@@ -125,7 +125,7 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
     )
 
 
-def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) -> None:
+def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *, live: bool = False) -> None:
     """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
     from dpcl_core.figures import grids, scores
     from dpcl_core.runs import frames
@@ -137,7 +137,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) ->
         strip.figure(
             grids.accuracy_matrix(result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, is_nominal=nominal, dark=dark),
             result.provenance, key="anchor-matrix", title="Who remembers what", note="rows: after a task; accuracy in %",
-            table=result.accuracy, share=share,
+            table=result.accuracy, share=share, live=live,
         )  # fmt: skip
     with right:
         printed = published(result.spec, epsilon)
@@ -145,7 +145,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None) ->
         strip.figure(
             scores.by_seed(table, epsilon=epsilon, published=printed, is_nominal=nominal, dark=dark), result.provenance,
             key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
-            table=table, share=share,
+            table=table, share=share, live=live,
         )  # fmt: skip
 
 

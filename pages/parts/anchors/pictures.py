@@ -30,7 +30,8 @@ FIELDS: list[link.Field[Any]] = [
 class Scene:
     """What is drawn: all rounds of one model, and which is looked at; `own` names it in keys of widgets and charts.
 
-    `agreement` measures the matchers, `sweep` and `anchors` give the event with what takes longer: called when drawn.
+    `m`: by how many anchors it was matched, None where nobody knows. `agreement` measures the matchers, `sweep` and
+    `anchors` give the event with what takes longer: called when drawn.
     """
 
     told: tuple[Signatures, ...]
@@ -41,6 +42,7 @@ class Scene:
     sweep: Callable[[], Signatures]
     anchors: Callable[[], Signatures]
     is_live: bool = False
+    m: int | None = None
 
     @property
     def now(self) -> Signatures:
@@ -108,11 +110,13 @@ def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
     strip.figure(
         signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
         note="dotted: below it the second group is nearly as near (hollow)", table=entries, share=share,
+        live=scene.is_live,
     )  # fmt: skip
     if entries["regret"].notna().any():
         strip.figure(
             signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
             title="What if it were barred?", note="extra cost of its list, over the list's own cost", share=share,
+            live=scene.is_live,
         )  # fmt: skip
 
 
@@ -126,7 +130,7 @@ def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     strip.figure(
         picture, scene.source, key="confusion", title="Found against true", note="entries; known to the simulator alone",
-        table=table, share=share,
+        table=table, share=share, live=scene.is_live,
     )  # fmt: skip
 
 
@@ -143,6 +147,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
     strip.figure(
         figures.by_noise(table, of.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε demands, by who is trusted", table=table, share=share,
+        live=scene.is_live,
     )  # fmt: skip
     st.caption(
         "Local: every list gets the noise before it is sent. Central: the noise goes on the sum of all clients, and what is "
@@ -161,8 +166,9 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
         return
     table = matching.anchors([of])
     strip.figure(
-        figures.diagnostics(table, dark=style.is_dark()), scene.source, key="anchor-scores", title="What more anchors buy",
-        note="gaps in standard deviations of a signature", table=table, share=share,
+        figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
+        title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, share=share,
+        live=scene.is_live,
     )  # fmt: skip
     st.caption(
         "p̂ is a share of anchors, so more of them do not raise it; what grows is the largest gap that any of them sees. "
@@ -179,7 +185,7 @@ def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
     table = matching.statistics([scene.now])
     strip.figure(
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
-        note="lengths, logarithmic", table=table, share=share,
+        note="lengths, logarithmic", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
 
 

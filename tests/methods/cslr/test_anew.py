@@ -1,0 +1,145 @@
+"""What a run told of its lists, matched anew: as the run had it, by fewer anchors, under noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcl_core.events import Signatures, from_json, to_json
+from dpcl_core.methods.cards.cslr import ListParams
+from dpcl_core.methods.cslr import comparison, in_full
+from dpcl_core.methods.cslr.anew import ENTRY, Anew
+from dpcl_core.spec import Cell
+from tests.support import clients
+
+OF, PUBLIC = clients.stream(per_class=60)
+FEW = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
+
+
+def told(method: str = "cslr-server-head", **changes: object) -> tuple[Sequence[Signatures], ListParams]:
+    asked = clients.spec(method, **{"params": FEW, **changes})
+    assert isinstance(asked.params, ListParams)
+    return [event for event in clients.run(asked, OF, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+
+
+@pytest.fixture(scope="module")
+def source() -> Anew:
+    said, params = told()
+    found = Anew.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
+    assert found is not None
+    return found
+
+
+def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 40))
+    rows[3] = 0
+    of = in_full.coarse(rows)
+    assert (np.abs(in_full.rows_of(of) - rows) <= np.array(of.steps)[:, None] * 0.5001).all()
+    assert not in_full.rows_of(of)[3].any()
+    assert in_full.rows_of(in_full.coarse(np.zeros((0, 7)))).shape == (0, 7)
+
+
+def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Anew) -> None:
+    """Rounding moves an entry by a few hundredths of its distance to others; those that are clear stay where they were."""
+    again, now = source.event(source.n_anchors, 0.0), source.now
+    assert again.entries.client == now.entries.client
+    assert again.entries.mode == now.entries.mode
+    assert again.matcher == now.matcher
+    clear = np.array(now.entries.margin) > 0.05
+    assert clear.sum() > 20
+    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    for space in ("mean", "signature"):
+        mine, theirs = np.array(getattr(again.entries, space)), np.array(getattr(now.entries, space))
+        assert np.abs(mine - theirs).max() < 0.1 * theirs.std(axis=0).max()
+    kept = source.agreement(source.n_anchors, 0.0)
+    assert kept["Hungarian"] == now.agreement["Hungarian"]
+    assert kept[comparison.CENTRED] == pytest.approx(now.agreement[comparison.CENTRED], abs=0.1)
+
+
+def test_few_anchors_are_those_alone(source: Anew) -> None:
+    """Whatever stands at the others' place, nothing changes: the first five decide."""
+    other = source.public.anchors.copy()
+    other[5:] = other[5:][::-1]
+    moved = replace(source, public=replace(source.public, anchors=other))
+    assert moved.event(5, 0.1).entries.group == source.event(5, 0.1).entries.group
+    assert source.event(5, 0.0).entries.margin != source.event(20, 0.0).entries.margin
+    assert source.event(5, 0.0).entries.mean == source.event(20, 0.0).entries.mean
+
+
+def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Anew) -> None:
+    spread = np.full(source.public.anchors.shape, 1e-3)
+    before = source.run_maps.signatures(source.public.anchors, spread)
+    for m in (19, 10):
+        after = source._maps(m).signatures(source.public.anchors, spread)
+        across = (after - after.mean(axis=0)).T @ (before - before.mean(axis=0))
+        assert across == pytest.approx(across.T, rel=1e-6, abs=1e-9 * abs(across).max())  # no turn would bring them nearer
+        assert np.linalg.eigvalsh(across).min() > -1e-9 * abs(across).max()
+
+
+def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Anew) -> None:
+    """Of 12,000 and more draws, whose standard deviation is within 4 % at a false alarm below 1e-9."""
+    added = source._noised(0.1).means - source.lists.means
+    assert added.std() == pytest.approx(0.1, rel=0.04)
+    assert (source._noised(0.2).means - source.lists.means) == pytest.approx(2 * added)
+    loud = source.event(20, 0.8)
+    assert loud.signal[ENTRY] < loud.noise[ENTRY] == pytest.approx(0.8 * math.sqrt(len(source.public.view.centre)))
+    assert ENTRY not in source.event(20, 0.0).signal
+    assert source.agreement(20, 0.8)["Hungarian"] < 0.3 < source.now.agreement["Hungarian"]
+
+
+def test_the_sweep_keeps_what_no_anchor_changes(source: Anew) -> None:
+    swept = source.sweep(5)
+    assert set(swept) == set(comparison.SWEPT)
+    assert swept["Hungarian"] == source.now.agreement_at["Hungarian"]
+    assert swept[comparison.CENTRED] != source.now.agreement_at[comparison.CENTRED]
+    scores = source.scores(0.0)
+    assert scores is not None
+    assert scores.mean_rate[-1] == pytest.approx(source.now.anchors.mean_rate[-1], abs=0.05)  # type: ignore[union-attr]
+
+
+def test_lists_are_told_once_for_the_first_seed_and_budget() -> None:
+    privacy = {"epsilons": [4.0, 8.0], "noise": "seeded"}
+    said, params = told(privacy=privacy)
+    assert [(event.cell.epsilon, event.task) for event in said if event.lists is not None] == [(4.0, t) for t in range(4)]
+    assert [event.task for event in said if event.public is not None] == [0]
+    assert all(event.prototypes.full is not None for event in said)
+    other = next(event for event in said if event.cell.epsilon == 8.0 and event.task == 2)
+    found = Anew.of(said, other, params)
+    assert found is not None
+    assert found.event(20, 0.0).cell == other.cell
+    assert Anew.of(said, replace(other, cell=Cell(8.0, 99)), params) is None
+
+
+def test_only_the_first_clients_of_many_are_told_and_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_full, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
+    said, params = told()
+    found = Anew.of(said, said[-1], params)
+    assert found is not None
+    assert len(found.lists) == 3
+    assert found.is_part
+    assert set(found.event(20, 0.0).entries.client) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"matcher": "target"}, {"signature_covariance": "shared-full"}, {"anchors": 1, "matcher": "mean"}]
+)
+def test_what_cannot_be_matched_anew_is_not_told(changes: dict[str, object]) -> None:
+    said, params = told(params={**FEW, **changes})
+    assert said
+    assert all(event.lists is None and event.public is None and event.prototypes.full is None for event in said)
+    assert Anew.of(said, said[-1], params) is None
+
+
+def test_an_events_size_stays_small(source: Anew) -> None:
+    """A byte a number at most, before base64: means and variances of one task's entries."""
+    of = source.now.lists
+    assert of is not None
+    assert of.log_variances is not None
+    n_numbers = len(of.means.steps) * of.means.width
+    assert len(of.means.values) < 4 / 3 * n_numbers + 64
+    assert len(of.log_variances.values) < n_numbers
