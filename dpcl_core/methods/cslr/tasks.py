@@ -25,6 +25,18 @@ def clients_of_a_task(known: Known) -> int:
     return n_users if known.recurrence == "every" else max(1, n_users // known.n_tasks)
 
 
+def of_this_task(chosen: NDArray[np.int64], rows: TaskRows, known: Known) -> NDArray[np.int64]:
+    """Those of a round's clients whom the task is about: all, or where each belongs to one task alone, its own.
+
+    Which task a client belongs to is public then, and each holds rows of it. The others would send what rehearsal alone
+    makes of a model, in rounds that the ledger does not charge to them, and make a mean of updates that much smaller.
+    """
+    if known.recurrence == "every":
+        return chosen
+    found: NDArray[np.int64] = chosen[np.isin(chosen, rows.users)]
+    return found
+
+
 class Seen:
     """The labels of the tasks so far, all public. Under "prior-const" every public label competes from the start."""
 

@@ -14,6 +14,7 @@ from dpcl_core.methods.cslr.head import Head
 from dpcl_core.methods.cslr.replay import Replay, joined
 from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
 from dpcl_core.methods.cslr.slots import TaskRows
+from dpcl_core.methods.cslr.tasks import of_this_task
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -80,7 +81,7 @@ class RoundHead:
         clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
         random, invented = self._random(index), generator(self._cell.seed, f"rehearsal of task {index}")
         for done in range(self._params.rounds):
-            chosen = self._participation.draw()
+            chosen = of_this_task(self._participation.draw(), rows, self._known)
             if before is not None:
                 before(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), invented)
