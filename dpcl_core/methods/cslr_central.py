@@ -112,7 +112,9 @@ class _RoundSums:
         self._n_rounds += 1
         self._total = self._total + sums[0]
         targets = self._releases.targets(self._rows)
-        (found,) = release.decoded(self._total / self._n_rounds, self._layout, targets, self._expected)
+        (std,) = release.stds_of(self._releases.multipliers, self._layout.sensitivity)
+        average, left = self._total / self._n_rounds, std / math.sqrt(self._n_rounds)  # noise of each round is its own
+        (found,) = release.decoded(average, self._layout, targets, self._expected, [left])
         self._releases.take(0, self._index, self._rows, found)
 
 

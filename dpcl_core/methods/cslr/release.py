@@ -22,6 +22,9 @@ from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, row_blocks
 from dpcl_core.privacy.noise import Noise
 
+_STDS_OF_NOISE = 2  # a share below so many of its noise says nothing
+_LEAST_SHARE = 1e-9  # without noise, a label that nobody has
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slotted:
@@ -81,8 +84,13 @@ class Layout(Protocol):
         """Client vectors [n, D], each at most `sensitivity` long."""
         ...
 
-    def decoded(self, totals: NDArray[np.float64], expected: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights [E, K] and means [E, K, d] of noisy sums [E, D] over the expected number of clients, a public constant."""
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights [E, K] and means [E, K, d] of noisy sums [E, D] over the expected number of clients, a public constant.
+
+        `stds` [E]: of the noise on a coordinate of each sum, public like what it was scaled by.
+        """
         ...
 
 
@@ -105,7 +113,9 @@ class EvenSlots:
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
         return clipped_rows(side_by_side(residuals), self.sensitivity)
 
-    def decoded(self, totals: NDArray[np.float64], expected: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         residuals = totals.reshape(len(totals), self.n_slots, -1) / expected
         return np.full(residuals.shape[:2], 1 / self.n_slots), self.view.restored(residuals)
 
@@ -115,8 +125,9 @@ class WeightedSlots:
     """Clients may lack some slots: block k is [a w_k ; w_k clip(U^T(mu_k - m0), B) / B], w_k the client's share of rows.
 
     Its squared length is w_k² (a² + 1) at most. Shares are not negative and sum to at most 1, and so do their squares: the
-    sensitivity is sqrt(1 + a²) whatever K. Decoding divides by the noisy shares, no less than 1 / (4 K), and caps residuals
-    at B.
+    sensitivity is sqrt(1 + a²) whatever K. Decoding divides by the noisy shares and caps residuals at B. Shares count no
+    less than 1 / (4 K), or than two standard deviations of their noise where that is less: with little noise a rare label
+    is not drawn towards the centre.
     """
 
     view: PublicView
@@ -133,9 +144,13 @@ class WeightedSlots:
         blocks = np.concatenate([self.share_scale * shares, np.where(shares > 0, shares * residuals, 0.0)], axis=2)
         return clipped_rows(side_by_side(blocks), self.sensitivity)
 
-    def decoded(self, totals: NDArray[np.float64], expected: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
-        shares = np.maximum(blocks[:, :, 0] / self.share_scale, 1 / (4 * self.n_slots))
+        swallowed = _STDS_OF_NOISE * stds / expected / self.share_scale
+        least = np.clip(swallowed, _LEAST_SHARE, 1 / (4 * self.n_slots))
+        shares = np.maximum(blocks[:, :, 0] / self.share_scale, least[:, None])
         residuals = clipped_rows(self.view.radius * blocks[:, :, 1:] / shares[:, :, None], self.view.radius)
         return simplex(shares), self.view.restored(residuals)
 
@@ -162,17 +177,19 @@ def released(
     Sensitivity: the layout's, where a client's slots depend on its own data, public facts and earlier releases alone.
     Raises BadInput for fewer than two clients.
     """
-    part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds_of(multipliers, layout.sensitivity))
+    stds = stds_of(multipliers, layout.sensitivity)
+    part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds)
     what = f"sum of clients' vectors of {layout.n_slots} slots"
     totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
-    return decoded(totals[0], layout, targets, expected_clients(n_clients, sample_rate))
+    return decoded(totals[0], layout, targets, expected_clients(n_clients, sample_rate), stds)
 
 
 def decoded(
-    totals: NDArray[np.float64], layout: Layout, targets: NDArray[np.float64], expected: float
+    totals: NDArray[np.float64], layout: Layout, targets: NDArray[np.float64], expected: float, stds: Sequence[float]
 ) -> list[Replay]:
-    """The mixtures in noisy sums [E, D]: post-processing, for no client's data come in."""
-    weights, means = layout.decoded(totals, expected)
+    """The mixtures in noisy sums [E, D], `stds` of the noise on a coordinate of each: post-processing, for no client's data
+    come in."""
+    weights, means = layout.decoded(totals, expected, np.array(stds))
     pairs = zip(weights, means, strict=True)
     return [Replay(shares, centres, layout.view.covariance, targets) for shares, centres in pairs]
 

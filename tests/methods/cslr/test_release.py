@@ -184,10 +184,23 @@ def test_a_share_that_noise_has_swallowed_is_taken_as_a_quarter_of_an_even_one()
     """Twelve clients, two slots; the second one's sum is noise alone, and its share below zero."""
     layout, residual = WeightedSlots(VIEW, 2), 0.3 * np.eye(6)[0]
     totals = 12 * np.concatenate([[0.5 * 0.8], 0.8 * residual, [0.5 * -0.1], 0.05 * residual])
-    (weights,), (means,) = layout.decoded(totals[None], 12.0)
+    (weights,), (means,) = layout.decoded(totals[None], 12.0, np.array([1.0]))
     assert weights == pytest.approx([(0.8 - 0.125 + 1) / 2, (0.125 - 0.8 + 1) / 2])
     assert VIEW.residuals(means)[0] == pytest.approx(VIEW.radius * residual, abs=1e-12)
     assert VIEW.residuals(means)[1] == pytest.approx(VIEW.radius * 0.05 * residual / 0.125, abs=1e-12)
+
+
+def test_a_rare_label_is_not_drawn_to_the_centre_where_there_is_no_noise() -> None:
+    """Without noise sums become plain averages again, for a label of one row in a thousand, too; nobody's is the centre."""
+    layout, residual, rare = WeightedSlots(VIEW, 3), 0.3 * np.eye(6)[0], 1e-3
+    shares = (1 - rare, rare, 0.0)
+    totals = 12 * np.concatenate([np.concatenate([[0.5 * share], share * residual]) for share in shares])
+    (weights,), (means,) = layout.decoded(totals[None], 12.0, np.zeros(1))
+    assert weights == pytest.approx(shares, abs=1e-8)
+    assert VIEW.residuals(means)[:2] == pytest.approx(np.tile(VIEW.radius * residual, (2, 1)), abs=1e-9)
+    assert VIEW.residuals(means)[2] == pytest.approx(np.zeros(6), abs=1e-9)
+    noisy = layout.decoded(totals[None], 12.0, np.array([0.03]))[1][0]  # a share of 0.01 is two of its standard deviations
+    assert VIEW.residuals(noisy)[1] == pytest.approx(VIEW.radius * residual * rare / 0.01, abs=1e-9)
 
 
 def test_each_budget_is_in_its_ledger_with_the_multiplier_that_scaled_its_noise() -> None:
@@ -212,7 +225,7 @@ def test_what_comes_after_the_mechanism_sees_no_client() -> None:
     """Equal noisy sums give the same mixture to the last bit, and `decoded` takes nothing that a client holds."""
     totals = np.random.default_rng(2).standard_normal((2, K * 7))
     layout = WeightedSlots(VIEW, K)
-    for one, other in zip(*(release.decoded(totals, layout, TARGETS, 12.0) for _ in range(2)), strict=True):
+    for one, other in zip(*(release.decoded(totals, layout, TARGETS, 12.0, [1.0, 1.0]) for _ in range(2)), strict=True):
         assert (one.means == other.means).all()
         assert (one.weights == other.weights).all()
         drawn, again = (of.sample(20, np.random.default_rng(3)) for of in (one, other))
