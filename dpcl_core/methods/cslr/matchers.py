@@ -159,12 +159,26 @@ def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
 
 
 def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Extra cost of the best one-to-one assignment once an element is barred from its slot in it: [L]; L <= K, K >= 2."""
-    costs = squared_distances(features, prototypes)
-    rows, columns = linear_sum_assignment(costs)
-    least, found = costs[rows, columns].sum(), np.zeros(len(features))
-    for row, column in zip(rows, columns, strict=True):
-        barred = costs.copy()
-        barred[row, column] = np.inf
-        found[row] = barred[linear_sum_assignment(barred)].sum() - least
-    return found
+    """Extra cost of the best one-to-one assignment once an element is barred from its slot in it: [..., L] of lists of
+    features [..., L, f]; L <= K, K >= 2.
+
+    A barred element takes a free slot or another's, whose owner goes on in turn, until a slot is free or the first one's is
+    taken; where the first one's is left, others may move up. The cheapest such chains come from all elements at once (Floyd
+    and Warshall), in place of one assignment for each.
+    """
+    lists = squared_distances(features.reshape(-1, *features.shape[-2:]), prototypes)
+    n, length, _ = lists.shape
+    taken = np.stack([linear_sum_assignment(costs)[1] for costs in lists])
+    others = np.broadcast_to(taken[:, None], (n, length, length))
+    own = np.take_along_axis(lists, taken[:, :, None], axis=2)
+    step = np.take_along_axis(lists, others, axis=2) - own  # [n, i, j]: i goes to j's slot
+    free = lists - own
+    np.put_along_axis(free, others, np.inf, axis=2)
+    chain = step.copy()  # the same over any others in between
+    for k in range(length):
+        np.minimum(chain, chain[:, :, k, None] + chain[:, None, k, :], out=chain)
+    away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: until a slot is free
+    step[:, np.arange(length), np.arange(length)] = np.inf
+    around = (step + chain.swapaxes(1, 2)).min(axis=2)
+    found: NDArray[np.float64] = np.minimum(around, away + chain.min(axis=1))
+    return np.maximum(found, 0).reshape(features.shape[:-1])

@@ -95,19 +95,22 @@ def _alternated(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
     """Ids [n, L], prototypes [K, f] and cost of the cheapest of the starts [S, K, f]; the first of equal ones."""
     (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
-    repeated = np.broadcast_to(weights, (n_starts, n, length)).reshape(-1, length)
-    ids = np.full((n_starts, n, length), -1)
+    ids, prototypes = np.full((n_starts, n, length), -1), prototypes.copy()
+    moving = np.arange(n_starts)  # starts whose assignment still changes: the others stay as they are
     for _ in range(_ROUNDS):
-        costs = squared_distances(features[None], prototypes[:, None])
-        found = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator).reshape(ids.shape)
-        if (found == ids).all():
+        costs = squared_distances(features[None], prototypes[moving, None])
+        repeated = np.broadcast_to(weights, (len(moving), n, length)).reshape(-1, length)
+        found = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator).reshape(len(moving), n, length)
+        changed = (found != ids[moving]).any(axis=(1, 2))
+        moving, found = moving[changed], found[changed]
+        if not len(moving):
             break
-        ids = found
-        belongs = (ids[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
+        ids[moving] = found
+        belongs = (found[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
         totals = belongs.sum(axis=(1, 2))
-        sums = belongs.reshape(n_starts, -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
-        averages = np.divide(sums, totals[:, :, None], out=prototypes.copy(), where=totals[:, :, None] > 0)
-        prototypes = averages  # a group without weight stays where it was
+        sums = belongs.reshape(len(moving), -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
+        stayed = prototypes[moving]  # a group without weight stays where it was
+        prototypes[moving] = np.divide(sums, totals[:, :, None], out=stayed, where=totals[:, :, None] > 0)
         if rule == "random":
             break
     costs = squared_distances(features[None], prototypes[:, None])

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog
 
 from dpcl_core.methods.cslr import matchers
 from dpcl_core.methods.cslr.lists import Element
@@ -126,6 +126,24 @@ def test_regret_is_what_barring_an_element_from_its_slot_costs() -> None:
             for row in range(4)
         ]
         assert matchers.regrets(features, prototypes) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("length", "n_slots"), [(1, 2), (2, 2), (3, 5), (9, 9), (9, 12)])
+def test_regrets_of_many_lists_are_those_of_one_assignment_each(length: int, n_slots: int) -> None:
+    """With free slots too: a barred element may leave its slot to another one that moves up. Two entries are the same."""
+    random = np.random.default_rng(length * n_slots)
+    lists, prototypes = random.standard_normal((20, length, 3)), random.standard_normal((n_slots, 3))
+    lists[0, -1] = lists[0, 0]
+    found = matchers.regrets(lists, prototypes)
+    for own, features in zip(found, lists, strict=True):
+        costs = matchers.squared_distances(features, prototypes)
+        rows, slots = linear_sum_assignment(costs)
+        expected = []
+        for row, slot in zip(rows, slots, strict=True):
+            barred = costs.copy()
+            barred[row, slot] = 1e9
+            expected.append(barred[linear_sum_assignment(barred)].sum() - costs[rows, slots].sum())
+        assert own == pytest.approx(expected, abs=1e-6)
 
 
 def test_feature_maps_read_what_they_say() -> None:
