@@ -122,13 +122,14 @@ def _table(values: dict[str, object], was_active: bool) -> None:
         on_select="rerun",
         selection_mode="multi-row",
         hide_index=True,
-        height=min(560, 38 + 35 * len(frame)),
+        height="content" if len(frame) <= 15 else 560,
+        placeholder="",
         column_config={
             "run": st.column_config.TextColumn("Run", width="small"),
             "status": st.column_config.TextColumn("State", width="small"),
             "name": st.column_config.TextColumn("Name", width="medium"),
             "method": st.column_config.TextColumn("Method"),
-            "data": st.column_config.TextColumn("Data"),
+            "data": st.column_config.TextColumn("Data", width="medium"),
             "epsilons": st.column_config.TextColumn("ε"),
             "accuracy": st.column_config.NumberColumn(
                 "AA", format="%.1f %%", help="Mean final accuracy over tasks and seeds, at the largest ε of the run"

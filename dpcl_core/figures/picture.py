@@ -53,7 +53,7 @@ class Provenance:
 
     def line(self) -> str:
         """One line, parts that are unknown left out."""
-        people = f"n = {self.n_train:,}".replace(",", " ") if self.n_train is not None else ""
+        people = f"n = {self.n_train:,}" if self.n_train is not None else ""
         parts = [
             "example" if self.is_example else "",
             self.dataset,

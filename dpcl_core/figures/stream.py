@@ -81,7 +81,7 @@ def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Ba
         yaxis="y2",
         marker={"color": inks.soft, "opacity": 0.55},
         width=0.8,
-        text=[_count(int(size)) for size in sizes] if len(sizes) <= _MAX_SIZES else None,
+        text=[f"{size:,}" for size in sizes] if len(sizes) <= _MAX_SIZES else None,
         textposition="outside",
         textfont={"color": inks.soft, "size": 11},
         cliponaxis=False,
@@ -146,7 +146,7 @@ def _frames(is_home: NDArray[np.bool_], dark: bool) -> list[dict[str, object]]:
 def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
     sizes = counts.sum(axis=1)
     low, high = int(sizes.min()), int(sizes.max())
-    amount = _count(low) if low == high else f"{_count(low)} to {_count(high)}"
+    amount = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     n_tasks, n_classes = len(sizes), int((counts.sum(axis=0) > 0).sum())
     each = " each" if low == high and n_tasks > 1 else ""
     said = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{each}."]
@@ -179,10 +179,6 @@ def _tick(name: str, place: int, is_named: bool) -> str:
     """What stands below a task: its name where there is room, else the number in it, or its place."""
     number = name.removeprefix("task ")
     return name if is_named else number if number.isdecimal() else str(place)
-
-
-def _count(n: int) -> str:
-    return f"{n:,}".replace(",", " ")  # a thin gap, as elsewhere
 
 
 def _short(name: str) -> str:

@@ -89,8 +89,7 @@ class Outlook:
         if self.ratio >= NEAR_CHANCE:
             expected = "accuracy will be near chance"
         even = self.ratio * self.class_size if self.needed is None else self.needed
-        needed, here = (f"{number:,.0f}".replace(",", " ") for number in (even, self.class_size))
-        helps = [f"more people (with {needed} a class instead of {here} noise and signal are even)"]
+        helps = [f"more people (with {even:,.0f} a class instead of {self.class_size:,.0f} noise and signal are even)"]
         if self.all_values:
             helps.append("a projection to a few directions (params.project_to)")
         if self.has_one_list:
@@ -125,4 +124,4 @@ def headline(outlooks: Sequence[Outlook]) -> str:
 
 
 def _shown(ratio: float) -> str:
-    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:,.0f}".replace(",", " ")
+    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:,.0f}"

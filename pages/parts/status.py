@@ -19,7 +19,7 @@ Tone = Literal["calm", "busy", "good", "bad"]
 _FIXES = {
     "wrong-input": "Change the setting that the sentence names, then start again.",
     "out-of-memory": "Take fewer examples a class, a smaller network or fewer seeds, then start again.",
-    "diverged": "Take a smaller learning rate or a smaller clipping norm, then start again.",
+    "diverged": "Change the settings that the sentence names, then start again.",
     "data-missing": "Put the data where the sentence says, or choose another dataset.",
     "worker-died": "Retry; if it happens again, take fewer examples or seeds.",
     "store": "Free some disk space or make the folder writable, then retry.",
@@ -57,7 +57,7 @@ def of(run: Run, events: Sequence[Event], now: float) -> Said:
         return Said("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", _fraction(run, events) or None)
     if run.status == "failed":
         why = run.error or "The run ended with an error that left no message."
-        return Said("Failed", why, _FIXES.get(run.error_kind or "internal", _FIXES["internal"]), "bad")
+        return Said("Failed", _sentence(why), _FIXES.get(run.error_kind or "internal", _FIXES["internal"]), "bad")
     if run.status == "lost":
         at = run.heartbeat or run.finished or run.started
         when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
@@ -66,6 +66,13 @@ def of(run: Run, events: Sequence[Event], now: float) -> Said:
     seconds = run.finished - run.started if run.finished is not None and run.started is not None else None
     took = f"took {span(seconds)}" if seconds is not None else ""
     return Said("Finished", "Finished", took, "good")
+
+
+def _sentence(text: str) -> str:
+    """What a program reported as a sentence of a page; the name of a setting or of a file in front stays as it is."""
+    first = text.split(maxsplit=1)[0]
+    start = text[0].upper() + text[1:] if first.isalpha() else text
+    return start if start.endswith((".", "!", "?")) else f"{start}."
 
 
 def _running(run: Run, events: Sequence[Event], now: float) -> Said:
@@ -168,4 +175,3 @@ def span(seconds: float) -> str:
 def estimate(seconds: float | None) -> str:
     """The line beside Start."""
     return f"About {_range(seconds)} on this computer." if seconds is not None else "No run like this yet: time unknown."
-

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpcl_core.scenarios.preview import Preview
 
 _NOT_HERE = "It is drawn once the dataset is on this computer; nothing is downloaded for it."
-_NO_FIT = "It is drawn when the settings on the left fit the data."
+_NO_FIT = "It is drawn once the settings fit the data."
 _OWN = (
     "Only the plan is shown, which is public: which class is at home in which task. How many examples of yours each task "
     "would get is private, and counting them here would be a release that no budget covers."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -29,7 +30,7 @@ def figure(
     share: Mapping[str, str] | None = None,
     live: bool = False,
 ) -> None:
-    """A card with title, figure, finding and strip. `key` must be stable: zoom and live updates hang on it.
+    """A card with title, figure, finding and strip; where there is nothing to draw, why. `key` must be stable: zoom and live updates hang on it.
 
     `table`: what is drawn, offered as CSV. `share`: query parameters of this view. `live`: the run goes on, so the
     downloads are left out until it has ended (they would be rebuilt with each update).
@@ -37,7 +38,11 @@ def figure(
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""))
-        st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
+        if picture.figure.data:
+            st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
+        else:  # in words that break lines, and as high as the figure will be
+            height = f"{picture.figure.layout.height or 200:g}px"
+            st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         strip(picture, provenance, key=key, table=table, share=share, live=live)
 
 
@@ -51,7 +56,8 @@ def strip(
     live: bool = False,
 ) -> None:
     """The lines below a figure alone, for what is not drawn by plotly."""
-    st.markdown(f"**{plain(picture.finding)}**")
+    if picture.figure.data:
+        st.markdown(f"**{plain(picture.finding)}**")
     if live:
         st.caption(plain(provenance.line()) if provenance is not None else "")
         return
@@ -69,4 +75,3 @@ def strip(
         if share is not None:
             with st.popover("link", type="tertiary"):
                 st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)
-

@@ -293,8 +293,7 @@ def _say_delta(values: Mapping[str, object]) -> None:
     people, own = _n_people(dataset, per_class), cast("float | None", values["delta"])
     delta = own if own is not None else rule_delta(dataset, per_class)
     if delta is not None and people is not None:
-        count = f"{people:,}".replace(",", " ")
-        st.caption(f"δ = {delta:g} for {count} training examples" + ("." if own is not None else ", by the rule."))
+        st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if own is not None else ", by the rule."))
 
 
 def _numbers(text: str) -> list[float]:

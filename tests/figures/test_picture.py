@@ -18,7 +18,7 @@ SOURCE = Provenance(
 
 def test_provenance_names_everything_and_warns() -> None:
     assert SOURCE.line() == (
-        "Digits <8×8> · n = 1 437 · DP cosine classifier · labels from the data (not DP) · ε = 0.5, ∞ · δ = 1e-05 · "
+        "Digits <8×8> · n = 1,437 · DP cosine classifier · labels from the data (not DP) · ε = 0.5, ∞ · δ = 1e-05 · "
         "1 seed · seeded noise: a recorded seed voids the guarantee · run abcd"
     )
 

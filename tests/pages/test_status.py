@@ -82,7 +82,7 @@ def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "fix"),
-    [("out-of-memory", "fewer examples"), ("diverged", "smaller learning rate"), ("data-missing", "Put the data where"),
+    [("out-of-memory", "fewer examples"), ("diverged", "Change the settings"), ("data-missing", "Put the data where"),
      ("store", "disk space"), ("wrong-input", "Change the setting"), ("internal", "details below")],
 )  # fmt: skip
 def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
@@ -91,6 +91,19 @@ def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str
     assert said.headline == f"This run failed on purpose ({kind})."
     assert fix in said.detail
     assert said.tone == "bad"
+
+
+@pytest.mark.parametrize(
+    ("reported", "headline"),
+    [
+        ("training diverged at step 2 of 9", "Training diverged at step 2 of 9."),
+        ("params.epochs = 0: must be at least 1", "params.epochs = 0: must be at least 1."),
+        ("own:mine/train.parquet row 0, window = nan", "own:mine/train.parquet row 0, window = nan."),
+        ("The disk is full.", "The disk is full."),
+    ],
+)
+def test_what_a_program_reported_reads_as_a_sentence(store: Store, reported: str, headline: str) -> None:
+    assert status.of(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
 
 
 def test_lost_says_when_and_offers_retry(store: Store) -> None:

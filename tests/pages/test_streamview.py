@@ -38,7 +38,7 @@ def test_a_first_visit_sees_the_stream_and_each_setting_redraws_it(open_page: Op
     page = next(box for box in page.number_input if box.label == "Disjoint percent").set_value(100).run()
     assert "Every class occurs in one task only." in label(page)
     page = next(box for box in page.number_input if box.label == "Tasks").set_value(11).run()
-    assert "drawn when the settings" in label(page)
+    assert "once the settings fit the data" in label(page)
     assert not is_drawn(page)
     assert "must be at most 10" in words(page)
     page = next(box for box in page.number_input if box.label == "Tasks").set_value(2).run()
@@ -81,7 +81,7 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
     page = open_page("train", v="1", d="digits", bb="pixels", s="permuted", **{"s.tasks": "20"})
     assert not page.exception
     assert is_drawn(page)
-    assert "20 tasks of 1 347 training examples each. All classes occur in every task." in label(page)
+    assert "20 tasks of 1,347 training examples each. All classes occur in every task." in label(page)
     assert "adds up over the tasks" in words(page)
     assert "every seed draws other orders of the values" in words(page)
     assert "the run as a whole promises less" in words(page)

@@ -76,7 +76,7 @@ def test_a_network_that_nobody_knows_is_told_in_a_sentence(open_page: Open) -> N
         ("running", HALF, ("Running", "Task", "of 5", "ε accounted so far", "Stop")),
         ("stopping", HALF, ("Stopping", "what was learned is kept")),
         ("cancelled", HALF, ("Cancelled", "the curves so far are kept", "Retry")),
-        ("failed", HALF, ("Failed", "This run failed on purpose (diverged).", "smaller learning rate", "Retry")),
+        ("failed", HALF, ("Failed", "This run failed on purpose (diverged).", "that the sentence names", "Retry")),
         ("failed", HALF, ("No model was finished, so nothing is stated as covered",)),
         ("lost", HALF, ("Lost", "This run failed on purpose (worker-died).", "Retry")),
         ("finished", ALL, ("Finished", "After 5 tasks", "Covered", "Not covered", "Run again")),
@@ -120,6 +120,13 @@ def test_forgetting_is_not_printed_after_one_task(open_page: Open, store: Store)
     first = [event for event in ALL if not isinstance(event, TaskLearned) or event.task < 1][:13]
     page = open_page("train", run=replay.fill(store, SPEC, first, status="running"))
     assert "Forgetting is defined from the second task on." in words(page)
+
+
+def test_what_is_not_there_yet_is_said_once_and_in_words(open_page: Open, store: Store) -> None:
+    page = open_page("train", run=replay.fill(store, SPEC, [], status="queued"))
+    for sentence in ("The first point appears", "The first row appears", "Forgetting is defined from the second"):
+        assert words(page).count(sentence) == 1
+    assert not page.get("plotly_chart"), "a figure of nothing would not break its sentence on a narrow screen"
 
 
 def test_start_creates_a_run_with_the_settings_of_the_form(
