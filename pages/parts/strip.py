@@ -30,10 +30,11 @@ def figure(
     share: Mapping[str, str] | None = None,
     live: bool = False,
 ) -> None:
-    """A card with title, figure, finding and strip; where there is nothing to draw, why. `key` must be stable: zoom and live updates hang on it.
+    """A card with title, figure, finding and strip; where there is nothing to draw, it says why.
 
-    `table`: what is drawn, offered as CSV. `share`: query parameters of this view. `live`: the run goes on, so the
-    downloads are left out until it has ended (they would be rebuilt with each update).
+    `key` must be stable: zoom and live updates hang on it. `table`: what is drawn, offered as CSV. `share`: query parameters
+    of this view. `live`: the run goes on, so the downloads are left out until it has ended (they would be rebuilt with each
+    update).
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
