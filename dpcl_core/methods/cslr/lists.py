@@ -59,6 +59,26 @@ class Lists:
         )
         return cls(weights / len(tasks), means, covariances, targets)
 
+    @classmethod
+    def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
+        """Where each client has a list in one task alone: these lists, and whose they are, int64 [n], ascending.
+
+        Shorter ones are as long as the longest, by entries of weight zero.
+        """
+        held = np.stack([each.weights.sum(axis=1) > 0 for each in tasks])
+        clients = np.flatnonzero(held.any(axis=0))
+        if not len(clients):
+            return tasks[0].take(clients), clients
+        homes = [tasks[place] for place in held[:, clients].argmax(axis=0).tolist()]
+        entries = np.arange(max(each.weights.shape[1] for each in tasks))
+        last = [np.minimum(entries, each.weights.shape[1] - 1) for each in homes]
+        weights, means, covariances, targets = (
+            np.stack([getattr(each, name)[own, places] for each, own, places in zip(homes, clients, last, strict=True)])
+            for name in ("weights", "means", "covariances", "targets")
+        )
+        exists = entries < np.array([each.weights.shape[1] for each in homes])[:, None]
+        return cls(weights * exists, means, covariances, targets), clients
+
     def __len__(self) -> int:
         return len(self.weights)
 

@@ -18,6 +18,7 @@ from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.signatures import Signature
 from dpcl_core.spec import Cell, RunSpec
 
+_LONGEST = 80  # entries of a list that matchers are compared on: an assignment costs the cube of it
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
 
 
@@ -50,9 +51,11 @@ class Telling:
         self._lists: list[Lists] = []
         self._told: set[int] = set()  # tasks whose lists are told in full
         self._n_tasks, self._is_first_budget = known.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
+        self._has_homes = known.recurrence == "once"  # each client belongs to one task
         # Not where labels are compared, which anchors and noise do not change, nor where a whole public matrix is needed.
         self._is_told_in_full = (
             self._cells[0].seed == spec.seeds[0]
+            and not self._has_homes
             and len(public.anchors) > 1
             and spec.params.matcher != "target"
             and kind != "shared-full"
@@ -72,13 +75,15 @@ class Telling:
         if not self._is_public:
             return
         self._lists[task:] = [lists]
-        every = Lists.of_tasks(self._lists)
+        every, clients = self._every()
+        if not len(clients):
+            return
         features = comparison.features(every, self._compared.features)
         modes = _modes(every)
         measured = self._measured(every, modes, is_last=task == self._last)
         for cell, own, noise in zip(self._cells, parts, noises, strict=True):
             yield views.signatures(
-                cell, task, round, self._matched(every, features, modes, own, noise), self._maps,
+                cell, task, round, self._matched(every, clients, features, modes, own, noise), self._maps,
                 replace(
                     measured,
                     demanded={"central": noise.mean, "local": noise.local},
@@ -87,6 +92,13 @@ class Telling:
                 ),
                 self._in_full(lists, task, own),
             )  # fmt: skip
+
+    def _every(self) -> tuple[Lists, NDArray[np.int64]]:
+        """The clients' lists of all tasks so far, and whose they are."""
+        if self._has_homes:
+            return Lists.of_homes(self._lists)
+        every = Lists.of_tasks(self._lists)
+        return every, np.arange(len(every))
 
     def _in_full(self, lists: Lists, task: int, parts: Sequence[Replay]) -> views.InFull | None:
         """What a page needs to match anew: of the first seed, each task's lists once, with the first budget's first word."""
@@ -101,14 +113,20 @@ class Telling:
         return views.InFull(prototypes, in_full.told(lists, _modes(lists), n_clients), public)
 
     def _matched(
-        self, every: Lists, features: NDArray[np.float64], modes: NDArray[np.int64], parts: Sequence[Replay], noise: Noise
+        self,
+        every: Lists,
+        clients: NDArray[np.int64],
+        features: NDArray[np.float64],
+        modes: NDArray[np.int64],
+        parts: Sequence[Replay],
+        noise: Noise,
     ) -> views.Matched:
         means = np.concatenate([part.means for part in parts])
         targets = np.concatenate([part.targets for part in parts])
         groups = self._compared.of_means(means, np.full(means.shape[1], 1 / means.shape[1]), targets)
         return views.Matched(
             lists=every,
-            clients=np.arange(len(every)),
+            clients=clients,
             ids=self._compared.assigned(features, every.weights, groups),
             features=features,
             prototype_features=groups,
@@ -135,9 +153,10 @@ class Telling:
     def _measured(self, every: Lists, modes: NDArray[np.int64], *, is_last: bool) -> views.Measured:
         """How well the matchers' groups of these very lists agree with the labels; nothing where there is one label.
 
-        Transport is left out: it takes thirty times as long as any other.
+        Nothing either where lists are so long that it would take minutes. Transport is left out: it takes thirty times as
+        long as any other.
         """
-        if len(set(modes[modes >= 0].tolist())) < 2:
+        if len(set(modes[modes >= 0].tolist())) < 2 or modes.shape[1] > _LONGEST:
             return views.Measured()
         view, anchors = self._public.view, self._signature.anchors
         rule = "nearest" if self._params.rule == "ot" else self._params.rule

@@ -19,6 +19,7 @@ from dpcl_core.spec import Cell
 
 _N_FITTED = 500  # public points that the axes of a map are fitted on
 _N_DRAWS = 256  # of noise on a prototype, to see how far it spreads on the signatures' map
+_AT_ONCE = 32  # prototypes whose noise is drawn at once: what that needs of memory grows with them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,9 +187,13 @@ def _spreads(matched: Matched, maps: Maps, covariances: NDArray[np.float64]) -> 
         return (((0.0,) * 3,) * n_groups,) * 2
     axes = matched.noise_axes if matched.noise_axes is not None else np.eye(n_inputs)
     drawn = np.random.default_rng(0).standard_normal((_N_DRAWS, n_groups, axes.shape[1]))
-    moved = matched.prototypes + matched.noise_std * drawn @ axes.T
-    wide = np.broadcast_to(covariances, (_N_DRAWS, *covariances.shape))
-    return _covariances(maps.means(moved)), _covariances(maps.signatures(moved, wide))
+    on_means, on_signatures = np.empty((2, _N_DRAWS, n_groups, 2))
+    for first in range(0, n_groups, _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        moved = matched.prototypes[some] + matched.noise_std * drawn[:, some] @ axes.T
+        wide = np.broadcast_to(covariances[some], (_N_DRAWS, *covariances[some].shape))
+        on_means[:, some], on_signatures[:, some] = maps.means(moved), maps.signatures(moved, wide)
+    return _covariances(on_means), _covariances(on_signatures)
 
 
 def _covariances(points: NDArray[np.float64]) -> Spread:

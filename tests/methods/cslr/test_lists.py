@@ -115,3 +115,21 @@ def test_lists_side_by_side_come_apart_again() -> None:
         assert (one.covariance == other.covariance).all()
     moments = lists.second_moments[1, 0] - np.outer(each[1][0].mean, each[1][0].mean)
     assert moments == pytest.approx(each[1][0].covariance)
+
+
+def test_the_one_list_of_each_client() -> None:
+    """Two tasks of three clients, with lists of one and of two entries; the third client is in neither."""
+    random = np.random.default_rng(0)
+
+    def task(weights: list[list[float]]) -> Lists:
+        n, length = len(weights), len(weights[0])
+        means, variances = random.standard_normal((2, n, length, 3))
+        return Lists(np.array(weights), means, variances**2, np.ones((n, length, 1)))
+
+    first, second = task([[0.0], [1.0], [0.0]]), task([[0.3, 0.7], [0.0, 0.0], [0.0, 0.0]])
+    found, clients = Lists.of_homes([first, second])
+    assert clients.tolist() == [0, 1]
+    assert found.weights.tolist() == [[0.3, 0.7], [1.0, 0.0]]
+    assert (found.means[0] == second.means[0]).all()
+    assert (found.covariances[1, 0] == first.covariances[1, 0]).all()
+    assert len(Lists.of_homes([task([[0.0], [0.0]])])[1]) == 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpcl_core.events import Signatures
 from dpcl_core.methods.cslr import training
 from dpcl_core.methods.cslr.rounds import local_updates
 from dpcl_core.methods.cslr.slots import TaskRows
@@ -51,3 +52,15 @@ def test_no_client_of_another_task_sends_what_rehearsal_alone_makes(method: str,
         few |= {"anchors": 20, "restarts": 1} | ({"dimensions": 4} if method == "cslr-central" else {})
     clients.run(clients.spec(method, params=few), once(), PUBLIC)
     assert seen == [{index, index + 4} for index in range(4) for _ in range(3)]
+
+
+def test_lists_are_told_of_the_clients_of_tasks_so_far() -> None:
+    """Each client's own list and no longer one, without the empty lists of tasks that it is not in."""
+    few = {"rounds": 2, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
+    _, _, said, _ = clients.run(clients.spec("cslr-published", params=few), once(), PUBLIC)
+    told = [event for event in said if isinstance(event, Signatures)]
+    assert {event.task for event in told} == {0, 1, 2, 3}
+    for event in told:
+        assert set(event.entries.client) == {client for client in range(8) if client % 4 <= event.task}
+        assert max(map(event.entries.client.count, event.entries.client)) <= 4
+        assert event.lists is None  # a page that matches anew lays lists of all tasks side by side
