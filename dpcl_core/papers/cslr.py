@@ -87,12 +87,17 @@ def departs(run: Measured) -> list[str]:
         )
     if isinstance(params, CslrPublishedParams):
         told.append(
-            "Not given either: the fit of lists, what is done to log-densities, the rule of clustering, full or diagonal "
-            "second moments, how statistics of several entries are added up, the weight of replay. Ours: "
-            f"{params.restarts} starts of a fit; {params.signature_norm}, covariance {params.signature_covariance}; "
-            f"{params.rule}, {params.modes_per_task} groups a task, since one a task leaves nothing to match; "
-            f"{params.second_moments}; by shares; {params.replay_weight:g}."
+            "Not given either: the fit of lists, full or diagonal second moments, how statistics of several entries are "
+            f"added up, the weight of replay. Ours: {params.restarts} starts of a fit; {params.second_moments}; by shares; "
+            f"{params.replay_weight:g}."
         )
+        if params.modes_per_task > 1:
+            told.append(f"{params.modes_per_task} groups of a label, since one a task leaves nothing to match.")
+        if params.modes_per_task > 1 and params.matcher == "signature":
+            told.append(
+                "Nor what is done to log-densities, and by which rule entries are clustered. Ours: "
+                f"{params.signature_norm}, covariance {params.signature_covariance}; {params.rule}."
+            )
     if spec.method == "fedta-lite":
         told.append("FedTA: its mixing equations were not at hand; a simplified reading stands for it.")
     return told
