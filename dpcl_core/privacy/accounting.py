@@ -282,7 +282,8 @@ def calibrated(
 ) -> float:
     """Smallest noise multiplier for which all of `events(noise multiplier)` together stay within (epsilon, delta).
 
-    More noise must cost less. Rounded up to four digits. Raises Unaccountable where no amount of noise is enough.
+    More noise must cost less. Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant
+    rounds up, and what is lost by that does not shrink with the noise.
     """
     _refuse_impossible(epsilon, delta)
 
@@ -293,7 +294,8 @@ def calibrated(
     while excess(high) > 0:
         low, high = high, high * 2
         if high > 1e6:
-            raise Unaccountable(f"no noise multiplier reaches epsilon = {epsilon} at delta = {delta}")
+            allowed = f"must be larger: with no noise multiplier up to a million can that be shown at delta = {delta:g}"
+            raise BadInput("epsilon", epsilon, allowed)
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
     return math.ceil(float(brentq(excess, low, high, xtol=1e-5)) * 1e4 + 0.5) / 1e4

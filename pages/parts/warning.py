@@ -37,7 +37,10 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
     except BadInput:
         return None  # said where the form is checked
     known = of_run(_spec, facts, n_tasks)
-    outlooks = outlook(_spec, n_features=n_features, classes_per_task=n_home or facts.n_classes / n_tasks, facts=known)
+    try:
+        outlooks = outlook(_spec, n_features=n_features, classes_per_task=n_home or facts.n_classes / n_tasks, facts=known)
+    except BadInput as refused:
+        return "ε: one budget is out of reach", f"{refused}."
     text = signal.note(outlooks)
     return (signal.headline(outlooks), text) if text is not None else None
 

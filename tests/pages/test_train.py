@@ -201,6 +201,12 @@ def test_a_budget_that_no_model_survives_gets_a_note_and_can_still_be_started(op
     assert "longest signal" not in words(open_page("train", v="1", e="8"))
 
 
+def test_a_budget_that_no_noise_keeps_is_told_before_the_start(open_page: Open) -> None:
+    page = open_page("train", v="1", m="peft-ensemble", e="0.0001,8")
+    assert not page.exception
+    assert "with no noise multiplier up to a million can that be shown" in words(page)
+
+
 def test_a_learned_list_says_how_many_people_a_label_needs(open_page: Open) -> None:
     page = open_page("train", v="1", l="dp-learned", e="0.1,1")
     assert not page.exception

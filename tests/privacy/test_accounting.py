@@ -64,6 +64,12 @@ def test_noise_multiplier_meets_the_budget_and_no_smaller_one_does(epsilon: floa
     assert Pld().epsilon([subsampled_gaussian(found - 5e-3, rate, steps)], DELTA, "add-remove") > epsilon
 
 
+def test_a_budget_that_no_noise_keeps_is_one_sentence() -> None:
+    sentence = "epsilon = 1e-06: must be larger: with no noise multiplier up to a million can that be shown at delta = 1e-05"
+    with pytest.raises(BadInput, match=sentence):
+        accounting.noise_multiplier(1e-6, DELTA, 0.1, 400, "add-remove")
+
+
 def test_noise_near_zero_is_answered_without_filling_the_memory() -> None:
     assert Pld().epsilon([subsampled_gaussian(0.01, 0.1, 400)], DELTA, "add-remove") > 1e5
 
