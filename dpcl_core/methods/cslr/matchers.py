@@ -164,7 +164,8 @@ def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
 
     A barred element takes a free slot or another's, whose owner goes on in turn, until a slot is free or the first one's is
     taken; where the first one's is left, others may move up. The cheapest such chains come from all elements at once (Floyd
-    and Warshall), in place of one assignment for each.
+    and Warshall), in place of one assignment for each. No chain that ends where it began gains anything, up to rounding,
+    which would double with every step: potentials (Bellman and Ford) make single moves cost something first.
     """
     lists = squared_distances(features.reshape(-1, *features.shape[-2:]), prototypes)
     n, length, _ = lists.shape
@@ -174,9 +175,14 @@ def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
     step = np.take_along_axis(lists, others, axis=2) - own  # [n, i, j]: i goes to j's slot
     free = lists - own
     np.put_along_axis(free, others, np.inf, axis=2)
-    chain = step.copy()  # the same over any others in between
+    gained = np.zeros((n, length))
+    for _ in range(length):
+        gained = np.minimum(gained, (gained[:, :, None] + step).min(axis=1))
+    lift = gained[:, :, None] - gained[:, None, :]
+    chain = np.maximum(step + lift, 0)
     for k in range(length):
         np.minimum(chain, chain[:, :, k, None] + chain[:, None, k, :], out=chain)
+    chain -= lift  # i to j's slot, over any others in between
     away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: until a slot is free
     step[:, np.arange(length), np.arange(length)] = np.inf
     around = (step + chain.swapaxes(1, 2)).min(axis=2)
