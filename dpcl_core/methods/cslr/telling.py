@@ -49,6 +49,8 @@ class Telling:
         self._signature = Signature(shown, kind, norm, public.view.covariance)
         self._maps = views.Maps.of(public.others, self._signature)
         self._lists: list[Lists] = []
+        self._measured_of: Lists | None = None  # the task's lists that were measured last, beside those before
+        self._found = views.Measured()
         self._told: set[int] = set()  # tasks whose lists are told in full
         self._n_tasks, self._is_first_budget = known.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
         self._has_homes = known.recurrence == "once"  # each client belongs to one task
@@ -80,12 +82,13 @@ class Telling:
             return
         features = comparison.features(every, self._compared.features)
         modes = _modes(every)
-        measured = self._measured(every, modes, is_last=task == self._last)
+        if self._measured_of is not lists:  # a task's lists are told of twice, and measured once
+            self._measured_of, self._found = lists, self._measured(every, modes, is_last=task == self._last)
         for cell, own, noise in zip(self._cells, parts, noises, strict=True):
             yield views.signatures(
                 cell, task, round, self._matched(every, clients, features, modes, own, noise), self._maps,
                 replace(
-                    measured,
+                    self._found,
                     demanded={"central": noise.mean, "local": noise.local},
                     signal=_signal(own[-1], self._public),
                     noise=_noise(self._public, noise),
