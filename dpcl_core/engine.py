@@ -21,7 +21,7 @@ from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.base import Foresighted, Known, Learner
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.evaluation import evaluated, untrained
 from dpcl_core.methods.facts import Facts
@@ -95,8 +95,11 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
     learner = methods.maker(spec.method)(spec, cells, known)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
-    for step in range(known.n_tasks):
-        yield from learner.learn({seed: streams[seed].tasks[step] for seed in seeds}, ledgers)
+    rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(known.n_tasks)]
+    for step, tasks in enumerate(rounds):
+        if isinstance(learner, Foresighted):
+            learner.foresee(rounds[step : step + 2])
+        yield from learner.learn(tasks, ledgers)
         for seed in seeds:
             own = [cell for cell in cells if cell.seed == seed]
             for cell, result in zip(own, evaluated(learner, seed, streams[seed], step, len(own)), strict=True):

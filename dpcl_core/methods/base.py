@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,4 +69,13 @@ class Learner(Protocol):
         -inf: a label never released. Empty where no model has been released yet. Streams that look ahead also ask before the
         first task is learned, of the untrained model, and for a task before it is learned.
         """
+        ...
+
+
+@runtime_checkable
+class Foresighted(Protocol):
+    """A learner whose models do not build on each other: it may begin with the next task while another is looked at."""
+
+    def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
+        """Told of the tasks that come, the next one first. Nothing that is begun here leaves before its own `learn`."""
         ...

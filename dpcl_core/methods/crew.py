@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Generator, Mapping, Sequence
+import weakref
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +79,14 @@ class Job:
         return self.plan.expected_batch * self.start.weights.size
 
 
+class Running(Protocol):
+    """Trainings that were begun, or are at once when somebody asks for them."""
+
+    def heads(self) -> Generator[int, None, dict[int, heads.Heads]]:
+        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
+        ...
+
+
 class Crew:
     """Trains the seeds of a run, task after task.
 
@@ -87,9 +98,17 @@ class Crew:
         is_worth_it = n_jobs > 1 and seconds > _WORTH_SECONDS
         self._processes = _Processes(min(n_jobs, os.cpu_count() or 1)) if is_worth_it else None
 
-    def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
-        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
-        return (yield from (_here(jobs) if self._processes is None else self._processes.train(jobs)))
+    @property
+    def is_beside(self) -> bool:
+        """Whether others train, while this process does something else."""
+        return self._processes is not None
+
+    def begin(self, jobs: Mapping[int, Job], *, is_last: bool = True) -> Running:
+        """The trainings of one round, which processes begin as soon as those before it leave one idle.
+
+        `is_last`: no other round is begun before this one is through.
+        """
+        return _Here(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
 
 
 def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
@@ -97,30 +116,36 @@ def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
     return n_steps * (_STEP_SECONDS + 2 * expected_batch * n_weights * _MULTIPLY_SECONDS)
 
 
-def _here(jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Here:
     """One after the other in a thread, so that this one can tell how far they are."""
-    done = dict.fromkeys(jobs, 0)
-    stopped: list[bool] = []
 
-    def one(seed: int) -> heads.Heads:
-        def count(step: int) -> None:
-            if stopped:
-                raise _Stopped
-            done[seed] = step + 1
+    jobs: Mapping[int, Job]
 
-        return jobs[seed].done(count)
+    def heads(self) -> Generator[int, None, dict[int, heads.Heads]]:
+        jobs = self.jobs
+        done = dict.fromkeys(jobs, 0)
+        stopped: list[bool] = []
 
-    few = 1 if all(job.multiplications < _WIDE for job in jobs.values()) else None
-    with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
-        try:
-            futures = {seed: pool.submit(one, seed) for seed in jobs}
-            while wait(list(futures.values()), _LOOK_SECONDS, FIRST_EXCEPTION).not_done:
-                if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
-                    failed.result()
-                yield sum(done.values())
-            return {seed: future.result() for seed, future in futures.items()}
-        finally:
-            stopped.append(True)  # the generator was closed, or a seed diverged: the others stop at their next step
+        def one(seed: int) -> heads.Heads:
+            def count(step: int) -> None:
+                if stopped:
+                    raise _Stopped
+                done[seed] = step + 1
+
+            return jobs[seed].done(count)
+
+        few = 1 if all(job.multiplications < _WIDE for job in jobs.values()) else None
+        with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
+            try:
+                futures = {seed: pool.submit(one, seed) for seed in jobs}
+                while wait(list(futures.values()), _LOOK_SECONDS, FIRST_EXCEPTION).not_done:
+                    if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
+                        failed.result()
+                    yield sum(done.values())
+                return {seed: future.result() for seed, future in futures.items()}
+            finally:
+                stopped.append(True)  # the generator was closed, or a seed diverged: the others stop at their next step
 
 
 class _Processes:
@@ -131,37 +156,68 @@ class _Processes:
         context = multiprocessing.get_context(method)
         if method == "forkserver":
             context.set_forkserver_preload(["dpcl_core.methods.crew"])
-        self._count = count
+        self._count, self._n_waiting = count, 0
         self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
-        others = set(multiprocessing.active_children())
-        for _ in range(count):
-            self._pool.submit(int)  # nothing to do, but each starts a process
-        self._own: set[BaseProcess] = set(multiprocessing.active_children()) - others
+        self._own: set[BaseProcess] = set()
+        self._futures: list[Future[heads.Heads]] = []
+        with self._hiring():
+            for _ in range(count):
+                self._pool.submit(int)  # nothing to do, but each starts a process
+        weakref.finalize(self, _end, self._own, self._futures)  # a run that is stopped between two rounds asks for no more
 
-    def train(self, jobs: Mapping[int, Job]) -> Generator[int, None, dict[int, heads.Heads]]:
-        """The heads by seed; a job's steps are told when it is through.
-
-        Where the last round of seeds leaves processes idle, its seeds are taken in pieces.
-        """
-        others = set(multiprocessing.active_children()) - self._own
-        last = len(jobs) % self._count
+    def begin(self, jobs: Mapping[int, Job], *, is_last: bool) -> _Elsewhere:
+        """Where the last jobs of all would leave processes idle, they are taken in pieces."""
+        before = self._n_waiting
+        self._n_waiting = 0 if is_last else before + len(jobs)
+        last = (before + len(jobs)) % self._count if is_last else 0
         futures: dict[int, list[Future[heads.Heads]]] = {}
-        for place, (seed, job) in enumerate(jobs.items()):
-            pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
-            futures[seed] = [self._pool.submit(Job.done, piece) for piece in pieces]
-        self._own = set(multiprocessing.active_children()) - others
-        waiting = {future for parts in futures.values() for future in parts}
+        with self._hiring():
+            for place, (seed, job) in enumerate(jobs.items()):
+                pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
+                futures[seed] = [self._pool.submit(Job.done, piece) for piece in pieces]
+        self._futures[:] = [future for future in self._futures if not future.done()]
+        self._futures += [future for parts in futures.values() for future in parts]
+        return _Elsewhere(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
+
+    def end(self) -> None:
+        """Nobody wants what is still being trained."""
+        _end(self._own, self._futures)
+
+    @contextmanager
+    def _hiring(self) -> Iterator[None]:
+        """The pool starts processes when it is given work."""
+        others = set(multiprocessing.active_children()) - self._own
+        yield
+        self._own |= set(multiprocessing.active_children()) - others
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Elsewhere:
+    """Trainings in processes; a job's steps are told when it is through."""
+
+    processes: _Processes
+    n_steps: Mapping[int, int]
+    futures: Mapping[int, Sequence[Future[heads.Heads]]]
+
+    def heads(self) -> Generator[int, None, dict[int, heads.Heads]]:
+        waiting = {future for parts in self.futures.values() for future in parts}
         try:
             while waiting:
                 over, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
                 for future in over:
                     future.result()
-                yield sum(jobs[seed].plan.n_steps for seed, parts in futures.items() if waiting.isdisjoint(parts))
-            return {seed: heads.joined([future.result() for future in parts]) for seed, parts in futures.items()}
-        finally:
-            if waiting:  # the generator was closed, or a seed diverged: nobody wants the rest
-                for process in self._own:
-                    process.terminate()
+                yield sum(self.n_steps[seed] for seed, parts in self.futures.items() if waiting.isdisjoint(parts))
+        except BaseException:  # the generator was closed, or a seed diverged
+            self.processes.end()
+            raise
+        return {seed: heads.joined([future.result() for future in parts]) for seed, parts in self.futures.items()}
+
+
+def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[heads.Heads]]) -> None:
+    """Ends the processes, unless they have nothing to do and end in peace."""
+    if not all(future.done() for future in futures):
+        for process in processes:
+            process.terminate()
 
 
 def _begin() -> None:

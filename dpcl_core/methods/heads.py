@@ -14,7 +14,7 @@ from dpcl_core.privacy.noise import Batches, Noise
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
-_AT_ONCE = 2**14  # numbers of noise in one draw: many enough to hide the call, few enough for the processor's cache
+_AT_ONCE = 2**16  # numbers of noise in one draw: many enough to hide the call, few enough for the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +175,8 @@ def clipped_residuals(
     n_budgets, n_columns = data.allowed.shape
     wide = weights.reshape(n_budgets * n_columns, weights.shape[2]) @ data.rows.T
     residuals: NDArray[np.floating] = wide.reshape(n_budgets, n_columns, len(data.rows))
-    if not data.allowed.all():
+    is_open = data.allowed.all()
+    if not is_open:
         residuals += data.outside[:, :, None]
     residuals -= residuals.max(axis=1, keepdims=True, initial=-np.inf)
     np.exp(residuals, out=residuals)
@@ -184,6 +185,7 @@ def clipped_residuals(
     residuals[:, data.targets, np.arange(len(data.rows))] -= sums
     norms = np.sqrt(np.einsum("ecb,ecb->eb", residuals, residuals)) * data.lengths / sums
     factors = np.minimum(1, clips[:, None] / (norms + 1e-6)) * (scale / sums)
-    # An example outside a budget's label space is not in that budget's data.
-    residuals *= np.where(data.allowed[:, data.targets], factors, 0).astype(weights.dtype)[:, None, :]
+    if not is_open:  # an example outside a budget's label space is not in that budget's data
+        factors = np.where(data.allowed[:, data.targets], factors, 0)
+    residuals *= factors.astype(weights.dtype)[:, None, :]
     return residuals

@@ -27,11 +27,18 @@ class PeftEnsemble:
         self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
         self._tallies: dict[tuple[int, int], Tally] = {}
 
+    def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
+        """A member never builds on another: the next ones train while the last ones are looked at."""
+        for tasks in coming:
+            self._trainer.begin(self._works(tasks))
+
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        works = {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
-        models = yield from self._trainer.told(works, ledgers)
+        models = yield from self._trainer.told(self._works(tasks), ledgers)
         for seed, model in models.items():
             self._members[seed].append(model)
+
+    def _works(self, tasks: Mapping[int, Task]) -> dict[int, Work]:
+        return {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By rule. A member's logits on a test set are computed once: only members new since the last time are asked."""

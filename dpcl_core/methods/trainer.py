@@ -13,7 +13,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods import dpsgd, heads
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.methods.crew import Crew, Job, estimate
+from dpcl_core.methods.crew import Crew, Job, Running, estimate
 from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy.labels import LabelLists
 from dpcl_core.privacy.ledger import Ledger
@@ -60,6 +60,7 @@ class Trainer:
         self._crew = self._manned()  # first: its processes start while noise multipliers are searched for
         self._multipliers = {e: dpsgd.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
         self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
+        self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
     def _manned(self) -> Crew:
@@ -69,22 +70,40 @@ class Trainer:
         seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if params.adapter == "head" else 0.0
         return Crew(len(self.seeds), len(self.seeds) * known.n_tasks * seconds)
 
+    def begin(self, works: Mapping[int, Work]) -> None:
+        """Starts trainings whose turn comes later, where processes would be idle else: heads, over public lists of labels.
+
+        What they give stays with the crew until `train` is asked for their task, which writes the ledgers first.
+        """
+        task, n = _task(works), len(self._epsilons)
+        listed = {seed: self._lists.public(work.prior) for seed, work in works.items()}
+        spaces = {seed: (space,) * n for seed, space in listed.items() if space is not None}
+        if self._crew.is_beside and task not in self._begun and len(spaces) == len(works):
+            self._begun[task] = self._crew.begin(self._jobs(works, spaces), is_last=task == self._known.n_tasks - 1)
+
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
         """The models by seed; yields steps done and steps in all, over all seeds.
 
-        Everything is in the ledgers before the first step is taken. Raises Diverged, BadInput.
+        Everything is in the ledgers before anything of a step is seen. Raises Diverged, BadInput.
         """
         spaces = {seed: self._account(seed, work, ledgers) for seed, work in works.items()}
-        if self._params.adapter == "head":
-            return (yield from self._heads(works, spaces))
-        return (yield from self._adapters(works, spaces))
+        if self._params.adapter != "head":
+            return (yield from self._adapters(works, spaces))
+        running = self._begun.pop(_task(works), None) or self._crew.begin(self._jobs(works, spaces))
+        total = sum(self._plan(work).n_steps for work in works.values())
+        steps = running.heads()
+        while True:
+            try:
+                yield next(steps), total
+            except StopIteration as ended:
+                return cast("dict[int, Model]", ended.value)
 
     def told(self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]) -> Generator[Progress, None, dict[int, Model]]:
         """The same, its progress in the run's words."""
         steps = self.train(works, ledgers)
-        task = next(iter(works.values())).tasks[-1]
+        task = _task(works)
         while True:
             try:
                 done, total = next(steps)
@@ -111,9 +130,7 @@ class Trainer:
     def _plan(self, work: Work) -> Schedule:
         return dpsgd.schedule(self._params, work.nominal_size)
 
-    def _heads(
-        self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]
-    ) -> Generator[tuple[int, int], None, dict[int, Model]]:
+    def _jobs(self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]) -> dict[int, Job]:
         jobs: dict[int, Job] = {}
         for seed, work in works.items():
             start = work.start or heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_classes)
@@ -127,13 +144,7 @@ class Trainer:
                 self._batches(seed, work),
                 [self._noise(Cell(epsilon, seed), work) for epsilon in self._epsilons],
             )
-        total = sum(job.plan.n_steps for job in jobs.values())
-        steps = self._crew.train(jobs)
-        while True:
-            try:
-                yield next(steps), total
-            except StopIteration as ended:
-                return cast("dict[int, Model]", ended.value)
+        return jobs
 
     def _noise(self, cell: Cell, work: Work) -> Noise:
         """A source of its own for every training."""
@@ -184,6 +195,11 @@ class Trainer:
                 before += plan.n_steps
             found[seed] = SideBySide(trained)
         return found
+
+
+def _task(works: Mapping[int, Work]) -> int:
+    """The task being learned, the same for all seeds."""
+    return next(iter(works.values())).tasks[-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,6 +57,12 @@ class LabelLists:
         self._spec, self._public, self._n_tasks = spec, public, n_tasks
         self._noises = {cell: noise_of(spec.privacy.noise, cell, "labels") for cell in cells}
 
+    def public(self, prior: Sequence[int]) -> tuple[int, ...] | None:
+        """The list of every cell at a task with this public list; None where lists are read or learned from the data."""
+        if self._spec.labels in ("prior", "prior-const"):
+            return label_space(self._spec.labels, prior, self._public, np.empty(0, np.int64), (), task=0)
+        return None
+
     def released(
         self,
         cells: Sequence[Cell],

@@ -53,11 +53,16 @@ class ReleaseNoise:
         half = (count + 1) // 2
         bits = np.frombuffer(_many_bytes(8 * half), dtype=np.uint32).reshape(2, half)
         radius, angle = bits.astype(np.float32)
-        radius = np.sqrt(np.float32(-2) * np.log((radius + np.float32(0.5)) * np.float32(2.0**-32)))
+        radius += np.float32(0.5)
+        radius *= np.float32(2.0**-32)
+        np.log(radius, out=radius)
+        radius *= np.float32(-2)
+        np.sqrt(radius, out=radius)
         angle *= np.float32(2 * np.pi * 2.0**-32)
         drawn = np.empty((2, half), dtype=np.float32)
-        np.multiply(radius, np.cos(angle), out=drawn[0])
-        np.multiply(radius, np.sin(angle), out=drawn[1])
+        np.cos(angle, out=drawn[0])
+        np.sin(angle, out=drawn[1])
+        drawn *= radius  # in place throughout: a quarter of what a step of heads takes is noise
         return drawn.reshape(-1)[:count].reshape(shape)
 
     def words(self, count: int) -> NDArray[np.uint64]:

@@ -14,7 +14,7 @@ import pytest
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods import heads
-from dpcl_core.methods.crew import Crew, Job
+from dpcl_core.methods.crew import Crew, Job, Running
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, data, plan
@@ -30,8 +30,12 @@ def job(seed: int, **changes: float) -> Job:
     return Job(start, features, labels, plan(**changes), (1.5, 0.4), Batches(0.3, seed), noises)
 
 
+def told_by(running: Running) -> list[int]:
+    return list(running.heads())
+
+
 def trained(seconds: float, jobs: dict[int, Job]) -> tuple[list[int], dict[int, heads.Heads]]:
-    steps, told = Crew(len(jobs), seconds).train(jobs), []
+    steps, told = Crew(len(jobs), seconds).begin(jobs).heads(), []
     while True:
         try:
             told.append(next(steps))
@@ -68,6 +72,30 @@ def test_an_odd_seed_in_pieces_comes_home_whole() -> None:
         assert found[seed].allowed.shape == (2, 4)
 
 
+def test_only_the_last_round_is_taken_in_pieces() -> None:
+    """Rounds that are begun before others are through leave no process idle; each comes home as it would alone."""
+    jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
+    crew = Crew(2, ALWAYS)
+    rounds = [crew.begin(jobs, is_last=is_last) for is_last in (False, True, True)]
+    taken = [[len(parts) for parts in one.futures.values()] for one in rounds]  # type: ignore[attr-defined]
+    cores = min(2, os.cpu_count() or 1)
+    assert taken == [[1, 1, 1], [1, 1, 1], [1, 1, cores]], "three of six and six of six come out even, three do not"
+    for one in rounds[::-1]:
+        *_, last = told_by(one)
+        assert last == 3 * 6
+
+
+def test_a_run_left_between_two_rounds_ends_what_was_begun_ahead() -> None:
+    crew = Crew(2, ALWAYS)
+    first, ahead = crew.begin({0: job(0)}, is_last=False), crew.begin({1: job(1, n_steps=2_000_000)})
+    list(first.heads())
+    assert crew._processes is not None
+    pids = [process.pid for process in crew._processes._own]
+    assert any(_lives(pid) for pid in pids if pid)
+    del crew, first, ahead
+    _gone([pid for pid in pids if pid])
+
+
 @pytest.mark.parametrize("seconds", [NEVER, ALWAYS])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_training_that_diverges_ends_all_of_them(seconds: float) -> None:
@@ -85,7 +113,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "from tests.methods.test_crew import job\n"
         "from dpcl_core.methods.crew import Crew\n"
         "crew = Crew(2, 1e9)\n"
-        "steps = crew.train({seed: job(seed, n_steps=1_000_000) for seed in range(2)})\n"
+        "steps = crew.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
         "next(steps)\n"
         "print(*[process.pid for process in crew._processes._own], flush=True)\n"
         "os._exit(1)\n"
@@ -93,6 +121,10 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == min(2, os.cpu_count() or 1), done.stderr
+    _gone(pids)
+
+
+def _gone(pids: list[int]) -> None:
     deadline = time.monotonic() + 10
     while any(_lives(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)

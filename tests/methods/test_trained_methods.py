@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods import crew
+from dpcl_core.methods.base import Foresighted, Known, Learner
 from dpcl_core.methods.trainer import Trainer, Work
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
@@ -77,6 +78,57 @@ def test_a_member_of_the_ensemble_depends_on_its_own_task_alone() -> None:
         other = turned.scores(0, second)[rule]
         np.testing.assert_array_equal(found[:, :, 2:], other[:, :, 2:])
         assert (found[:, :, :2] != other[:, :, :2]).any()
+
+
+def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, np.ndarray]]]:
+    """Budget spent and scores on the first task after every task, of a learner that is told what comes as by the engine."""
+    cells = list(run.cells())
+    known = Known(SIZE, N_CLASSES, tuple(range(N_CLASSES)), PER_TASK * len(stream), len(stream), recurrence="every")
+    learner = methods.maker(run.method)(run, cells, known)
+    assert isinstance(learner, Foresighted)
+    ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "every") for cell in cells}
+    found: list[tuple[float, dict[str, np.ndarray]]] = []
+    for step, task in enumerate(stream):
+        learner.foresee([dict.fromkeys(run.seeds, each) for each in stream[step : step + 2]])
+        assert [ledger.epsilon() for ledger in ledgers.values()] == [found[-1][0] if found else 0.0] * len(cells)
+        list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
+        found.append((ledgers[cells[0]].epsilon(), dict(learner.scores(run.seeds[-1], stream[0]))))
+    return found
+
+
+@pytest.mark.parametrize(("labels", "early"), [("prior", 2), ("prior-const", 2), ("data", 0), ("dp-learned", 0)])
+def test_work_ahead_changes_nothing_that_is_seen(labels: str, early: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that processes train before their turn: the same scores, and in the ledger when their turn comes.
+
+    A list of labels that data tell is no public one: it is in the ledger before anything is trained over it.
+    """
+    run = spec("peft-ensemble", labels=labels, seeds=[0, 1, 2], scenario={"tasks": 3, "kind": "i-blurry"})
+    run = run.model_copy(update={"privacy": run.privacy.model_copy(update={"epsilons": (4.0,)})})
+    begun: list[int] = []
+    begin, account = crew._Processes.begin, Trainer._account
+
+    def counted(self: crew._Processes, jobs: Mapping[int, crew.Job], *, is_last: bool) -> crew.Running:
+        begun.append(len(jobs))
+        return begin(self, jobs, is_last=is_last)
+
+    first: list[int] = []
+
+    def accounted(self: Trainer, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> object:
+        first.append(len(begun))
+        return account(self, seed, work, ledgers)
+
+    monkeypatch.setattr(crew._Processes, "begin", counted)
+    here = ahead(run, tasks(3))
+    assert not begun
+    monkeypatch.setattr(crew, "_WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(Trainer, "_account", accounted)
+    elsewhere = ahead(run, tasks(3))
+    assert begun == [3, 3, 3]
+    assert first[0] == early, "rounds begun before the first is accounted for"
+    for (spent, scores), (other_spent, other) in zip(here, elsewhere, strict=True):
+        assert spent == other_spent
+        for rule, found in scores.items():
+            np.testing.assert_array_equal(found, other[rule])
 
 
 def test_the_naive_model_carries_the_first_task_into_the_second() -> None:
