@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.json:
             _print_json(export.document(run.id, run.status, spec, events))
         else:
-            print(_table_of(events))
+            print(_table_of(events, spec))
             print(export.leaks_text(events, spec) + export.privacy_text(events), end="")
     return _exit_status(run)
 
@@ -299,7 +299,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
-    print(_table_of(events))
+    print(_table_of(events, run.spec))
     print(export.leaks_text(events, run.spec) + export.privacy_text(events), end="")
     return 0
 
@@ -412,25 +412,30 @@ def _spec(options: argparse.Namespace) -> RunSpec:
     return checks.parse(checks.apply_sets(raw, options.set))
 
 
-def _table_of(events: Sequence[Event]) -> str:
+def _table_of(events: Sequence[Event], spec: RunSpec) -> str:
     """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
-    from dpcl_core.privacy.statement import is_nominal
+    from dpcl_core.data import catalog as datasets
+    from dpcl_core.privacy.statement import standing
 
     sums: dict[float, dict[int, list[float]]] = {}
     finished = [event for event in events if isinstance(event, CellFinished)]
-    claimed = {event.cell.epsilon for event in finished if is_nominal(event.guarantee)}
+    standings = {event.cell.epsilon: standing(event.guarantee) for event in finished}
     for event in events:
         if isinstance(event, TaskLearned):
             known = [value for value in event.accuracy if value is not None]
             means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
             means += [sum(known) / len(known)] if known else []
-    lines = ["accuracy on the tasks seen so far, mean over seeds"]
+    lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
+    words = {
+        "bound": "",
+        "claimed": "  (epsilon claimed, not verified)",
+        "replay": "  (epsilon of the replay alone, head not private)",
+    }
     for epsilon, by_task in sums.items():
         cells = "  ".join(
             f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
         )
-        claim = "  (epsilon claimed, not verified)" if epsilon in claimed else ""
-        lines.append(f"epsilon {epsilon:<6g} {cells}{claim}")
+        lines.append(f"epsilon {epsilon:<6g} {cells}{words[standings.get(epsilon, 'bound')]}")
     return "\n".join(lines)
 
 

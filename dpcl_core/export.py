@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
 from dpcl_core.events import (
     CellFinished,
     Event,
@@ -24,7 +25,7 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, spent, ways_out, words
+from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, spent, standing, ways_out, words
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ _TOLD: Mapping[str, type[_Told]] = {
 
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
     """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
+
+    `score`: what accuracy is here, "accuracy" or "entity F1"; `budgets`: what the epsilons asked for are, bounds on all that
+    gets out ("bound"), a publication's word ("claimed") or bounds on the replay alone ("replay").
 
     `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead.
 
@@ -77,15 +81,17 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "run_id": run_id,
         "status": status,
         "spec": json.loads(spec.model_dump_json()),
+        "score": datasets.score(spec.data.dataset),
+        "budgets": methods.standing(spec),
         "cells": cells,
         **{name: told for name, of in _TOLD.items() if (told := _told(events, of))},
     }
 
 
 def _told(events: Sequence[Event], of: type[_Told]) -> list[JsonValue]:
-    """All events of a kind as JSON, without the name of the kind."""
+    """All events of a kind as JSON, without the name of the kind, and without what only serves to match lists anew."""
     return [
-        {name: value for name, value in to_json(event).items() if name != "event"}
+        {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}
         for event in events
         if isinstance(event, of)
     ]
@@ -143,9 +149,9 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
     run = store.get(run_id)
     events = [event for _, event in store.events_after(run_id)]
     by_rule = {
-        f"{name}-{rule}.csv": table(events, rule).to_csv(index=False).encode()
+        f"{name}-{rule}.csv": table.to_csv(index=False).encode()
         for rule in frames.rules(events)
-        for name, table in (("accuracy", frames.accuracy), ("metrics", frames.metrics))
+        for name, table in (("accuracy", scores(events, run.spec, rule)), ("metrics", frames.metrics(events, rule)))
     }
     tables = {
         "tokens": frames.tokens, "retained": frames.retained, "leaks": frames.leaks, "list-entries": matching.entries,
@@ -158,7 +164,7 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         if not (found := table(events)).empty
     }
     files = by_rule | told | {
-        "accuracy.csv": frames.accuracy(events).to_csv(index=False).encode(),
+        "accuracy.csv": scores(events, run.spec).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),
         "result.json": (json.dumps(document(run.id, run.status, run.spec, events), indent=1) + "\n").encode(),
@@ -169,6 +175,14 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "privacy.txt": privacy_text(events).encode(),
     }
     return files | {f"{name}.html": page for name, page in _figures(run, events).items()}
+
+
+def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> pd.DataFrame:
+    """`frames.accuracy`, whose column is called entity_f1 where that is what it holds."""
+    from dpcl_core.runs import frames
+
+    name = datasets.score(spec.data.dataset).lower().replace(" ", "_")
+    return frames.accuracy(events, rule).rename(columns={"accuracy": name})
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
@@ -216,6 +230,8 @@ def privacy_text(events: Sequence[Event]) -> str:
 def _asked(asked: float, given: Guarantee) -> str:
     if is_nominal(given):
         return f"Asked for epsilon {shown(asked)}, which is claimed and not verified; accounted: no bound."
+    if standing(given) == "replay":
+        return f"Asked for epsilon {shown(asked)} for the replay alone; the head is not private, and the whole has no bound."
     return f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
 
 
@@ -282,7 +298,7 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
     if started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
     spec, accuracy = run.spec, frames.accuracy(events)
-    claims = methods.is_claimed(spec)
+    budgets, score = methods.standing(spec), datasets.score(spec.data.dataset)
     source = Provenance(
         dataset=started.dataset_title,
         n_train=started.n_train,
@@ -293,21 +309,22 @@ def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
         n_seeds=len(spec.seeds),
         runs=(run.id,),
         is_seeded=spec.privacy.noise == "seeded",
-        nominal="all" if claims else "no",
+        standings=(budgets,),
         spent=spent(frames.guarantees(events)),
     )
     pictures = {
         "accuracy": curves.accuracy_over_tasks(
-            accuracy, n_tasks=started.n_tasks, labels=spec.labels, is_nominal=claims
+            accuracy, n_tasks=started.n_tasks, labels=spec.labels, score=score, standing=budgets
         ),
         "forgetting": curves.forgetting_over_tasks(
-            accuracy, n_tasks=started.n_tasks, labels=spec.labels, is_nominal=claims
+            accuracy, n_tasks=started.n_tasks, labels=spec.labels, standing=budgets
         ),
         "tradeoff": tradeoff.trade_off(
             {run.name: accuracy},
             colours=[theme.colour_of_method(spec.method, False)],
             labels=[spec.labels],
-            nominal={run.name} if claims else (),
+            score=score,
+            standings={run.name: budgets},
         ),
     }
     return {name: html.page(picture, source).encode() for name, picture in pictures.items()}

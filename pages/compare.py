@@ -13,11 +13,13 @@ from pages.parts import comparing, link, privacy_bar, pvalues, results, state, s
 from pages.parts.header import actions, heading
 from pages.parts.results import Result
 from pages.parts.strip import figure
-from pages.parts.text import plain
+from pages.parts.text import capital, plain
 from pages.parts.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpcl_core.privacy.statement import Standing
 
 MOST = 6
 LETTERS = "ABCDEF"
@@ -92,7 +94,7 @@ def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     warning = comparing.different_tests(specs)
     if warning:
         st.warning(plain(warning))
-    if unequal := comparing.unequal_promises(_nominal(found), list(found)):
+    if unequal := comparing.unequal_promises(_standings(found)):
         st.warning(unequal)
     budgets = comparing.shared_budgets(list(specs.values()))
     chosen = _budget(view, budgets)
@@ -145,9 +147,22 @@ def _colours(found: dict[str, Result]) -> list[str]:
     return [theme.colour_of_series(i, dark) for i in range(len(methods))]
 
 
-def _nominal(found: dict[str, Result]) -> set[str]:
-    """The letters of the runs whose budgets are only claimed."""
-    return {letter for letter, result in found.items() if result.is_nominal}
+def _standings(found: dict[str, Result]) -> dict[str, Standing]:
+    """What the budgets of each run are, by letter."""
+    return {letter: result.standing for letter, result in found.items()}
+
+
+def _score(found: dict[str, Result]) -> str:
+    """What accuracy is in these runs, as it is written."""
+    return " or ".join(dict.fromkeys(result.score for result in found.values()))
+
+
+def _table(frames: dict[str, pd.DataFrame], found: dict[str, Result]) -> pd.DataFrame:
+    """What is drawn, to take along; the column is called what it holds, where that is one thing."""
+    import pandas as pd
+
+    table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
+    return table if " or " in _score(found) else table.rename(columns={"accuracy": _score(found).lower().replace(" ", "_")})
 
 
 def _provenance(found: dict[str, Result]) -> Provenance:
@@ -167,14 +182,12 @@ def _provenance(found: dict[str, Result]) -> Provenance:
         runs=tuple(run for source in sources for run in source.runs),
         is_example=any(source.is_example for source in sources),
         is_seeded=any(source.is_seeded for source in sources),
-        nominal="no" if not _nominal(found) else "all" if len(_nominal(found)) == len(found) else "some",
+        standings=tuple(_standings(found).values()),
         spent=" | ".join(f"{letter}: {said}" for letter, result in found.items() if (said := result.provenance.spent)),
     )
 
 
 def _curves(found: dict[str, Result], chosen: float) -> None:
-    import pandas as pd
-
     from dpcl_core.figures import curves
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in found.items()}
@@ -183,36 +196,35 @@ def _curves(found: dict[str, Result], chosen: float) -> None:
         n_tasks=max(result.n_tasks for result in found.values()),
         colours=_colours(found),
         labels=[result.spec.labels for result in found.values()],
-        nominal=_nominal(found) if math.isfinite(chosen) else (),
+        score=_score(found),
+        standings=_standings(found) if math.isfinite(chosen) else None,
         dark=style.is_dark(),
     )
-    table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
     figure(
-        picture, _provenance(found), key="compared", title="Accuracy on the tasks seen so far",
+        picture, _provenance(found), key="compared", title=f"{capital(_score(found))} on the tasks seen so far",
         note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(found, chosen)}",
-        table=table,
+        table=_table(frames, found),
         share=st.query_params.to_dict(),
     )  # fmt: skip
 
 
 def _dashed(found: dict[str, Result], chosen: float) -> str:
-    return ", or ε only claimed" if _nominal(found) and math.isfinite(chosen) else ""
+    words = {"bound": "", "claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
+    kinds = dict.fromkeys(_standings(found).values()) if math.isfinite(chosen) else ()
+    return "".join(words[kind] for kind in kinds)
 
 
 def _trade_off(found: dict[str, Result]) -> None:
-    import pandas as pd
-
     from dpcl_core.figures import tradeoff
 
     frames = {letter: result.accuracy for letter, result in found.items()}
     picture = tradeoff.trade_off(
-        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], nominal=_nominal(found),
-        dark=style.is_dark(),
+        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], score=_score(found),
+        standings=_standings(found), dark=style.is_dark(),
     )  # fmt: skip
-    table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
     figure(
-        picture, _provenance(found), key="compared-cost", title="Final accuracy and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=table,
+        picture, _provenance(found), key="compared-cost", title=f"Final {_score(found)} and forgetting against the budget",
+        note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, found),
     )  # fmt: skip
 
 
@@ -242,7 +254,7 @@ def _pair(view: View, found: dict[str, Result], warning: str | None) -> dict[str
     picture = difference.paired_difference(tables[0], tables[1], names=(first, second), dark=style.is_dark())
     table = tables[0].merge(tables[1], on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     figure(
-        picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final accuracy",
+        picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
         note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
     )  # fmt: skip
     verdicts = difference.paired(tables[0], tables[1], (first, second))

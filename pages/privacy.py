@@ -149,8 +149,8 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         )
         start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
         chosen = st.segmented_control(
-            "Budget asked for", budgets, default=cast(float, start), format_func=epsilon_label, required=True,
-            key=view.key(f"epsilon-{result.run_id}"),
+            "Budget asked for", budgets, default=cast(float, start), required=True,
+            format_func=lambda budget: epsilon_label(budget, result.standing), key=view.key(f"epsilon-{result.run_id}"),
         )  # fmt: skip
     chosen = chosen if chosen in guarantees else cast(float, start)
     privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)

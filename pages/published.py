@@ -17,7 +17,7 @@ from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import ALIKE_POINTS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.spec import RunSpec
-from pages.parts import link, results, state, style, trainform
+from pages.parts import link, match_rates, results, state, style, trainform
 from pages.parts.header import actions, heading
 from pages.parts.strip import figure
 from pages.parts.text import plain
@@ -55,20 +55,21 @@ def page() -> None:
     state.store()
     view = View("published", lambda _: CODEC)
     place = heading("Published", "Do the published results come out here?", notices=view.read.notices)
-    paper, experiment, size, metric = _choices(view)
-    specs = presets.variants(experiment.preset(size))
+    paper, experiment, size, metric, specs = _choices(view)
     runs = _found(paper, specs)
     _state(experiment, specs, runs)
     rows = [row for row in comparison.rows(paper, experiment, runs) if row.metric == metric]
-    _picture(paper, experiment, size, metric, rows, runs)
+    _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs)
     _table(paper, experiment, size, rows, runs)
+    if experiment.has_match_rates:
+        match_rates.card(runs)
     _claims(paper, experiment, specs, runs)
     _runs(paper, experiment, size, specs, runs)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
 
-def _choices(view: View) -> tuple[Paper, Experiment, Size, str]:
+def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:
     names = list(catalog.PAPERS)
     with st.container(key="published-choices", horizontal=True, vertical_alignment="bottom", gap="medium"):
         paper = catalog.paper(
@@ -93,12 +94,14 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str]:
             "Form", forms, default=start, format_func=FORMS.__getitem__, key=f"{view.key('size')}-{experiment.name}",
             required=True, help="small: a part of the data, a small bundled network. As published: the paper's own network.",
         )  # fmt: skip
+        size = start if size is None else size
+        specs = presets.variants(experiment.preset(size))
         looked_at = str(view["metric"]) if view["metric"] in paper.metrics else paper.metrics[0]
         metric = st.segmented_control(
-            "Quantity", paper.metrics, default=looked_at, format_func=METRICS.__getitem__,
+            "Quantity", paper.metrics, default=looked_at, format_func=lambda name: comparison.quantity(name, specs.values()),
             key=f"{view.key('metric')}-{paper.name}", required=True,
         )  # fmt: skip
-    return paper, experiment, start if size is None else size, str(metric or looked_at)
+    return paper, experiment, size, str(metric or looked_at), specs
 
 
 def _found(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
@@ -125,7 +128,7 @@ def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[s
 
 
 def _picture(
-    paper: Paper, experiment: Experiment, size: Size, metric: str, rows: list[Row], runs: Mapping[str, Measured]
+    paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured]
 ) -> None:
     from dpcl_core.figures import reproduction
 
@@ -133,10 +136,10 @@ def _picture(
     doubtful = [row for row in rows if row.is_doubtful]
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published in plots alone: no numbers to draw"
     figure(
-        reproduction.published_and_ours(frame, what=METRICS[metric], dark=style.is_dark()),
+        reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()),
         _provenance(paper, runs),
         key="reproduction",
-        title=f"{experiment.title}: {METRICS[metric]}",
+        title=f"{experiment.title}: {quantity}",
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
         table=frame,
         share=st.query_params.to_dict(),

@@ -132,7 +132,8 @@ def _table(values: dict[str, object], was_active: bool) -> None:
             "data": st.column_config.TextColumn("Data", width="medium"),
             "epsilons": st.column_config.TextColumn("ε"),
             "accuracy": st.column_config.NumberColumn(
-                "AA", format="%.1f %%", help="Mean final accuracy over tasks and seeds, at the largest ε of the run"
+                "AA", format="%.1f %%",
+                help="Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε",
             ),
             "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
             "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
@@ -189,8 +190,9 @@ def _epsilons(run: Run) -> str:
     spec = run.readable_spec
     if spec is None:
         return "?"
-    claims = methods.is_claimed(spec) and any(map(math.isfinite, spec.privacy.epsilons))
-    return epsilons(spec.privacy.epsilons) + (" (claimed, not verified)" if claims else "")
+    words = {"bound": "", "claimed": " (claimed, not verified)", "replay": " (replay alone, head not private)"}
+    is_finite = any(map(math.isfinite, spec.privacy.epsilons))
+    return epsilons(spec.privacy.epsilons) + (words[methods.standing(spec)] if is_finite else "")
 
 
 def _accuracy(cells: list[CellFinished]) -> float | None:

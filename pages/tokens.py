@@ -124,7 +124,7 @@ def _nothing(looked: Looked) -> None:
 
 def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, values: Mapping[str, object]) -> Layer:
     """Bar, heatmap and what noise leaves of the text; gives the layer that is shown."""
-    is_published = looked.result is None or looked.result.is_nominal
+    is_published = looked.result is None or looked.result.standing == "claimed"
     heat.bar(text, dials, looked.name, is_published=is_published)
     key = view.key("layer")
     layer = cast(Layer, st.session_state.get(key) or view["layer"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from dpcl_core import metrics
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label, given
+from dpcl_core.figures.picture import Picture, apart, epsilon_label, given
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
 HEIGHT = 400
+_TOTAL = ", total"  # of a name of two lines
 _LABEL_GAP = 5.2  # percentage points between two names at line ends, at HEIGHT
 
 
@@ -24,26 +26,28 @@ def accuracy_over_tasks(
     *,
     n_tasks: int,
     labels: LabelSetting = "prior-const",
-    is_nominal: bool = False,
+    score: str = "accuracy",
+    standing: Standing = "bound",
     dark: bool = False,
 ) -> Picture:
     """Mean accuracy on the tasks seen so far, after each task.
 
     Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); what was not evaluated has no row and leaves
-    a gap. An empty frame gives an empty picture. `is_nominal`: budgets are claimed by a publication, and named so.
+    a gap. An empty frame gives an empty picture. `score`: what accuracy is here, as it is written; `standing`: what
+    the budgets are; those that are no bound on all that gets out are named and dashed so.
     """
     if accuracy.empty:
         return _nothing("The first point appears when a model has been tested.", dark)
     per_seed = mean_so_far(accuracy)
-    figure = _frame(n_tasks, dark, "accuracy on the tasks seen so far")
+    figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
     ends = {}
     for epsilon in sorted(per_seed["epsilon"].unique()):
-        rows, name = per_seed[per_seed["epsilon"] == epsilon], epsilon_label(epsilon, is_nominal=is_nominal)
-        dash = _dash(labels, is_nominal and np.isfinite(epsilon))
+        rows, name = per_seed[per_seed["epsilon"] == epsilon], epsilon_label(epsilon, standing)
+        dash = _dash(labels, standing if np.isfinite(epsilon) else "bound")
         ends[name, epsilon] = _line(figure, rows, name, theme.colour_of_epsilon(epsilon, dark), labels, dash)
     named = [(name, theme.colour_of_epsilon(e, dark), end) for (name, e), end in ends.items()]
     _name_ends(figure, named, n_tasks, low=0, high=100)
-    finding = _accuracy_finding(per_seed, n_tasks, is_nominal=is_nominal)
+    finding = _accuracy_finding(per_seed, n_tasks, score, standing)
     return Picture(figure, finding, finding)
 
 
@@ -53,20 +57,23 @@ def compared_over_tasks(
     n_tasks: int,
     colours: Sequence[str],
     labels: Sequence[LabelSetting],
-    nominal: Collection[str] = (),
+    score: str = "accuracy",
+    standings: Mapping[str, Standing] | None = None,
     dark: bool = False,
 ) -> Picture:
     """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each.
 
-    `nominal`: the names of those whose budget is only claimed; they are named and dashed differently.
+    `score` likewise; `standings`: what the budgets are of those runs that have no bound on all that gets out; they are named
+    and dashed differently.
     """
-    figure = _frame(n_tasks, dark, "accuracy on the tasks seen so far")
+    figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
     ends, said = [], []
     for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True):
         if frame.empty:
             continue
-        per_seed, called = mean_so_far(frame), f"{name} (claimed)" if name in nominal else name
-        ends.append((called, colour, _line(figure, per_seed, called, colour, setting, _dash(setting, name in nominal))))
+        kind = (standings or {}).get(name, "bound")
+        per_seed, called = mean_so_far(frame), apart(name, kind)
+        ends.append((called, colour, _line(figure, per_seed, called, colour, setting, _dash(setting, kind))))
         last = int(per_seed["after_task"].max())
         said.append((called, interval(_values(per_seed, last)), last + 1))
     if not ends:
@@ -82,12 +89,12 @@ def forgetting_over_tasks(
     *,
     n_tasks: int,
     labels: LabelSetting = "prior-const",
-    is_nominal: bool = False,
+    standing: Standing = "bound",
     dark: bool = False,
 ) -> Picture:
     """Average forgetting (points) after each task from the second on; before it is undefined and nothing is drawn.
 
-    Columns and `is_nominal` as `accuracy_over_tasks`.
+    Columns and `standing` as `accuracy_over_tasks`.
     """
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
@@ -99,14 +106,14 @@ def forgetting_over_tasks(
     ends = []
     for epsilon in sorted(per_seed["epsilon"].unique()):
         rows, colour = per_seed[per_seed["epsilon"] == epsilon], theme.colour_of_epsilon(epsilon, dark)
-        name, dash = epsilon_label(epsilon, is_nominal=is_nominal), _dash(labels, is_nominal and np.isfinite(epsilon))
+        name, dash = epsilon_label(epsilon, standing), _dash(labels, standing if np.isfinite(epsilon) else "bound")
         ends.append((name, colour, _line(figure, rows, name, colour, labels, dash)))
     _name_ends(figure, ends, n_tasks, low=bottom, high=top)
     last = int(per_seed["after_task"].max())
     ended = per_seed[per_seed["after_task"] == last]
     final = {float(e): float(rows["value"].mean()) for e, rows in ended.groupby("epsilon")}
     most, least = max(final, key=lambda e: final[e]), min(final, key=lambda e: final[e])
-    where = [given(epsilon, is_nominal=is_nominal) for epsilon in (most, least)]
+    where = [given(epsilon, standing) for epsilon in (most, least)]
     finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average {where[0]}"
     finding += f", {100 * final[least]:.1f} {where[1]}." if most != least else "."
     return Picture(figure, finding, finding)
@@ -118,21 +125,17 @@ def forgetting_compared(
     n_tasks: int,
     colours: Sequence[str],
     labels: Sequence[LabelSetting],
-    nominal: Collection[str] = (),
+    standings: Mapping[str, Standing] | None = None,
     dark: bool = False,
 ) -> Picture:
     """Average forgetting of several runs after each task from the second on, one line each; frames of one budget each.
 
-    `nominal` as `compared_over_tasks`.
+    `standings` as `compared_over_tasks`.
     """
+    kinds = [(standings or {}).get(name, "bound") for name in series]
     drawn = {
-        f"{name} (claimed)" if name in nominal else name: (
-            forgetting_so_far(frame),
-            colour,
-            setting,
-            _dash(setting, name in nominal),
-        )
-        for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True)
+        apart(name, kind): (forgetting_so_far(frame), colour, setting, _dash(setting, kind))
+        for (name, frame), colour, setting, kind in zip(series.items(), colours, labels, kinds, strict=True)
     }
     drawn = {name: entry for name, entry in drawn.items() if not entry[0].empty}
     if not drawn:
@@ -202,8 +205,8 @@ def _frame(n_tasks: int, dark: bool, y_title: str) -> go.Figure:
     )
 
 
-def _dash(labels: LabelSetting, is_nominal: bool) -> str:
-    return theme.CLAIMED_DASH if is_nominal else theme.DASHES[labels]
+def _dash(labels: LabelSetting, standing: Standing) -> str:
+    return theme.DASHES[labels] if standing == "bound" else theme.CLAIMED_DASH
 
 
 def _line(
@@ -268,11 +271,13 @@ def _name_ends(
     figure: go.Figure, ends: Sequence[tuple[str, str, tuple[float, float]]], n_tasks: int, *, low: float, high: float
 ) -> None:
     """Names at the line ends, pushed apart where lines end close together."""
-    gap = _LABEL_GAP * (high - low) / 100
+    n_lines = max((name.count(_TOTAL) + 1 for name, _, _ in ends), default=1)
+    gap = n_lines * _LABEL_GAP * (high - low) / 100
     heights = theme.spread_labels([y for _, _, (_, y) in ends], gap, low + gap / 2, high)
     for (name, colour, (x, _)), height in zip(ends, heights, strict=True):
         figure.add_annotation(
-            x=x, y=height, text=name, font={"color": colour, "size": 12.5}, showarrow=False, xanchor="left", xshift=9
+            x=x, y=height, text=name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), font={"color": colour, "size": 12.5},
+            showarrow=False, xanchor="left", align="left", xshift=9,
         )
 
 
@@ -291,7 +296,7 @@ def _tasks(k: int) -> str:
     return "the first task" if k == 1 else f"{k} tasks"
 
 
-def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, *, is_nominal: bool) -> str:
+def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing: Standing) -> str:
     """The state after the last task that all budgets have reached: the ends of the grid and the line without noise."""
     reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
     at = {float(e): interval(_values(rows, reached)) for e, rows in per_seed.groupby("epsilon")}
@@ -300,7 +305,7 @@ def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, *, is_nominal: bool)
     chosen = [float("inf")] if float("inf") in at else []
     chosen += sorted({finite[-1], finite[0]}, reverse=True) if finite else []
     if len(at) == 1:
-        return f"{when}, accuracy {given(chosen[0], is_nominal=is_nominal)} is {_amount(at[chosen[0]])}."
-    parts = [f"{100 * at[e].mean:.1f} % {given(e, is_nominal=is_nominal)}" for e in chosen]
+        return f"{when}, {score} {given(chosen[0], standing)} is {_amount(at[chosen[0]])}."
+    parts = [f"{100 * at[e].mean:.1f} % {given(e, standing)}" for e in chosen]
     n = min(found.n for found in at.values())
     return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")

@@ -14,6 +14,7 @@ from dpcl_core import metrics
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import matrix_of
 from dpcl_core.figures.picture import Picture, given
+from dpcl_core.privacy.statement import Standing
 
 _MAX_NUMBERS = 14  # tasks; with more the numbers would not fit into the cells and are shown on hover only
 # Every shade leaves the numbers in it, in the theme's ink, a contrast of at least 4.5 to 1.
@@ -24,11 +25,13 @@ _LOSS_DARK = ((0.0, "#236690"), (0.5, "#232a2e"), (0.75, "#6d4322"), (1.0, "#955
 
 
 def accuracy_matrix(
-    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, is_nominal: bool = False, dark: bool = False
-) -> Picture:
+    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, score: str = "accuracy", standing: Standing = "bound",
+    dark: bool = False,
+) -> Picture:  # fmt: skip
     """Accuracy on every task (column) after every task learned (row), mean over seeds; empty where nothing was evaluated.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `is_nominal`: the budget is only claimed.
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `score`: what accuracy is
+    here, as it is written; `standing`: what the budget is.
     """
     values = _mean_matrix(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -41,11 +44,11 @@ def accuracy_matrix(
         scale=_BLUES_DARK if dark else _BLUES,
         bounds=(0.0, 100.0),
         hover="after task %{y}, on task %{x}: %{z:.1f} %",
-        x_title="accuracy on task (%)",
+        x_title=f"{score} on task (%)",
         dark=dark,
     )
     last = int(known[-1])
-    where = f"{_capital(given(epsilon, is_nominal=is_nominal))}, after {last + 1} task{'s' if last else ''}"
+    where = f"{_capital(given(epsilon, standing))}, after {last + 1} task{'s' if last else ''}"
     row = 100 * values[last, : last + 1]
     tested = np.flatnonzero(~np.isnan(row))
     oldest, newest, weakest = int(tested[0]), int(tested[-1]), int(np.nanargmin(row))
@@ -62,11 +65,11 @@ def accuracy_matrix(
 
 
 def forgetting_grid(
-    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, is_nominal: bool = False, dark: bool = False
+    accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, standing: Standing = "bound", dark: bool = False
 ) -> Picture:
     """Points each old task (row) has lost since its best, after each later task (column), mean over seeds.
 
-    Undefined until the second task, and there nothing is drawn. Columns and `is_nominal` as `accuracy_matrix`.
+    Undefined until the second task, and there nothing is drawn. Columns and `standing` as `accuracy_matrix`.
     """
     values = _mean_forgetting(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -87,7 +90,7 @@ def forgetting_grid(
     last = int(known[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
-    where = f"{_capital(given(epsilon, is_nominal=is_nominal))}, after {last + 1} tasks"
+    where = f"{_capital(given(epsilon, standing))}, after {last + 1} tasks"
     if row[worst] < 0.5:
         finding = f"{where}, no old task is more than 0.5 points below its best."
     elif last == 1:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from dpcl_core.privacy.statement import Standing
 
 LABELS = {
     "data": "labels from the data (not DP)",
@@ -34,7 +36,7 @@ class Picture:
 class Provenance:
     """Where the numbers of a figure come from; printed under it and inside every export.
 
-    `nominal`: whether the budgets are claims of a publication that no ledger bears out: those of no run, of some, of all.
+    `standings`: what the budgets are, each kind that there is among the runs.
     `spent`: what was spent of them by which way out, where private data leave in several (`statement.spent`).
     """
 
@@ -48,7 +50,7 @@ class Provenance:
     runs: tuple[str, ...]
     is_example: bool = False
     is_seeded: bool = False
-    nominal: Literal["no", "some", "all"] = "no"
+    standings: tuple[Standing, ...] = ("bound",)
     spent: str = ""
 
     def line(self) -> str:
@@ -71,9 +73,15 @@ class Provenance:
 
     def _budgets(self) -> str:
         said = f"ε = {epsilons(self.epsilons)}"
-        if self.nominal == "no" or all(math.isinf(epsilon) for epsilon in self.epsilons):
+        if all(math.isinf(epsilon) for epsilon in self.epsilons):
             return said
-        return f"claimed {said}, not verified" if self.nominal == "all" else f"{said}, for some runs a claim, not verified"
+        kinds = set(self.standings)
+        if kinds == {"claimed"}:
+            return f"claimed {said}, not verified"
+        if kinds == {"replay"}:
+            return f"replay {said}, head not private"
+        said += ", for some runs a claim, not verified" if "claimed" in kinds else ""
+        return said + (", for some runs the replay's alone, head not private" if "replay" in kinds else "")
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -81,14 +89,22 @@ def epsilon_text(epsilon: float) -> str:
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
-def epsilon_label(epsilon: float, *, is_nominal: bool = False) -> str:
-    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger bears it out, or "no noise"."""
-    return "no noise" if math.isinf(epsilon) else f"{'claimed ' if is_nominal else ''}ε = {epsilon_text(epsilon)}"
+def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
+    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger bears it out, "replay ε = 1, total ∞", or "no noise"."""
+    if math.isinf(epsilon):
+        return "no noise"
+    said = f"ε = {epsilon_text(epsilon)}"
+    return {"bound": said, "claimed": f"claimed {said}", "replay": f"replay {said}, total ∞"}[standing]
 
 
-def given(epsilon: float, *, is_nominal: bool = False) -> str:
+def apart(name: str, standing: Standing) -> str:
+    """The name of a run among others, set apart where its budget is no bound on all that gets out."""
+    return {"bound": name, "claimed": f"{name} (claimed)", "replay": f"{name} (replay alone)"}[standing]
+
+
+def given(epsilon: float, standing: Standing = "bound") -> str:
     """The budget as part of a sentence: "at ε = 1", or "without noise"."""
-    return "without noise" if math.isinf(epsilon) else f"at {epsilon_label(epsilon, is_nominal=is_nominal)}"
+    return "without noise" if math.isinf(epsilon) else f"at {epsilon_label(epsilon, standing)}"
 
 
 def epsilons(values: Sequence[float]) -> str:

@@ -9,20 +9,21 @@ import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, given
+from dpcl_core.privacy.statement import Standing
 
 METRICS = ("AA", "BWT", "FWT")
-_NAMES = {"AA": "average accuracy", "BWT": "backward transfer", "FWT": "forward transfer"}
 
 
 def by_seed(
     metrics: pd.DataFrame, *, epsilon: float, published: Mapping[str, Sequence[float]] | None = None,
-    is_nominal: bool = False, dark: bool = False,
+    score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
 ) -> Picture:  # fmt: skip
     """AA, BWT and FWT of the models of one budget in points: a dot a seed, a bar their mean.
 
     Columns epsilon, seed, metric, value (shares; NaN: not defined, and then there is no dot). `published`: printed values in
-    points by metric, each a grey tick.
+    points by metric, each a grey tick. `score`: what accuracy is here, as it is written.
     """
+    titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
     rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(METRICS)].dropna(subset=["value"])
     if rows.empty:
         none = "Told when the first model has learned all its tasks."
@@ -43,7 +44,7 @@ def by_seed(
         if kind in names:
             figure.add_trace(
                 go.Scatter(
-                    x=list(values), y=[_NAMES[kind]] * len(values), mode="markers", name="published",
+                    x=list(values), y=[titles[kind]] * len(values), mode="markers", name="published",
                     marker={"symbol": "line-ns", "size": 26, "line": {"color": inks.soft, "width": 2}},
                     hovertemplate="published: %{x:.1f}<extra></extra>",
                 )
@@ -52,14 +53,14 @@ def by_seed(
         values = 100 * rows.loc[rows["metric"] == name, "value"]
         figure.add_trace(
             go.Scatter(
-                x=values, y=[_NAMES[name]] * len(values), mode="markers", name=name,
+                x=values, y=[titles[name]] * len(values), mode="markers", name=name,
                 marker={"color": colour, "size": 9, "opacity": 0.75}, customdata=rows.loc[values.index, "seed"],
                 hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
             )
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=100 * means, y=[_NAMES[name] for name in names], mode="markers+text", name="mean",
+            x=100 * means, y=[titles[name] for name in names], mode="markers+text", name="mean",
             marker={"symbol": "line-ns", "size": 20, "line": {"color": inks.text, "width": 3}},
             text=[f"{100 * value:.1f}" for value in means], textposition="top center", textfont={"color": inks.text},
             hovertemplate="mean: %{x:.1f}<extra></extra>",
@@ -67,9 +68,9 @@ def by_seed(
     )  # fmt: skip
     n_seeds = rows["seed"].nunique()
     of = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
-    said = ", ".join(f"{_NAMES[name]} {100 * value:.1f}" for name, value in means.items())
-    printed = [f"{_NAMES[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
-    finding = f"{_capital(given(epsilon, is_nominal=is_nominal))}, mean of {of}: {said} points."
+    said = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
+    printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
+    finding = f"{_capital(given(epsilon, standing))}, mean of {of}: {said} points."
     finding += f" Published: {'; '.join(printed)}." if printed else ""
     return Picture(figure, finding, finding)
 

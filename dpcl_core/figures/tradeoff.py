@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -11,12 +11,18 @@ from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text, given
+from dpcl_core.figures.picture import Picture, apart, epsilon_label, epsilon_text, given
 from dpcl_core.figures.statistics import Interval, interval
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
 HEIGHT = 440
-_BAR = 0.12  # decades that the bar of a claimed budget takes
+_BAR = 0.12  # decades that a hatched bar takes
+_HATCHED = {"claimed": "ε only claimed, not verified", "replay": "ε of the replay alone, head not private"}
+_NO_BOUND = {
+    "claimed": "A claimed ε is no bound and is not comparable with one.",
+    "replay": "An ε of the replay alone is no bound on the whole: the head is not private. It is not comparable with one.",
+}
 _GAP = 0.45  # decades between the largest budget and the column without noise
 
 
@@ -25,15 +31,18 @@ def trade_off(
     *,
     colours: Sequence[str],
     labels: Sequence[LabelSetting],
-    nominal: Collection[str] = (),
+    score: str = "accuracy",
+    standings: Mapping[str, Standing] | None = None,
     dark: bool = False,
 ) -> Picture:
     """Final accuracy and average forgetting against ε, one colour a run; a dot is a trained model, bars are 95 % over seeds.
 
     Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
-    "no noise" is a column of its own, not a point on the axis. `nominal`: the names of runs whose budgets are only claimed:
-    hatched bars at the claimed value, which no line joins with one another or with budgets that are bounds.
+    "no noise" is a column of its own, not a point on the axis. `standings`: what the budgets are of runs that have no bound
+    on all that gets out: hatched bars at their value, which no line joins with one another or with budgets that are bounds.
+    `score`: what accuracy is here, as it is written.
     """
+    standings = standings or {}
     shown = [name for name, frame in series.items() if not frame.empty]
     finals = {name: _final(series[name]) for name in shown}
     colours = [colour for name, colour in zip(series, colours, strict=True) if name in finals]
@@ -45,11 +54,12 @@ def trade_off(
     finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
     column = (math.log10(finite[-1]) + _GAP) if finite else 0.0
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
-    places = {name: place for place, name in enumerate(name for name in shown if name in nominal)}
+    places = {name: place for place, name in enumerate(name for name in shown if standings.get(name, "bound") != "bound")}
     for name, colour, setting in zip(shown, colours, labels, strict=True):
         for row, found in ((1, finals[name]), (2, _last_forgetting(series[name]))):
             claimed = {e: value for e, value in found.items() if name in places and math.isfinite(e)}
-            _bars(figure, row, name, claimed, (places.get(name, 0) - (len(places) - 1) / 2) * _BAR, colour)
+            shift = (places.get(name, 0) - (len(places) - 1) / 2) * _BAR
+            _bars(figure, row, apart(name, standings.get(name, "bound")), claimed, shift, colour)
             rest = {e: value for e, value in found.items() if e not in claimed}
             _points(figure, row, name, rest, column, colour, setting)
     right = 16 if len(finals) == 1 else 110
@@ -62,20 +72,22 @@ def trade_off(
         showgrid=False,
         zeroline=False,
     )
-    hatched = "; hatched: ε only claimed, not verified" if places else ""
+    kinds = sorted({standings[name] for name in places})
+    hatched = f"; hatched: {' or '.join(_HATCHED[kind] for kind in kinds)}" if kinds else ""
     figure.update_xaxes(title=f"privacy budget ε (smaller: stronger privacy{hatched})", row=2, col=1)
     figure.update_layout(barmode="overlay")
-    figure.update_yaxes(theme.percent_axis(title="final accuracy"), row=1, col=1)
+    figure.update_yaxes(theme.percent_axis(title=f"final {score}"), row=1, col=1)
     figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
     if len(finals) > 1:
         _names(figure, finals, colours, column)
     if finite and math.inf in budgets:
         figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
     finding = " ".join(
-        _finding(name if len(finals) > 1 else "", final, is_nominal=name in nominal) for name, final in finals.items()
+        _finding(name if len(finals) > 1 else "", final, score, standings.get(name, "bound"))
+        for name, final in finals.items()
     )
-    if places:
-        finding += " A claimed ε is no bound and is not comparable with one."
+    for kind in kinds:
+        finding += f" {_NO_BOUND[kind]}"
     return Picture(figure, finding, finding)
 
 
@@ -141,7 +153,7 @@ def _points(
 def _bars(
     figure: go.Figure, row: int, name: str, found: Mapping[float, Interval], shift: float, colour: str
 ) -> None:
-    """Budgets that are only claimed: hatched bars, beside one another where several runs have them."""
+    """Budgets that are no bound on all that gets out: hatched bars, beside one another where several runs have them."""
     if not found:
         return
     stats = [found[epsilon] for epsilon in sorted(found)]
@@ -156,8 +168,8 @@ def _bars(
                 "line": {"color": colour, "width": 1.2},
                 "pattern": {"shape": theme.CLAIMED_PATTERN, "fgcolor": colour, "bgcolor": "rgba(0,0,0,0)", "size": 6},
             },
-            name=f"{name}, claimed",
-            hovertemplate=f"{name}, ε only claimed: %{{y:.1f}}<extra></extra>",
+            name=name,
+            hovertemplate=f"{name}: %{{y:.1f}}<extra></extra>",
         ),
         row=row,
         col=1,
@@ -168,7 +180,7 @@ def _spread(stats: Sequence[Interval]) -> dict[str, object]:
     return {"type": "data", "array": [100 * (s.high - s.mean) if s.high is not None else 0 for s in stats]}
 
 
-def _finding(name: str, final: Mapping[float, Interval], *, is_nominal: bool) -> str:
+def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:
     finite = sorted(epsilon for epsilon in final if math.isfinite(epsilon))
     lead = f"{name}: " if name else ""
     parts = []
@@ -176,10 +188,10 @@ def _finding(name: str, final: Mapping[float, Interval], *, is_nominal: bool) ->
         first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
         verb = "rises" if last > first + 0.05 else "falls" if last < first - 0.05 else "stays"
         change = f"at {first:.1f} %" if verb == "stays" else f"from {first:.1f} to {last:.1f} %"
-        budgets = f"{epsilon_label(finite[0], is_nominal=is_nominal)} to {epsilon_text(finite[-1])}"
-        parts.append(f"from {budgets} final accuracy {verb} {change}")
+        budgets = f"{epsilon_label(finite[0], standing)} to {epsilon_text(finite[-1])}"
+        parts.append(f"from {budgets} final {score} {verb} {change}")
     elif finite:
-        parts.append(f"{given(finite[0], is_nominal=is_nominal)} final accuracy is {100 * final[finite[0]].mean:.1f} %")
+        parts.append(f"{given(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")
     if math.inf in final:
         parts.append(f"without noise it is {100 * final[math.inf].mean:.1f} %")
     text = "; ".join(parts)

@@ -29,8 +29,8 @@ class MethodCard:
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
     `notes`: what a reader of its guarantee should know with these settings, sentences that stand before all others.
     `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
-    `is_for_a_part`: whether, with these settings, the budget is for a part of what gets out alone; figures then name it as
-    they name a claim, for the whole has no bound.
+    `is_for_the_replay`: whether, with these settings, the budget is for the replay alone; every surface then says so, for
+    the head, and so the whole, has no bound.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
     """
 
@@ -52,7 +52,7 @@ class MethodCard:
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
     assumes: tuple[str, ...] = ()
-    is_for_a_part: Callable[[Params], bool] = lambda params: False
+    is_for_the_replay: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
 
 

@@ -40,6 +40,7 @@ from dpcl_core.methods.cards import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpcl_core.privacy.statement import Standing
     from dpcl_core.spec import RunSpec
 
 CARDS: Mapping[str, MethodCard] = {
@@ -87,9 +88,11 @@ def is_nominal(name: str) -> bool:
     return name in CARDS and CARDS[name].guarantee == "nominal"
 
 
-def is_claimed(spec: RunSpec) -> bool:
-    """Whether the budgets of a run are no bound on all that gets out: by a publication's word, or for a part of it alone."""
-    return is_nominal(spec.method) or (spec.method in CARDS and CARDS[spec.method].is_for_a_part(spec.params))
+def standing(spec: RunSpec) -> Standing:
+    """What the budgets of a run are: bounds on all that gets out, a publication's word, or bounds on the replay alone."""
+    if is_nominal(spec.method):
+        return "claimed"
+    return "replay" if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params) else "bound"
 
 
 def maker(name: str) -> MakeLearner:

@@ -26,6 +26,12 @@ METRICS = {
 }
 
 
+def quantity(metric: str, specs: Iterable[RunSpec]) -> str:
+    """What a metric of runs on one kind of data is, as it is written: where names are marked, F1 stands for accuracy."""
+    scores = {datasets.score(spec.data.dataset) for spec in specs}
+    return METRICS[metric].replace("accuracy", scores.pop()) if len(scores) == 1 else METRICS[metric]
+
+
 @dataclass(frozen=True, slots=True)
 class Ours:
     """Mean and standard deviation (None with one seed) over the seeds, in percent."""

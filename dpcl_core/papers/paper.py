@@ -24,7 +24,8 @@ class Experiment:
     the paper prints, `table` names the table (or figure, or several: "2, 3") they are in; None where the paper prints plots
     alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
     `departures`: how ours differ from the paper beyond what settings show; `small_departures`: what comes on top with a
-    bundled network.
+    bundled network. `has_match_rates`: its tables also print how often an anchor tells two list entries apart, a number of
+    lists and not of models.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Experiment:
     orderings: tuple[Ordering, ...]
     departures: tuple[str, ...] = ()
     small_departures: tuple[str, ...] = ()
+    has_match_rates: bool = False
 
     @property
     def place(self) -> str:

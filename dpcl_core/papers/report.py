@@ -10,7 +10,7 @@ from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.papers import comparison
-from dpcl_core.papers.comparison import METRICS, Row
+from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
 from dpcl_core.papers.paper import Experiment, Paper, Size
@@ -79,7 +79,7 @@ def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
         lines += [f"{experiment.title} ({experiment.preset(size)}), {paper.title}"]
         if experiment.table is None:
             lines += ["  The paper shows this experiment in plots alone; no published numbers to print."]
-        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, own))]
+        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, own), runs)]
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
         lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, own.values())]
         lines += [f"  {_sentence(found)}" for found in judged(experiment, runs, own)]
@@ -111,15 +111,15 @@ def budgets_of(found: Judged) -> str:
     return epsilon_label(first) if first == second else f"{epsilon_label(first)} against {epsilon_label(second)}"
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     if not rows:
         return []
     width = max(len(row.name) for row in rows)
-    budgets = [epsilon_label(row.epsilon, is_nominal=row.is_nominal) for row in rows]
+    budgets = [epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound") for row in rows]
     wide = max(8, *map(len, budgets))
     lines = [f"{'':<{width}}  {'':<{wide}}  {'':<10}  {'published':>13}  {'ours':>13}  difference"]
     for row, budget in zip(rows, budgets, strict=True):
-        what = f"{row.name:<{width}}  {budget:<{wide}}  {METRICS[row.metric]:<10}"
+        what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
         gap = f"{row.difference:+.1f}" if row.difference is not None else ""
         lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]

@@ -75,6 +75,8 @@ class Words:
 
 
 Kind = Literal["proved", "nominal", "none"]
+# What a budget is: a bound on all that gets out, a publication's word, or a bound on the replay where the head has none.
+Standing = Literal["bound", "claimed", "replay"]
 
 
 def kind(given: Guarantee) -> Kind:
@@ -220,6 +222,14 @@ def spent(given: Mapping[float, Guarantee]) -> str:
         for asked, ways in found
     ]
     return "; ".join(said)
+
+
+def standing(given: Guarantee) -> Standing:
+    """What the budget is that a release was asked for."""
+    if is_nominal(given):
+        return "claimed"
+    replay = ways_out(given).get("replay", 0.0)
+    return "replay" if not given.is_private and 0 < replay < math.inf else "bound"
 
 
 def words(given: Guarantee) -> Words:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dpcl_core.figures.picture import epsilons
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import RunSpec
 
 
@@ -29,16 +30,23 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
     return None
 
 
-def unequal_promises(nominal: Collection[str], names: Sequence[str]) -> str | None:
-    """One sentence where some of the runs' budgets are only claimed and others' are bounds (None: all are of one kind)."""
-    claimed = [name for name in names if name in nominal]
-    if not claimed or len(claimed) == len(names):
+def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
+    """What the budgets of some runs are that those of others are not, by name (None: all are of one kind)."""
+    if len(set(standings.values())) < 2:
         return None
-    one = len(claimed) == 1
-    return (
-        f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger bears out: at the same ε "
-        f"{'it promises' if one else 'they promise'} nothing, and the others do."
-    )
+    claimed, of_replay = ([name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay"))
+    said = []
+    if claimed:
+        one = len(claimed) == 1
+        said.append(
+            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger bears out: at the "
+            f"same ε {'it promises' if one else 'they promise'} nothing, and the others do."
+        )
+    if of_replay:
+        said.append(
+            f"The ε of {' and '.join(of_replay)} is the replay's alone: the head is not private, and the whole has no bound."
+        )
+    return " ".join(said)
 
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:

@@ -60,11 +60,11 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
 
 def full_statement(guarantees: Mapping[float, Guarantee]) -> None:
     """The whole statement of every budget, behind a press."""
-    from dpcl_core.privacy.statement import is_nominal
+    from dpcl_core.privacy.statement import standing
 
     with st.popover("Full statement", type="tertiary", key="privacy-bar-more"):
         for budget in sorted(guarantees):
-            _statement(epsilon_label(budget, is_nominal=is_nominal(guarantees[budget])), guarantees[budget])
+            _statement(epsilon_label(budget, standing(guarantees[budget])), guarantees[budget])
 
 
 def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:

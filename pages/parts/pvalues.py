@@ -106,7 +106,7 @@ def _curve(result: Result, epsilon: float) -> list[float | None]:
 
 
 def _name(found: dict[str, Result], side: Side) -> str:
-    return f"{side[0]}, {epsilon_label(side[1], is_nominal=found[side[0]].is_nominal)}"
+    return f"{side[0]}, {epsilon_label(side[1], found[side[0]].standing)}"
 
 
 def _shown_as_table(tests: list[PValue]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core import checks, events, paths
+from dpcl_core.data import catalog as datasets
 from dpcl_core.events import CellFinished, Event, Guarantee, Started
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.methods import catalog as methods
@@ -19,6 +20,7 @@ from pages.parts import state
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpcl_core.privacy.statement import Standing
     from dpcl_core.runs.store import Run
 
 EXAMPLE = "digits-cosine"
@@ -53,9 +55,19 @@ class Result:
         return self.started.n_tasks if self.started is not None else 1
 
     @property
-    def is_nominal(self) -> bool:
-        """Whether its budgets are only claimed, or for a part of what gets out alone."""
-        return methods.is_claimed(self.spec)
+    def standing(self) -> Standing:
+        """What its budgets are: bounds on all that gets out, a publication's word, or bounds on the replay alone."""
+        return methods.standing(self.spec)
+
+    @cached_property
+    def score(self) -> str:
+        """What accuracy is here, as it is written."""
+        return datasets.score(self.spec.data.dataset)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """`accuracy` to take along: its column is called what it holds."""
+        return self.accuracy.rename(columns={"accuracy": self.score.lower().replace(" ", "_")})
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
@@ -92,7 +104,7 @@ class Result:
             runs=(self.run_id,) if self.run_id is not None else (),
             is_example=self.run_id is None,
             is_seeded=spec.privacy.noise == "seeded",
-            nominal="all" if self.is_nominal else "no",
+            standings=(self.standing,),
             spent=spent(self.guarantees),
         )
 

@@ -20,6 +20,7 @@ from pages.parts import privacy_bar, state, status, style
 from pages.parts.anchors import ofrun as lists
 from pages.parts.results import Result, rule_title
 from pages.parts.strip import figure
+from pages.parts.text import capital
 from pages.parts.tokens import ofrun
 
 if TYPE_CHECKING:
@@ -110,15 +111,15 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
             overall,
             source,
             key="accuracy",
-            title="Accuracy on the tasks seen so far",
+            title=f"{capital(result.score)} on the tasks seen so far",
             note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
-            table=table,
+            table=result.scores,
             share=share,
             live=live,
         )
     with right:
-        which = epsilon_label(chosen, is_nominal=result.is_nominal)
-        figure(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, accuracy %", live=True)
+        which = epsilon_label(chosen, result.standing)
+        figure(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
         note = f"{which}, points lost since its best"
         figure(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
@@ -133,7 +134,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     if lost.open:
         with lost:
             picture = curves.forgetting_over_tasks(
-                table, n_tasks=result.n_tasks, labels=spec.labels, is_nominal=result.is_nominal, dark=dark
+                table, n_tasks=result.n_tasks, labels=spec.labels, standing=result.standing, dark=dark
             )
             figure(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean of old tasks")
     if settings.open:
@@ -161,11 +162,13 @@ def _pictures(
     from dpcl_core.figures import curves, grids
 
     *_, chosen, dark = key
-    table, n_tasks, claims = _result.accuracy, _result.n_tasks, _result.is_nominal
+    table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
     return (
-        curves.accuracy_over_tasks(table, n_tasks=n_tasks, labels=_result.spec.labels, is_nominal=claims, dark=dark),
-        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, is_nominal=claims, dark=dark),
-        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, is_nominal=claims, dark=dark),
+        curves.accuracy_over_tasks(
+            table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, dark=dark
+        ),
+        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
+        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
     )
 
 
@@ -177,11 +180,12 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
         {"this run": result.finished_accuracy},
         colours=[theme.colour_of_method(spec.method, dark)],
         labels=[spec.labels],
-        nominal={"this run"} if result.is_nominal else (),
+        score=result.score,
+        standings={"this run": result.standing},
         dark=dark,
     )
     figure(
-        picture, result.provenance, key="trade-off", title="Final accuracy and forgetting against the budget",
+        picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",
         note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, share=share,
     )  # fmt: skip
 
@@ -258,7 +262,6 @@ def export(run_id: str) -> None:
 def _file(run_id: str, name: str) -> str:
     """One file of the export, without making the others."""
     from dpcl_core import export as files
-    from dpcl_core.runs import frames
 
     spec = state.store().get(run_id).spec
     if name == "spec.toml":
@@ -266,7 +269,7 @@ def _file(run_id: str, name: str) -> str:
     if name == "command.txt":
         return checks.command_line(spec) + "\n"
     said = [event for _, event in state.store().events_after(run_id)]
-    return files.privacy_text(said) if name == "privacy.txt" else frames.accuracy(said).to_csv(index=False)
+    return files.privacy_text(said) if name == "privacy.txt" else files.scores(said, spec).to_csv(index=False)
 
 
 def _archive(run_id: str) -> bytes:

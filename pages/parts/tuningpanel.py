@@ -41,7 +41,7 @@ def title(study: Study) -> str:
 
 def _what(study: Study) -> str:
     base = study.tune.base
-    budget = epsilon_label(study.tune.epsilon, is_nominal=methods.is_claimed(base))
+    budget = epsilon_label(study.tune.epsilon, methods.standing(base))
     return f"{methods.card(base.method).title} for {base.data.dataset}, {budget}, seed {study.tune.seed}"
 
 

@@ -114,7 +114,7 @@ def test_a_task_before_the_first_model_leaves_a_gap_and_no_zero() -> None:
 
 def test_claimed_budgets_are_named_so_and_dashed_like_no_other_line() -> None:
     for make in (curves.accuracy_over_tasks, curves.forgetting_over_tasks):
-        picture = make(accuracy(), n_tasks=4, is_nominal=True)
+        picture = make(accuracy(), n_tasks=4, standing="claimed")
         lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
         assert lines == {"claimed ε = 0.5": "longdashdot", "claimed ε = 8": "longdashdot", "no noise": "solid"}
         assert "claimed ε = " in picture.finding
@@ -124,7 +124,23 @@ def test_claimed_budgets_are_named_so_and_dashed_like_no_other_line() -> None:
 def test_a_compared_run_with_a_claimed_budget_is_set_apart() -> None:
     runs = {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}
     for make in (curves.compared_over_tasks, curves.forgetting_compared):
-        picture = make(runs, n_tasks=4, colours=["#0072b2", "#d55e00"], labels=["prior", "prior"], nominal={"B"})
+        picture = make(
+            runs, n_tasks=4, colours=["#0072b2", "#d55e00"], labels=["prior", "prior"], standings={"B": "claimed"}
+        )
         lines = {trace.name: trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill}
         assert lines == {"A": "dash", "B (claimed)": "longdashdot"}
         assert "B (claimed): " in picture.finding
+
+
+def test_entity_f1_is_never_called_accuracy_and_a_replays_budget_never_that_of_the_whole() -> None:
+    picture = curves.accuracy_over_tasks(accuracy(epsilons=(0.5,)), n_tasks=4, score="entity F1", standing="replay")
+    assert picture.figure.layout.yaxis.title.text == "entity F1 on the tasks seen so far"
+    assert "entity F1 at replay ε = 0.5, total ∞ is" in picture.finding
+    assert "accuracy" not in picture.finding
+    assert {trace.line.dash for trace in picture.figure.data if "lines" in trace.mode and not trace.fill} == {"longdashdot"}
+    assert [note.text for note in picture.figure.layout.annotations] == ["replay ε = 0.5,<br>total ∞"]
+    both = curves.compared_over_tasks(
+        {"A": accuracy(epsilons=(0.5,)), "B": accuracy(epsilons=(0.5,))}, n_tasks=4, colours=["#0072b2", "#d55e00"],
+        labels=["prior", "prior"], standings={"A": "bound", "B": "replay"},
+    )  # fmt: skip
+    assert "B (replay alone): " in both.finding

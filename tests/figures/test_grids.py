@@ -80,5 +80,5 @@ def test_what_was_not_tested_stays_empty_and_out_of_every_sentence() -> None:
 
 def test_a_claimed_budget_is_called_so() -> None:
     for make in (grids.accuracy_matrix, grids.forgetting_grid):
-        finding = make(accuracy(), epsilon=0.5, n_tasks=4, is_nominal=True).finding
+        finding = make(accuracy(), epsilon=0.5, n_tasks=4, standing="claimed").finding
         assert finding.startswith("At claimed ε = 0.5, after 4 tasks")

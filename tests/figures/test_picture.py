@@ -36,8 +36,12 @@ def test_html_page_needs_no_network_and_escapes() -> None:
 
 
 def test_claimed_budgets_are_called_claims_wherever_numbers_come_from() -> None:
-    assert "claimed ε = 0.5, ∞, not verified" in replace(SOURCE, nominal="all").line()
-    assert "ε = 0.5, ∞, for some runs a claim, not verified" in replace(SOURCE, nominal="some").line()
-    assert "claim" not in replace(SOURCE, nominal="all", epsilons=(math.inf,)).line()
-    assert epsilon_label(0.5, is_nominal=True) == "claimed ε = 0.5"
-    assert given(math.inf, is_nominal=True) == "without noise"
+    assert "claimed ε = 0.5, ∞, not verified" in replace(SOURCE, standings=("claimed",)).line()
+    assert "ε = 0.5, ∞, for some runs a claim, not verified" in replace(SOURCE, standings=("claimed", "bound")).line()
+    assert "claim" not in replace(SOURCE, standings=("claimed",), epsilons=(math.inf,)).line()
+    assert epsilon_label(0.5, "claimed") == "claimed ε = 0.5"
+    assert "replay ε = 0.5, ∞, head not private" in replace(SOURCE, standings=("replay",)).line()
+    mixed = replace(SOURCE, standings=("replay", "bound")).line()
+    assert "ε = 0.5, ∞, for some runs the replay's alone, head not private" in mixed
+    assert epsilon_label(0.5, "replay") == "replay ε = 0.5, total ∞"
+    assert given(math.inf, "claimed") == "without noise"

@@ -59,10 +59,10 @@ def test_an_unfinished_run_is_left_out_by_name() -> None:
 def test_claimed_budgets_are_hatched_bars_that_no_line_joins() -> None:
     picture = tradeoff.trade_off(
         {"A": accuracy(), "B": accuracy(), "C": accuracy()},
-        colours=["#0072b2", "#d55e00", "#008c68"], labels=["prior-const"] * 3, nominal={"B", "C"},
+        colours=["#0072b2", "#d55e00", "#008c68"], labels=["prior-const"] * 3, standings={"B": "claimed", "C": "claimed"},
     )  # fmt: skip
     bars = [trace for trace in picture.figure.data if trace.type == "bar" and trace.yaxis == "y"]
-    assert [bar.name for bar in bars] == ["B, claimed", "C, claimed"]
+    assert [bar.name for bar in bars] == ["B (claimed)", "C (claimed)"]
     assert all(bar.marker.pattern.shape == "/" and len(bar.x) == 2 for bar in bars)
     assert bars[0].x[0] + bars[0].width <= bars[1].x[0] + 1e-9, "beside one another"
     joined = [trace.name for trace in picture.figure.data if trace.type == "scatter" and "lines" in trace.mode]

@@ -17,7 +17,7 @@ from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.statement import guarantee, three_numbers
+from dpcl_core.privacy.statement import guarantee, standing, three_numbers
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import clients
@@ -98,8 +98,12 @@ def test_the_total_is_infinite_while_the_head_is_clean(method: str) -> None:
     (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
     assert math.isfinite(ledger.by_channel()[REPLAY])
     assert ledger.by_channel()[HEAD] == ledger.epsilon() == math.inf
-    assert catalog.is_claimed(asked), "figures set it apart from budgets that are bounds"
-    assert not catalog.is_claimed(small("cslr-central"))
+    expected = "replay" if method == "cslr-central" else "claimed"
+    assert catalog.standing(asked) == expected, "every surface sets it apart from budgets that are bounds"
+    assert catalog.standing(small("cslr-central")) == "bound"
+    (cell,) = asked.cells()
+    given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
+    assert standing(given) == expected
 
 
 def test_replay_and_head_of_one_round_are_one_event_of_the_joint_noise() -> None:

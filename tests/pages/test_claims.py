@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import Standing
 from dpcl_core.runs.store import Store
 from pages import runs as runs_page
 from pages.parts import comparing
@@ -77,7 +78,40 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
     assert BANNER in said
 
 
-@pytest.mark.parametrize(("nominal", "said"), [((), None), (("A", "B"), None), (("B",), "The ε of B is a claim")])
-def test_promises_are_unequal_only_where_they_are(nominal: tuple[str, ...], said: str | None) -> None:
-    found = comparing.unequal_promises(nominal, ("A", "B"))
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("bound", "bound"), None),
+        (("claimed", "claimed"), None),
+        (("replay", "replay"), None),
+        (("bound", "claimed"), "The ε of B is a claim"),
+        (("replay", "bound"), "The ε of A is the replay's alone: the head is not private"),
+    ],
+)
+def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:
+    found = comparing.unequal_promises(dict(zip("AB", kinds, strict=True)))
     assert found is None if said is None else str(found).startswith(said)
+
+
+def test_a_budget_of_the_replay_alone_is_called_that_on_every_page(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what marked names are found by is called entity F1, not accuracy."""
+    card = replace(methods.CARDS["cosine"], guarantee="proved", is_for_the_replay=lambda params: True)
+    monkeypatch.setitem(methods.CARDS, "cosine", card)  # type: ignore[arg-type]
+    spec = replay.a_spec(epsilons=(0.5, 8.0))
+    names = spec.model_copy(update={"data": spec.data.model_copy(update={"dataset": "ner-gum"})})
+    run = replay.fill(store, names, replay.recorded(names), name="names")
+    page = open_page("train", run=run)
+    said = words(page)
+    assert "Entity F1 on the tasks seen so far" in said
+    assert "replay ε = 8, total ∞, entity F1 %" in said
+    assert "replay ε = 0.5, 8, head not private" in said
+    assert "claimed" not in said
+    assert "accuracy" not in " ".join(title for title in said.splitlines() if title.startswith("**"))
+    listed = open_page("runs")
+    assert "0.5, 8 (replay alone, head not private)" in listed.dataframe[0].value["epsilons"].tolist()
+    other = replay.fill(store, spec, replay.recorded(spec), name="digits")
+    compared = words(open_page("compare", v="1", r=f"{run},{other}", f="8"))
+    assert "Entity F1 or accuracy on the tasks seen so far" in compared
+    assert "A (replay alone): " in compared

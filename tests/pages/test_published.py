@@ -11,6 +11,7 @@ from dpcl_core.papers import catalog, measured
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
 from tests.support import replay
+from tests.support.signatures import with_lists
 
 SMALL = presets.variants("paper-split-cifar-100-small")
 
@@ -135,3 +136,26 @@ def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page:
     assert "pair no seeds (the paper's Eq. 23)" in words(page)
     assert set(page.dataframe[0].value.set_index("method").loc[["CSLR"], "ε"]) == {"4, claimed"}
     assert "62.3 over 200 rounds" in words(page)
+
+
+def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(open_page: Open, store: Store) -> None:
+    where = {"p": "cslr", "x": "paper-cslr-anchors", "z": "small"}
+    said = words(open_page("published", **where))
+    assert "| 10 | 0.18 | 0.07 | – | – | – |" in said
+    assert "recorded ones keep models, not lists" in said
+    label, spec = next(iter(presets.variants("paper-cslr-anchors-small").items()))
+    run = replay.fill(store, spec, with_lists(replay.recorded(spec)))
+    page = open_page("published", **where)
+    said = words(page)
+    assert f"your run {run[:4]}" in said, label
+    assert "| 10 | 0.18 | 0.07 | 0.61 | 0.20 | 0.9 |" in said
+    assert "| 100 | 0.46 | 0.19 | – | – | – |" in said
+    links = [link.proto for link in page.get("page_link")]
+    assert any("Anchors page" in link.label and f"run={run}" in link.query_string for link in links)
+    assert "p̂ printed" not in words(open_page("published", p="cslr", x="paper-cslr-lists"))
+
+
+def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
+    page = open_page("published", p="cslr", x="paper-cslr-ner", z="small")
+    assert "Names in six genres: entity F1" in words(page)
+    assert "values of entity F1 published" in words(page)

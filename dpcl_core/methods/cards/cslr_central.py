@@ -40,7 +40,7 @@ def notes(params: Params) -> tuple[str, ...]:
     return ("The head's updates travel without noise: the budget covers the replay alone, and the model has no bound.",)
 
 
-def is_for_a_part(params: Params) -> bool:
+def is_for_the_replay(params: Params) -> bool:
     """A clean head: the budget is for the replay alone, as the publication has it."""
     assert isinstance(params, CslrCentralParams)
     return params.head == "clean"
@@ -62,6 +62,6 @@ CARD = MethodCard(
     derived=cslr.derived,
     notes=notes,
     assumes=cslr.SIMULATED,
-    is_for_a_part=is_for_a_part,
+    is_for_the_replay=is_for_the_replay,
     needs_anchors=True,
 )

@@ -76,7 +76,7 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
     if not cells:
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
-    labels = {each: epsilon_label(each, is_nominal=result.is_nominal) for each in budgets}
+    labels = {each: epsilon_label(each, result.standing) for each in budgets}
     epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
     seed = choosing.one_of("Seed", seeds, view, "seed", str)
@@ -130,20 +130,24 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
     from dpcl_core.figures import grids, scores
     from dpcl_core.runs import frames
 
-    dark, nominal = style.is_dark(), result.is_nominal
+    dark, score, standing = style.is_dark(), result.score, result.standing
     table = frames.metrics(result.said)
     left, right = st.columns(2, gap="small")
     with left:
         strip.figure(
-            grids.accuracy_matrix(result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, is_nominal=nominal, dark=dark),
-            result.provenance, key="anchor-matrix", title="Who remembers what", note="rows: after a task; accuracy in %",
-            table=result.accuracy, share=share, live=live,
+            grids.accuracy_matrix(
+                result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, score=score, standing=standing, dark=dark
+            ),
+            result.provenance, key="anchor-matrix", title="Who remembers what", note=f"rows: after a task; {score} in %",
+            table=result.scores, share=share, live=live,
         )  # fmt: skip
     with right:
         printed = published(result.spec, epsilon)
         note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
         strip.figure(
-            scores.by_seed(table, epsilon=epsilon, published=printed, is_nominal=nominal, dark=dark), result.provenance,
+            scores.by_seed(
+                table, epsilon=epsilon, published=printed, score=score, standing=standing, dark=dark
+            ), result.provenance,
             key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
             table=table, share=share, live=live,
         )  # fmt: skip

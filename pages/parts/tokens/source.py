@@ -143,7 +143,7 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looke
     if not said:
         return Looked(name, why=_nothing(result), result=result, values=values)
     budgets = sorted({event.cell.epsilon for event in said})
-    labels = {each: epsilon_label(each, is_nominal=result.is_nominal) for each in budgets}
+    labels = {each: epsilon_label(each, result.standing) for each in budgets}
     epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seed = min(event.cell.seed for event in said if event.cell.epsilon == epsilon)
     said = [event for event in said if event.cell.epsilon == epsilon and event.cell.seed == seed]
