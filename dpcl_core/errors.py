@@ -65,6 +65,10 @@ def first_of(error: ValidationError, prefix: str = "") -> BadInput:
         return BadInput(field, found["input"], "no such setting")
     if found["type"] == "missing":
         return BadInput(field, None, "must be given")
+    if found["type"] == "too_short":
+        return BadInput(field, "nothing", f"must have at least {found['ctx']['min_length']}")
+    if found["type"] == "tuple_type":
+        return BadInput(field, found["input"], "must be a list, such as [1, 2]")
     must = message if message.startswith(("must", "allowed", "each")) else f"must be {message}"
     return BadInput(field, found["input"], must)
 

@@ -129,7 +129,7 @@ def test_mean_scores_that_cost_the_whole_budget_are_refused_before_the_start(adj
     while high / low > 1.01:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if is_refused(middle) else (low, middle)
-    with pytest.raises(BadInput, match="epsilon = 1.0: must be larger"):
+    with pytest.raises(BadInput, match=r"epsilon = 1\.0: must be larger"):
         pecl_costs.noises(given(0.99 * low).params, given(low).privacy, everyone, 1.0)
     assert pecl_costs.noises(given(1.05 * high).params, given(high).privacy, everyone, 1.0).multiplier > 0
 
