@@ -16,6 +16,7 @@ from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import ALIKE_POINTS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
+from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts import link, match_rates, results, state, style, trainform
 from pages.parts.header import actions, heading
@@ -33,6 +34,7 @@ _UNPAIRED = (
     "Published intervals, and ours in the last column, pair no seeds (the paper's Eq. 23): wider than need be where seeds "
     "are shared."
 )
+_WAYS = "ε of ours, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "all data here", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
@@ -187,6 +189,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
     notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
     with st.container(key="card-reproduction-table", gap="small"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
+        has_ways = any(row.ways for row in rows)
         lines = [
             {
                 "method": row.name,
@@ -194,6 +197,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
                 "published": report.printed_text(row),
                 "ours": report.ours_text(row),
                 "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
+                **({_WAYS: " · ".join(map(shown, row.ways.values()))} if has_ways else {}),
                 "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
             }
             for row in rows

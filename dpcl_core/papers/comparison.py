@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
 from dpcl_core.data import catalog as datasets
@@ -46,7 +46,8 @@ class Row:
     """One number of a table: what was printed (None: nothing), what came out here (None: not run), both in percent.
 
     `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
-    paper claims the epsilon, and no ledger bears it out.
+    paper claims the epsilon, and no ledger bears it out. `ways`: what ours is accounted for, the largest of the seeds:
+    epsilon of "replay", "head" and "total" where private data leave in two ways.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Row:
     is_comparable: bool = True
     is_doubtful: bool = False
     is_nominal: bool = False
+    ways: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -88,8 +90,8 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run, paper.metrics):
-            row = Row(method, variant, epsilon, metric)
-            found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable)
+            row, ways = Row(method, variant, epsilon, metric), run.ways(epsilon)
+            found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable, ways=ways)
     order = list(dict.fromkeys(row.name for row in found.values()))
     told = [
         replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in found.values()

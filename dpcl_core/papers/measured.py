@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -17,6 +17,7 @@ from typing import cast
 from dpcl_core import checks, paths
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, JsonValue, Started, TaskLearned, plain_number
+from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
 from dpcl_core.spec import RunSpec
 
@@ -28,6 +29,8 @@ class Model:
     Beside the metrics of events there is "pooled": accuracy over all test examples together. It does not depend on which
     classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
     the k-th task learned.
+
+    `ways`: accounted epsilon of "replay", "head" and "total" where private data leave in two ways; else empty.
     """
 
     epsilon: float
@@ -35,6 +38,7 @@ class Model:
     accounted_epsilon: float
     metrics: Mapping[str, float | None]
     by_rule: Mapping[str, float]
+    ways: Mapping[str, float] = field(default_factory=dict)
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
         """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
@@ -57,6 +61,11 @@ class Measured:
         """The metric of every seed's model of one budget that has it."""
         values = {model.seed: model.value(metric, rule) for model in self.models if model.epsilon == epsilon}
         return {seed: value for seed, value in values.items() if value is not None}
+
+    def ways(self, epsilon: float) -> dict[str, float]:
+        """Accounted epsilon of each way out at a budget, the largest of all seeds; empty where there is one alone."""
+        found = [model.ways for model in self.models if model.epsilon == epsilon]
+        return {name: max(ways[name] for ways in found) for name in (found[0] if found else ())}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -83,7 +92,8 @@ def of_run(run: Run, said: Iterable[Event]) -> Measured:
             cell = event.cell
             rules = last.get((cell.epsilon, cell.seed), {})
             metrics = {**event.metrics, **ends.get((cell.epsilon, cell.seed), {"pooled": None})}
-            models.append(Model(cell.epsilon, cell.seed, event.guarantee.epsilon, metrics, rules))
+            given = event.guarantee
+            models.append(Model(cell.epsilon, cell.seed, given.epsilon, metrics, rules, ways_out(given)))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
 
@@ -141,6 +151,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
                 "accounted_epsilon": plain_number(model.accounted_epsilon),
                 "metrics": {name: _rounded(value) for name, value in model.metrics.items()},
                 "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
+                "ways": {name: plain_number(value) for name, value in model.ways.items()},
             }
             for model in run.models
         ],
@@ -167,6 +178,7 @@ def _from_json(document: Mapping[str, object]) -> Measured:
                 accounted_epsilon=float(cast(float, model["accounted_epsilon"])),
                 metrics=cast("Mapping[str, float | None]", model["metrics"]),
                 by_rule=cast("Mapping[str, float]", model["by_rule"]),
+                ways={name: float(value) for name, value in cast("Mapping[str, float]", model.get("ways", {})).items()},
             )
             for model in models
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import presets
+from dpcl_core import paths, presets
 from dpcl_core.papers import catalog, measured
 from dpcl_core.runs.store import Store
 from tests.pages.conftest import Open, words
@@ -159,3 +159,13 @@ def test_names_have_entity_f1_and_not_accuracy(open_page: Open) -> None:
     page = open_page("published", p="cslr", x="paper-cslr-ner", z="small")
     assert "Names in six genres: entity F1" in words(page)
     assert "values of entity F1 published" in words(page)
+
+
+def test_replay_head_and_total_stand_beside_what_came_out(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = measured.read(paths.assets_dir() / "reproduction" / "cslr.json")
+    monkeypatch.setattr(measured, "recorded", lambda paper: figures)
+    frame = open_page("published", p="cslr", x="paper-cslr-ag-news").dataframe[0].value.set_index("method")
+    (column,) = (name for name in frame if "replay · head · total" in name)
+    assert set(frame.loc[["CSLR-Hungarian"], column]) == {"∞ · ∞ · ∞"}
+    assert set(frame.loc[["Repair: CSLR, head on the server"], column]) == {"4 · 0 · 4"}
+    assert set(frame.loc[["DP-SGD (no replay)"], column]) == {"0 · 4 · 4"}

@@ -11,7 +11,7 @@ from dpcl_core import presets
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.cards.cslr import RoundParams
 from dpcl_core.methods.cslr import theory
-from dpcl_core.papers import comparison, cslr, effects, published, report
+from dpcl_core.papers import comparison, cslr, effects, measured, published, report
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.papers.published import Published
@@ -177,3 +177,15 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
     assert orderings[0]["unpaired_interval"] is None, "nothing has run"
     added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
     assert comparison.printed_interval(cslr.PAPER, experiment, added, specs) is None
+
+
+def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
+    for run in measured.recorded("cslr"):
+        for model in run.models:
+            assert list(model.ways) == ["replay", "head", "total"]
+            assert model.ways["total"] == model.accounted_epsilon
+            assert max(model.ways.values()) <= model.accounted_epsilon * (1 + 1e-6)
+            if run.spec.method in ("cslr-published", "fedta-lite"):
+                assert math.isinf(model.ways["head"])
+            if run.spec.method in ("cslr-server-head", "label-means", "local-list"):
+                assert model.ways["head"] == 0
