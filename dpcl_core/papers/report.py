@@ -14,6 +14,7 @@ from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Judged, Ordering, judge, unpaired
 from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 
 Planned = Mapping[Experiment, Mapping[str, RunSpec]]
@@ -121,7 +122,8 @@ def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     for row, budget in zip(rows, budgets, strict=True):
         what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
         gap = f"{row.difference:+.1f}" if row.difference is not None else ""
-        lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap}".rstrip())
+        ways = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.ways.items())
+        lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {ways}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
     return lines
 
@@ -172,6 +174,7 @@ def _row(row: Row) -> JsonValue:
         "ours": row.ours.mean if row.ours is not None else None,
         "ours_std": row.ours.std if row.ours is not None else None,
         "n_seeds": row.ours.n_seeds if row.ours is not None else None,
+        **{f"eps_{name}": plain_number(epsilon) for name, epsilon in row.ways.items()},
         "difference": row.difference,
         "remarks": list(row.remarks),
     }

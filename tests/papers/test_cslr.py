@@ -189,3 +189,17 @@ def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
                 assert math.isinf(model.ways["head"])
             if run.spec.method in ("cslr-server-head", "label-means", "local-list"):
                 assert model.ways["head"] == 0
+
+
+def test_the_terminal_tells_replay_head_and_total_apart_too() -> None:
+    experiment = EXPERIMENTS["ag-news"]
+    specs = presets.variants(experiment.preset("small"))
+    done = {label: run for label, spec in specs.items() if (run := measured.find(spec, measured.recorded("cslr")))}
+    lines = report.text(cslr.PAPER, "small", {experiment: specs}, {experiment.name: done}).splitlines()
+    servers = [line for line in lines if line.lstrip().startswith("Repair: CSLR, head on the server")]
+    assert servers
+    assert all(line.endswith("replay ε = 4, head ε = 0, total ε = 4") for line in servers)
+    told = report.document(cslr.PAPER, "small", {experiment: specs}, {experiment.name: done})
+    rows = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["rows"])
+    published = [row for row in rows if row["method"] == "CSLR-Hungarian"]
+    assert {(row["eps_head"], row["eps_total"]) for row in published} == {("inf", "inf")}
