@@ -104,7 +104,8 @@ class CslrPublished:
             yield Progress("training", done, total, task.index, text)
             if done in (1, total):
                 z = self._sigma / (self._params.participation * self._n_clients)
-                yield from self._telling.told(lists, task.index, done, [self._parts], [Noise(z, z, self._sigma)])
+                noise = Noise(z, z, self._sigma, self._params.second_moments)
+                yield from self._telling.told(lists, task.index, done, [self._parts], [noise])
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""

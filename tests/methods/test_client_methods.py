@@ -12,7 +12,9 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog, cslr_published
 from dpcl_core.methods.cslr import pooling, published, release
+from dpcl_core.methods.cslr.known import Public
 from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.rounds import Participation
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
@@ -365,3 +367,39 @@ def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pyt
         assert np.isfinite(learner.scores(0, OF.tasks[0])["argmax"]).any()
     with pytest.raises(BadInput, match=r"params\.dimensions = 25: must be at most 24"):
         clients.run(small("cslr-published", params={"dimensions": 25}), OF, PUBLIC)
+
+
+@pytest.mark.parametrize(("second_moments", "n_second"), [("diagonal", clients.WIDTH), ("full", clients.WIDTH**2)])
+def test_signal_against_noise_counts_every_value_that_is_released(second_moments: str, n_second: int) -> None:
+    """Printed CSLR releases whole means and second moments; noise is over all their values, and the signal is clean."""
+    params = {"second_moments": second_moments, "rounds": 1, "participation": 0.5}
+    said = clients.run(small("cslr-published", params=params), OF, PUBLIC)[2]
+    told = next(event for event in said if isinstance(event, Signatures))
+    deviation = 1.45 / (0.5 * clients.N_CLIENTS)
+    assert told.noise == pytest.approx({"mean": deviation * clients.WIDTH**0.5, "second moment": deviation * n_second**0.5})
+    assert set(told.signal) == set(told.noise)
+    own = OF.tasks[0].train.inputs.mean(axis=0)
+    centre = Public.of(PUBLIC, 0, 2, None, 20).view.centre
+    assert told.signal["mean"] == pytest.approx(float(np.linalg.norm(own - centre)), rel=0.1)
+    assert told.signal["mean"] < told.noise["mean"]
+
+
+def test_clients_of_a_round_are_the_same_whatever_matches_their_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 16, with groups to be matched: coins come from the seed alone."""
+    drawn: list[list[int]] = []
+    true = Participation.draw
+
+    def recording(self: Participation) -> np.ndarray:
+        found = true(self)
+        drawn.append(found.tolist())
+        return found
+
+    monkeypatch.setattr(Participation, "draw", recording)
+    found = []
+    for matcher in ("signature", "mean", "random"):
+        params = {"matcher": matcher, "releases": "round", "modes_per_task": 2, "participation": 0.5}
+        clients.run(small("cslr-central", params=params), OF, PUBLIC)
+        found.append(drawn[:])
+        drawn.clear()
+    assert found[0] == found[1] == found[2]
+    assert len({tuple(one) for one in found[0]}) > 1

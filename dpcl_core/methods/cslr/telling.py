@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +21,20 @@ from dpcl_core.spec import Cell, RunSpec
 
 _LONGEST = 80  # entries of a list that matchers are compared on: an assignment costs the cube of it
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
+_WHOLE_MEAN, _WHOLE_SECOND = "mean", "second moment"
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Noise of one budget's release: standard deviation on a coordinate of a group's mean, of a second moment's were it
-    released too, and on a coordinate of each client's own list were nobody trusted."""
+    released too, and on a coordinate of each client's own list were nobody trusted.
+
+    `released`: means on the public axes alone, or whole ones and second moments, "diagonal" or "full"."""
 
     mean: float
     second: float
     local: float
+    released: Literal["axes", "diagonal", "full"] = "axes"
 
 
 class Telling:
@@ -90,7 +95,7 @@ class Telling:
                 replace(
                     self._found,
                     demanded={"central": noise.mean, "local": noise.local},
-                    signal=_signal(own[-1], self._public),
+                    signal=_signal(lists, self._public, noise),
                     noise=_noise(self._public, noise),
                 ),
                 self._in_full(lists, task, own),
@@ -183,13 +188,22 @@ def _modes(lists: Lists) -> NDArray[np.int64]:
     return found
 
 
-def _signal(released: Replay, public: Public) -> dict[str, float]:
-    """Lengths of what is released, and of a second moment, which nobody releases."""
-    residual = float(np.linalg.norm(public.view.residuals(released.means), axis=-1).mean())
-    return {_MEAN: residual, _SECOND: float(np.linalg.norm(public.view.covariance))}
+def _signal(lists: Lists, public: Public, noise: Noise) -> dict[str, float]:
+    """Mean length of the labels' clean means from the public centre; of a second moment that of the public sentences."""
+    view, modes = public.view, _modes(lists)
+    of_labels = [lists.weights * (modes == label) for label in np.unique(modes[modes >= 0])]
+    means = np.array([(own[..., None] * lists.means).sum(axis=(0, 1)) / own.sum() for own in of_labels] or [view.centre])
+    if noise.released == "axes":
+        residual = float(np.linalg.norm(view.residuals(means), axis=-1).mean())
+        return {_MEAN: residual, _SECOND: float(np.linalg.norm(view.covariance))}
+    second = view.covariance + np.outer(view.centre, view.centre)
+    length = np.linalg.norm(second if noise.released == "full" else np.diag(second))
+    return {_WHOLE_MEAN: float(np.linalg.norm(means - view.centre, axis=-1).mean()), _WHOLE_SECOND: float(length)}
 
 
 def _noise(public: Public, noise: Noise) -> dict[str, float]:
-    """Expected lengths of their noise: over a few axes of a mean, over all d² numbers of a second moment."""
+    """Expected lengths of their noise: over the values of a mean that are released, d or d² of a second moment."""
     d, n_axes = public.view.axes.shape
-    return {_MEAN: noise.mean * n_axes**0.5, _SECOND: noise.second * d}
+    if noise.released == "axes":
+        return {_MEAN: noise.mean * n_axes**0.5, _SECOND: noise.second * d}
+    return {_WHOLE_MEAN: noise.mean * d**0.5, _WHOLE_SECOND: noise.second * (d if noise.released == "full" else d**0.5)}
