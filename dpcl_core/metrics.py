@@ -55,6 +55,11 @@ def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = N
     return None if None in gains else _mean(gains)
 
 
+def right_after_learning(average: float, backward: float, n_tasks: int) -> float:
+    """Mean accuracy on each task just after it was learned, from AA and BWT alone: AA - BWT (T - 1) / T."""
+    return average - backward * (n_tasks - 1) / n_tasks
+
+
 def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> dict[str, float | None]:
     """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last (on the last task), Avg (mean AA_k).
 

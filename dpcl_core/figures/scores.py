@@ -9,19 +9,21 @@ import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, given
+from dpcl_core.metrics import right_after_learning
 from dpcl_core.privacy.statement import Standing
 
 METRICS = ("AA", "BWT", "FWT")
 
 
 def by_seed(
-    metrics: pd.DataFrame, *, epsilon: float, published: Mapping[str, Sequence[float]] | None = None,
+    metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
     score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
 ) -> Picture:  # fmt: skip
     """AA, BWT and FWT of the models of one budget in points: a dot a seed, a bar their mean.
 
     Columns epsilon, seed, metric, value (shares; NaN: not defined, and then there is no dot). `published`: printed values in
-    points by metric, each a grey tick. `score`: what accuracy is here, as it is written.
+    points by metric, each a grey tick. `score`: what accuracy is here, as it is written. The finding says what AA and BWT
+    together imply for the time right after learning.
     """
     titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
     rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(METRICS)].dropna(subset=["value"])
@@ -71,6 +73,9 @@ def by_seed(
     said = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
     printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
     finding = f"{_capital(given(epsilon, standing))}, mean of {of}: {said} points."
+    if "BWT" in means:
+        learned = right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
+        finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."
     finding += f" Published: {'; '.join(printed)}." if printed else ""
     return Picture(figure, finding, finding)
 

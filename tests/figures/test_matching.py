@@ -77,9 +77,10 @@ def test_a_statistic_that_drowns_is_stamped() -> None:
 def test_scores_have_a_dot_a_seed_and_the_printed_value_as_a_tick() -> None:
     rows = [(4.0, seed, name, value) for seed in (0, 1) for name, value in (("AA", 0.6 + 0.1 * seed), ("BWT", -0.05))]
     table = pd.DataFrame([*rows, (4.0, 0, "FWT", math.nan)], columns=["epsilon", "seed", "metric", "value"])
-    picture = scores.by_seed(table, epsilon=4.0, published={"AA": [62.1], "FWT": [1.0]})
+    picture = scores.by_seed(table, epsilon=4.0, n_tasks=5, published={"AA": [62.1], "FWT": [1.0]})
     drawn = {trace.name: [round(float(x), 6) for x in trace.x] for trace in picture.figure.data}
     assert drawn == {"published": [62.1], "AA": [60.0, 70.0], "BWT": [-5.0, -5.0], "mean": [65.0, -5.0]}
     said = "At ε = 4, mean of 2 seeds: average accuracy 65.0, backward transfer -5.0 points."
-    assert picture.finding.startswith(f"{said} Published: average accuracy 62.1")
-    assert "Told when the first model" in scores.by_seed(table, epsilon=8.0).finding
+    implied = "Right after learning a task: 69.0, which is AA − BWT (T − 1) / T."
+    assert picture.finding.startswith(f"{said} {implied} Published: average accuracy 62.1")
+    assert "Told when the first model" in scores.by_seed(table, epsilon=8.0, n_tasks=5).finding

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from dpcl_core import metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cslr import theory
 
@@ -107,4 +108,4 @@ def test_a_random_order_is_wrong_somewhere_and_in_most_slots(n_modes: int) -> No
 
 def test_the_last_theorem_has_no_content_at_the_papers_sizes_and_the_identity_of_table_2_and_3() -> None:
     assert theory.forgetting_terms(384, 500, 3) == pytest.approx((0.876, 0.577), abs=1e-3)
-    assert theory.right_after_learning(62.1, -7.1, 4) == pytest.approx(67.425)
+    assert metrics.right_after_learning(62.1, -7.1, 4) == pytest.approx(67.425)

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from dpcl_core import presets
+from dpcl_core import metrics, presets
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.cards.cslr import RoundParams
-from dpcl_core.methods.cslr import theory
 from dpcl_core.papers import comparison, cslr, effects, measured, published, report
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
@@ -100,7 +99,7 @@ def test_what_is_printed_in_two_tables_is_the_same_and_lists_of_one_entry_are_th
 
 def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
     implied = {
-        method: theory.right_after_learning(
+        method: metrics.right_after_learning(
             value("2", BENCHMARKS[0], method, "AA_percent"), value("3", BENCHMARKS[0], method, "BWT_percent"), 4
         )
         for method in dict.fromkeys(row.method for row in ROWS if row.table == "3")

@@ -109,8 +109,3 @@ def misaligned(n_modes: int) -> tuple[float, float]:
 def forgetting_terms(n_values: int, n_replayed: int, fewest_clients: int) -> tuple[float, float]:
     """Two terms of Theorem 5 up to its hidden constants: sqrt(d / n_r) and C_min^(-1/2), on a loss between 0 and 1."""
     return math.sqrt(n_values / n_replayed), fewest_clients**-0.5
-
-
-def right_after_learning(average: float, backward: float, n_tasks: int) -> float:
-    """Mean accuracy on each task just after it was learned, AA - BWT (T - 1) / T: implied by two printed numbers."""
-    return average - backward * (n_tasks - 1) / n_tasks

@@ -146,7 +146,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
         note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
         strip.figure(
             scores.by_seed(
-                table, epsilon=epsilon, published=printed, score=score, standing=standing, dark=dark
+                table, epsilon=epsilon, n_tasks=result.n_tasks, published=printed, score=score, standing=standing, dark=dark
             ), result.provenance,
             key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
             table=table, share=share, live=live,
