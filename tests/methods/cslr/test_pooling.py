@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.methods.cslr import matchers
+from dpcl_core.methods.cslr import matchers, pooling
 from dpcl_core.methods.cslr.agreement import adjusted_rand
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.matchers import FeatureMap, Moments, PcaMean, Rule
@@ -134,3 +134,17 @@ def test_removing_one_client_moves_the_elements_of_others() -> None:
         without = grouped(FITTED.take(others), "nearest mean", whole.prototypes)
         moved.append(bool((without.ids != whole.ids[others]).any()))
     assert any(moved)
+
+
+def test_lists_and_elements_are_sorted_as_their_numbers_are_read() -> None:
+    """Small whole numbers, so that many are equal: then the next one decides, and at last the place."""
+    random = np.random.default_rng(0)
+    for shape in ((1, 1, 1), (4, 3, 2), (6, 5, 3)):
+        for _ in range(40):
+            features = random.integers(-1, 2, shape).astype(np.float64)
+            elements, lists = pooling._order(features)
+            rows = [[tuple(element) for element in each] for each in features.tolist()]
+            expected = [sorted(range(len(each)), key=each.__getitem__) for each in rows]
+            assert elements.tolist() == expected
+            said = [[each[place] for place in order] for each, order in zip(rows, expected, strict=True)]
+            assert lists.tolist() == sorted(range(len(said)), key=said.__getitem__)
