@@ -3,9 +3,9 @@ Table 5, and rehearsed while a head is averaged without noise.
 
 What the paper leaves open is chosen here: lists are fitted once a task, groups of a task are its labels' sub-modes in K =
 `modes_per_task` of its own, and running averages are of released sums. A group is named after the groups of the round before
-as they were clustered, without noise: kinder than names after what was released. Nothing of all this has a bound. Clustering
-lists together lets one client move what others are counted as, so that not even the replay has one (with one group a label
-nothing is clustered, and it has); what the noise would cost if the printed sensitivity held stands in the claim as accounted.
+as they were clustered, without noise: kinder than names after what was released. The whole has no bound. Clustering lists
+together lets one client move what others are counted as, so that not even the replay has one; with one group a label nothing
+is clustered, and the replay has. What the noise would cost if the printed sensitivity held stands in the claim as accounted.
 """
 
 from __future__ import annotations

@@ -349,6 +349,7 @@ def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
     assert bool(calls) == clusters
     assert math.isinf(ledger.by_channel()[REPLAY]) == clusters
     assert any("not proven" in entry.what for entry in ledger.entries) == clusters
+    assert any("clustered together" in note for note in catalog.card("cslr-published").notes(asked.params)) == clusters
 
 
 def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,15 @@ def check(spec: RunSpec, facts: Facts) -> None:
 
 def notes(params: Params) -> tuple[str, ...]:
     """What stands before everything else that is said of its protection."""
-    return (
-        "The head's updates travel without noise, and no number here covers them.",
+    assert isinstance(params, CslrPublishedParams)
+    head = "The head's updates travel without noise, and no number here covers them."
+    if params.modes_per_task == 1:
+        return (head,)
+    clustered = (
         "Lists are clustered together, so that one client can move what others are counted as: no bound follows even for "
-        "the replay, and the accounted number grants the printed sensitivity.",
+        "the replay, and the accounted number grants the printed sensitivity."
     )
+    return head, clustered
 
 
 CARD = MethodCard(
