@@ -75,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
             several = (
                 "which attack, where a method has several (default: the one that its runs are audited with); all: each; "
-                "planted-codes: train the language model, and see what it tells of codes planted among its texts"
+                "planted-codes: train the language model, and see what it tells of codes planted among its texts; "
+                "inversion: which tokens are read from noisy embeddings"
             )
             sub.add_argument("--attack", metavar="NAME", help=several)
     tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
@@ -377,6 +378,7 @@ def _account(options: argparse.Namespace) -> int:
 
 def _audit(options: argparse.Namespace) -> int:
     from dpcl_core.methods import catalog as methods
+    from dpcl_core.methods.language import inverted
     from dpcl_core.runs import planted_codes
 
     spec = _spec(options)
@@ -384,8 +386,14 @@ def _audit(options: argparse.Namespace) -> int:
         raise BadInput("--trials", options.trials, "must be at least 100")
     if options.attack == planted_codes.NAME:
         results = planted_codes.audited(spec)
+    elif options.attack == inverted.NAME:
+        results = inverted.audited(spec, options.trials)
     else:
-        named = methods.attacks(spec.method) if options.attack == "all" else (options.attack,)
+        own = methods.attacks(spec.method)
+        of_texts = [part.NAME for part in (planted_codes, inverted) if part.is_offered(spec)]
+        if of_texts and options.attack not in (None, "all", *own):
+            raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")
+        named = own if options.attack == "all" else (options.attack,)
         played = [methods.auditor(spec.method, attack)(spec, options.trials) for attack in named or (None,)]
         results = [result for results in played for result in results]
     if options.json:

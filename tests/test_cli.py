@@ -238,6 +238,18 @@ def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(
     assert "--attack = guess: must be one of differencing, rank-one, labels, likelihood" in err
 
 
+def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["audit", "--preset", "pecl-synthetic", "--set", "method=pecl-published", "--set", "params={}"]
+    status, out, _ = called(*texts, "--attack", "inversion", "--trials", "200", "--json", capsys=capsys)
+    (found,) = json.loads(out)["audits"]
+    assert status == 0
+    assert found["accounted_epsilon"] == "inf"
+    assert "embedding inversion: the nearest of 1,536 rows names" in found["attack"]
+    status, _, err = called(*texts, "--attack", "guess", capsys=capsys)
+    assert status == 2
+    assert "--attack = guess: must be one of level, exact, context, distance, epochs, planted-codes, inversion, all" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
