@@ -114,8 +114,9 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
             )
         )
         figure.add_annotation(
-            x=len(values), y=height, text=name, font={"color": colour, "size": 12}, showarrow=False, xanchor="left", xshift=8
-        )
+            x=len(values), y=height, text=name, font={"color": theme.readable(colour, dark), "size": 12}, showarrow=False,
+            xanchor="left", xshift=8,
+        )  # fmt: skip
         said.append(_growth(name, values))
     finding = "; ".join(said) + "."
     finding = finding[0].upper() + finding[1:]

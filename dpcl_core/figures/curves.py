@@ -46,7 +46,7 @@ def accuracy_over_tasks(
         dash = _dash(labels, standing if np.isfinite(epsilon) else "bound")
         ends[name, epsilon] = _line(figure, rows, name, theme.colour_of_epsilon(epsilon, dark), labels, dash)
     named = [(name, theme.colour_of_epsilon(e, dark), end) for (name, e), end in ends.items()]
-    _name_ends(figure, named, n_tasks, low=0, high=100)
+    _name_ends(figure, named, n_tasks, low=0, high=100, dark=dark)
     finding = _accuracy_finding(per_seed, n_tasks, score, standing)
     return Picture(figure, finding, finding)
 
@@ -78,7 +78,7 @@ def compared_over_tasks(
         said.append((called, interval(_values(per_seed, last)), last + 1))
     if not ends:
         return _nothing("None of the chosen runs has a point here yet.", dark)
-    _name_ends(figure, ends, n_tasks, low=0, high=100)
+    _name_ends(figure, ends, n_tasks, low=0, high=100, dark=dark)
     said.sort(key=lambda item: -item[1].mean)
     finding = "; ".join(f"{name}: {_amount(found)} after {_tasks(k)}" for name, found, k in said) + "."
     return Picture(figure, finding, finding)
@@ -108,7 +108,7 @@ def forgetting_over_tasks(
         rows, colour = per_seed[per_seed["epsilon"] == epsilon], theme.colour_of_epsilon(epsilon, dark)
         name, dash = epsilon_label(epsilon, standing), _dash(labels, standing if np.isfinite(epsilon) else "bound")
         ends.append((name, colour, _line(figure, rows, name, colour, labels, dash)))
-    _name_ends(figure, ends, n_tasks, low=bottom, high=top)
+    _name_ends(figure, ends, n_tasks, low=bottom, high=top, dark=dark)
     last = int(per_seed["after_task"].max())
     ended = per_seed[per_seed["after_task"] == last]
     final = {float(e): float(rows["value"].mean()) for e, rows in ended.groupby("epsilon")}
@@ -149,7 +149,7 @@ def forgetting_compared(
         end = _line(figure, rows, name, colour, setting, dash)
         ends.append((name, colour, end))
         said.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
-    _name_ends(figure, ends, n_tasks, low=low, high=high)
+    _name_ends(figure, ends, n_tasks, low=low, high=high, dark=dark)
     finding = "; ".join(said) + "."
     return Picture(figure, finding, finding)
 
@@ -268,17 +268,18 @@ def _band(figure: go.Figure, x: NDArray[np.float64], stats: Sequence[Interval], 
 
 
 def _name_ends(
-    figure: go.Figure, ends: Sequence[tuple[str, str, tuple[float, float]]], n_tasks: int, *, low: float, high: float
-) -> None:
+    figure: go.Figure, ends: Sequence[tuple[str, str, tuple[float, float]]], n_tasks: int, *, low: float, high: float,
+    dark: bool,
+) -> None:  # fmt: skip
     """Names at the line ends, pushed apart where lines end close together."""
     n_lines = max((name.count(_TOTAL) + 1 for name, _, _ in ends), default=1)
     gap = n_lines * _LABEL_GAP * (high - low) / 100
     heights = theme.spread_labels([y for _, _, (_, y) in ends], gap, low + gap / 2, high)
     for (name, colour, (x, _)), height in zip(ends, heights, strict=True):
         figure.add_annotation(
-            x=x, y=height, text=name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), font={"color": colour, "size": 12.5},
-            showarrow=False, xanchor="left", align="left", xshift=9,
-        )
+            x=x, y=height, text=name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), showarrow=False,
+            font={"color": theme.readable(colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
+        )  # fmt: skip
 
 
 def _nothing(sentence: str, dark: bool) -> Picture:

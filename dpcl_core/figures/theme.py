@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpcl_core.spec import LabelSetting
 
 MAX_POINTS = 1000
+_READABLE = 4.5
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
 CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # where an epsilon is only claimed: never a line of proved ones
@@ -72,6 +73,19 @@ def colour_of_epsilon(epsilon: float, dark: bool) -> str:
         if place <= high:
             return _mixed(start, end, (place - low) / (high - low))
     return stops[-1][1]
+
+
+def readable(colour: str, dark: bool) -> str:
+    """The colour for text: mixed with ink until it stands out from a card's ground by 4.5 to 1 (WCAG 2.2, 1.4.3)."""
+    inks = ink(dark)
+    steps = (_mixed(colour, inks.text, share / 20) for share in range(21))
+    return next((mixed for mixed in steps if contrast(mixed, inks.ground) >= _READABLE), inks.text)
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, from 1 to 21 (WCAG 2.2)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def translucent(colour: str, alpha: float) -> str:
@@ -154,3 +168,10 @@ def _rgb(colour: str) -> tuple[int, int, int]:
 def _mixed(start: str, end: str, share: float) -> str:
     mixed = (round(a + share * (b - a)) for a, b in zip(_rgb(start), _rgb(end), strict=True))
     return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of sRGB, in [0, 1]."""
+    parts = np.array(_rgb(colour)) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))

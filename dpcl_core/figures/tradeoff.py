@@ -79,7 +79,7 @@ def trade_off(
     figure.update_yaxes(theme.percent_axis(title=f"final {score}"), row=1, col=1)
     figure.update_yaxes(title="points forgotten", rangemode="tozero", row=2, col=1)
     if len(finals) > 1:
-        _names(figure, finals, colours, column)
+        _names(figure, finals, colours, column, dark)
     if finite and math.inf in budgets:
         figure.add_vline(x=column - _GAP / 2, line={"color": theme.ink(dark).soft, "width": 1, "dash": "dot"})
     finding = " ".join(
@@ -92,7 +92,7 @@ def trade_off(
 
 
 def _names(
-    figure: go.Figure, finals: Mapping[str, Mapping[float, Interval]], colours: Sequence[str], column: float
+    figure: go.Figure, finals: Mapping[str, Mapping[float, Interval]], colours: Sequence[str], column: float, dark: bool
 ) -> None:
     """Names to the right of the upper panel, at the heights where the runs end."""
     ends = [max(final) for final in finals.values()]
@@ -101,8 +101,9 @@ def _names(
     for name, colour, end, height in zip(finals, colours, ends, heights, strict=True):
         x = column if math.isinf(end) else math.log10(end)
         figure.add_annotation(
-            x=x, y=height, text=name, font={"color": colour}, showarrow=False, xanchor="left", xshift=10, row=1, col=1
-        )
+            x=x, y=height, text=name, font={"color": theme.readable(colour, dark)}, showarrow=False, xanchor="left",
+            xshift=10, row=1, col=1,
+        )  # fmt: skip
 
 
 def _final(accuracy: pd.DataFrame) -> dict[float, Interval]:

@@ -23,6 +23,20 @@ def test_every_mark_has_contrast_three_to_one_on_its_ground(dark: bool) -> None:
         assert contrast(colour, ground) >= 3, colour
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_names_in_a_marks_colour_have_contrast_of_text_and_stay_near_it(dark: bool) -> None:
+    ground = theme.ink(dark).ground
+    colours = [theme.colour_of_series(i, dark) for i in range(8)]
+    colours += [theme.colour_of_epsilon(e, dark) for e in (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)]
+    for colour in colours:
+        text = theme.readable(colour, dark)
+        assert contrast(text, ground) >= 4.5, colour
+        assert text == colour or contrast(colour, ground) < 4.5
+        assert contrast(text, colour) < 1.6, "no other colour"
+    assert theme.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert theme.contrast("#d55e00", "#ffffff") == pytest.approx(contrast("#d55e00", "#ffffff"))
+
+
 def test_light_budgets_are_ordered_in_lightness() -> None:
     steps = [luminance(theme.colour_of_epsilon(e, False)) for e in (0.1, 0.5, 1, 2, 4, 8, 16, math.inf)]
     assert steps == sorted(steps, reverse=True)

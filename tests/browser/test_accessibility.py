@@ -1,0 +1,43 @@
+"""Contrast, names, sizes and order of what is on a page, light and dark, every tab and fold open. Needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready
+
+pytestmark = pytest.mark.browser
+AUDIT = (Path(__file__).parent / "audit.js").read_text(encoding="utf-8").split("\n", 1)[1]
+
+
+def amiss(page: Page) -> set[str]:
+    """What the audit says of the page as it stands."""
+    ready(page)
+    page.wait_for_timeout(500)  # menus fade
+    return set(page.evaluate(AUDIT))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("where", ["anchors", "tokens", "privacy", "published", "published?p=cslr&x=paper-cslr-anchors"])
+def test_nothing_is_pale_nameless_tiny_or_out_of_order(app: App, visit: Visit, where: str, dark: bool) -> None:
+    page = visit(f"{app.url}/{where}", width=1280, dark=dark)
+    for fold in page.locator("main [data-testid=stExpander] summary").all():
+        fold.click(timeout=PATIENCE_MS)
+    found = amiss(page)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        found |= amiss(page)
+    assert not found, "\n".join(sorted(found))
+
+
+def test_a_sliders_value_is_on_one_line(app: App, visit: Visit) -> None:
+    """In a card, too: its text must not wrap within the width of a thumb."""
+    page = visit(f"{app.url}/privacy")
+    slider = page.get_by_role("slider", name="Tasks with the same person")
+    slider.scroll_into_view_if_needed()
+    values = page.locator("[data-testid=stSliderThumbValue] p")
+    assert values.count() > 0
+    assert max(box["height"] for each in values.all() if (box := each.bounding_box()) is not None) < 30
