@@ -14,6 +14,9 @@ from dpcl_core.figures.picture import Picture
 from dpcl_core.methods.cslr import agreement as agreeing
 
 _UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
+_NOT_COMPARED = (
+    "No agreement here: what the entries really are of is not known, or all are of one kind, or lists are too long for it."
+)
 _BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))
 _CHANCE = 0.1  # an index below it is hardly more than lot
@@ -65,7 +68,7 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns matcher, is_own, agreement (several rows a matcher are averaged).
     """
     if agreement.empty:
-        return Picture(theme.empty(_UNKNOWN, dark, 260), _UNKNOWN, _UNKNOWN)
+        return Picture(theme.empty(_NOT_COMPARED, dark, 260), _NOT_COMPARED, _NOT_COMPARED)
     means = agreement.groupby("matcher", sort=False)[["agreement", "is_own"]].mean()
     inks = theme.ink(dark)
     names = means.index.tolist()

@@ -23,6 +23,7 @@ _SYMBOLS = (
     "hourglass", "star-triangle-up",
 )  # fmt: skip
 _HEIGHT = 420
+_NAMED = 40  # prototypes whose names still fit on a map
 
 
 def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
@@ -100,8 +101,8 @@ def on_map(
         go.Scatter(
             x=prototypes[f"{space}_x"],
             y=prototypes[f"{space}_y"],
-            mode="markers+text",
-            marker={"symbol": "cross-thin", "size": 20, "line": {"color": inks.text, "width": 3.5}},
+            mode="markers+text" if len(prototypes) <= _NAMED else "markers",
+            marker={"symbol": "cross-thin", **_cross(len(prototypes), inks.text)},
             text=[f"<b>{name}</b>" for name in prototypes["name"]],
             textposition="top center",
             textfont={"color": inks.text},
@@ -110,6 +111,12 @@ def on_map(
     )
     finding = found(entries)
     return Picture(figure, finding, finding)
+
+
+def _cross(n_prototypes: int, colour: str) -> dict[str, object]:
+    """Large ones where they are few; many would hide the entries, and are named on hovering alone."""
+    size, width = (20, 3.5) if n_prototypes <= _NAMED else (7, 1.0)
+    return {"size": size, "line": {"color": colour, "width": width}}
 
 
 def found(entries: pd.DataFrame) -> str:

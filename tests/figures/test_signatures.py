@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpcl_core.figures import signatures
@@ -64,3 +65,13 @@ def test_nothing_is_said_in_words() -> None:
     assert "one to one" in signatures.margins(loose, regret=True).finding
     unknown = ENTRIES.assign(mode=-1, is_right=False)
     assert signatures.on_map(unknown, GROUPS, space="mean").finding.startswith("4 entries of 2 clients went into 2 groups")
+
+
+def test_many_prototypes_do_not_hide_the_entries() -> None:
+    """Forty-one crosses are small and named on hovering; a few are large and have their names beside them."""
+    many = pd.concat([GROUPS] * 41, ignore_index=True).head(41)
+    few, crowd = (signatures.on_map(ENTRIES, of, space="mean").figure.data[-1] for of in (GROUPS, many))
+    assert few.mode == "markers+text"
+    assert crowd.mode == "markers"
+    assert crowd.marker.size < few.marker.size
+    assert crowd.text is not None

@@ -192,7 +192,9 @@ def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
 def _not_yet(title: str) -> None:
     with layout.card("anchor-not-yet"):
         st.markdown(f"**{title}**")
-        st.caption("Measured once in a run: for its first seed, when its last task has been learned.")
+        st.caption(
+            "Measured once in a run: for its first seed, when its last task has been learned. Not where lists are too long."
+        )
 
 
 def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
