@@ -11,6 +11,7 @@ import streamlit as st
 
 from dpcl_core import presets
 from dpcl_core.figures.picture import Provenance
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, comparison, measured, orderings, report
 from dpcl_core.papers.comparison import METRICS, Row
 from dpcl_core.papers.measured import Measured
@@ -180,6 +181,7 @@ def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
         delta=specs[0].privacy.delta if specs else None,
         n_seeds=min((len(spec.seeds) for spec in specs), default=0),
         runs=tuple(run.run_id for run in runs.values() if run.run_id is not None),
+        standings=tuple(methods.standing(spec) for spec in specs) or ("bound",),
     )
 
 

@@ -189,7 +189,8 @@ def _finding(name: str, final: Mapping[float, Interval], score: str, standing: S
         first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
         verb = "rises" if last > first + 0.05 else "falls" if last < first - 0.05 else "stays"
         change = f"at {first:.1f} %" if verb == "stays" else f"from {first:.1f} to {last:.1f} %"
-        budgets = f"{epsilon_label(finite[0], standing)} to {epsilon_text(finite[-1])}"
+        label, *whole = epsilon_label(finite[0], standing).split(", ")
+        budgets = f"{label} to {epsilon_text(finite[-1])}" + "".join(f" ({each})" for each in whole)
         parts.append(f"from {budgets} final {score} {verb} {change}")
     elif finite:
         parts.append(f"{given(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")
