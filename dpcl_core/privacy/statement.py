@@ -174,7 +174,7 @@ def _caveats(
     if spec.labels == "data":
         said.append("The list of labels is read from the data: it can show with certainty that someone took part.")
     if math.isinf(cell.epsilon):
-        said.append("No noise was added: this is the accuracy without differential privacy.")
+        said.append("No noise was added: this is the result without differential privacy.")
     else:
         said += notes
     if math.isfinite(cell.epsilon) and spec.privacy.noise == "seeded":
@@ -184,7 +184,7 @@ def _caveats(
     if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
         said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
     if n_people < FEW_PEOPLE:
-        said.append(f"Only {n_people} {what.several}: accuracy is poor and the assumptions are fragile.")
+        said.append(f"Only {n_people} {what.several}: results are poor and the assumptions are fragile.")
     if spec.labels == "dp-learned" and math.isfinite(epsilon):
         said.append(
             "The list of labels is learned from the data within this bound: a label that few people have is left out on "
