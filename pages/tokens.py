@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -22,6 +23,7 @@ from pages.parts.view import View
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
 _DRAWN = "tokens-layer"  # which layer the page was last drawn with, as a whole
+_PAINT_SECONDS = 0.1
 CODEC = link.Codec(
     [
         *source.FIELDS,
@@ -140,13 +142,17 @@ def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, value
 def _heat(
     view: View, key: str, name: str, text: ScoredText, dials: Dials, values: Mapping[str, object]
 ) -> None:
-    """The heatmap alone: another layer is painted at once; the page follows, whose links must name it too."""
+    """The heatmap alone: another layer is painted at once; the page follows, whose links must name it too.
+
+    The browser gets a moment to paint before all the rest arrives, which it would take in first.
+    """
     with layout.card("heat"):
         layer = heat.picker(cast(Layer, view["layer"]), key)
         heat.show(text, layer, dials, name, key=f"{key}-heat")
         share = view.commit({**values, "layer": layer}, CODEC)
         heat.strip(text, dials, name, share)
     if layer != st.session_state[_DRAWN]:
+        time.sleep(_PAINT_SECONDS)
         st.rerun()
 
 

@@ -12,10 +12,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from tests.browser.conftest import App, app, browser, visit
+from tests.browser.conftest import App
 from tests.browser.test_playground import REDRAW, drawn
 
-__all__ = ["app", "browser", "visit"]  # fixtures that live with the browser tests
 NOISE = 1.5
 
 

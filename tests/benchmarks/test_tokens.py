@@ -18,9 +18,8 @@ from dpcl_core.methods.language import layers, scored
 from pages.parts.tokens import heat
 from pages.parts.tokens.source import PART_CHARACTERS
 from tests.benchmarks.test_pages import NOISE
-from tests.browser.conftest import PATIENCE_MS, App, app, browser, ready
+from tests.browser.conftest import PATIENCE_MS, App, ready
 
-__all__ = ["app", "browser"]  # fixtures that live with the browser tests
 N_TOKENS = 2000
 SENTENCE = "Grace Okafor paid 4711 for 23 of them in Basel on 05-11, card 4000 0012 3456 7890. "
 REPAINT = """([label, range]) => new Promise(resolve => {
