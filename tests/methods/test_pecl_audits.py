@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import Literal
 
@@ -51,8 +52,8 @@ def test_a_published_run_is_audited_in_under_a_second_and_its_claim_is_exceeded(
     (found,) = pecl_published_audit.audit(published(), 1000)
     assert time.process_time() - started < 1
     assert (found.claimed, found.accounted, found.trials) == (1.0, math.inf, 1000)
-    assert found.lower_bound == pytest.approx(5.6006, abs=0.35)
-    assert "audited at least 5." in found.sentence()
+    assert 4.3 < found.lower_bound < 5.601, "six errors in 2,000 releases, one in 10,000, come with a chance below 1e-6"
+    assert re.search(r"audited at least [45]\.", found.sentence())
     assert pecl_published_audit.audit(published(math.inf), 100)[0].lower_bound > 3
 
 

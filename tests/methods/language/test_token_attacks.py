@@ -21,14 +21,17 @@ PUBLISHED = Setting(1.0, 10.0, 1e-6, 3)
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("setting", [PUBLISHED, Setting(2.0, 8.0, 1e-5, 3)])
 def test_every_attack_proves_more_than_the_paper_claims(attack: str, setting: Setting) -> None:
-    """Length and exact vectors without an error in 1,000 releases. Twice the distance is the closest: at 4 million releases
-    a side it misses the claim of 1 with a chance below 1e-6 (a bound of 1.2 with a standard deviation of 0.04)."""
+    """Exact vectors without an error in 1,000 releases a side; by length one release in 10,000 is taken for the other side's
+    (14 of 240,000), and six errors, with which 4.34 is proved, come with a chance below 1e-6. Twice the distance is closest:
+    at 4 million releases a side it misses the claim of 1 as rarely (a bound of 1.2 with a standard deviation of 0.04)."""
     found = token_attacks.audited(setting, attack, 1000)
     assert found.lower_bound > found.claimed >= setting.lower
     assert found.claimed == pytest.approx(setting.lower, rel=0.25)
     assert found.accounted == math.inf
-    if attack in ("level", "exact"):
-        assert found.lower_bound == pytest.approx(5.6006, abs=0.35)
+    if attack == "exact":
+        assert found.lower_bound == pytest.approx(5.6006, abs=1e-4)
+    if attack == "level":
+        assert 4.3 < found.lower_bound < 5.601
 
 
 def shared(setting: Setting, n_tokens: int) -> object:
