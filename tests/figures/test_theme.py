@@ -14,21 +14,23 @@ from dpcl_core.figures import theme
 from tests.figures.making import contrast, luminance
 
 
+def marks(dark: bool) -> list[str]:
+    """Colours of lines and points, of series and of budgets."""
+    budgets = (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)
+    return [*(theme.colour_of_series(i, dark) for i in range(8)), *(theme.colour_of_epsilon(e, dark) for e in budgets)]
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_mark_has_contrast_three_to_one_on_its_ground(dark: bool) -> None:
     ground = theme.ink(dark).ground
-    colours = [theme.colour_of_series(i, dark) for i in range(8)]
-    colours += [theme.colour_of_epsilon(e, dark) for e in (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)]
-    for colour in colours:
+    for colour in marks(dark):
         assert contrast(colour, ground) >= 3, colour
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_names_in_a_marks_colour_have_contrast_of_text_and_stay_near_it(dark: bool) -> None:
     ground = theme.ink(dark).ground
-    colours = [theme.colour_of_series(i, dark) for i in range(8)]
-    colours += [theme.colour_of_epsilon(e, dark) for e in (0.01, 0.1, 0.2, 0.5, 1, 2, 4, 8, 16, 1000, math.inf)]
-    for colour in colours:
+    for colour in marks(dark):
         text = theme.readable(colour, dark)
         assert contrast(text, ground) >= 4.5, colour
         assert text == colour or contrast(colour, ground) < 4.5
