@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from dpcl_core.runs.store import Store
 from tests.browser.conftest import App, Visit, ready, serve
@@ -134,6 +134,19 @@ def test_no_page_scrolls_sideways_and_the_chart_comes_first_on_a_phone(
             assert chart is not None
             assert form is not None
             assert (chart["y"] < form["y"]) == (width < 700)
+
+
+def test_icons_whose_font_is_not_there_yet_stick_out_nowhere(app: App, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 860})
+    page.route("**/*.woff2", lambda route: route.abort())
+    page.goto(f"{app.url}/published")
+    ready(page)
+    names = page.get_by_test_id("stIconMaterial")
+    expect(names.filter(has_text="expand_more").first).to_be_attached()
+    wide = names.evaluate_all("icons => icons.filter(icon => icon.scrollWidth > icon.clientWidth).length")
+    assert wide > 0  # or the font was there
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    page.close()
 
 
 def test_the_buttons_of_the_head_are_of_one_height(app: App, visit: Visit) -> None:
