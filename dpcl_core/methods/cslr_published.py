@@ -2,8 +2,8 @@
 Table 5, and rehearsed while a head is averaged without noise.
 
 What the paper leaves open is chosen here: lists are fitted once a task, groups of a task are its labels' sub-modes in K =
-`modes_per_task` of its own, and running averages are of released sums. A group is named after the groups of the round before
-as they were clustered, without noise: kinder than names after what was released. The whole has no bound. Clustering lists
+`modes_per_task` of its own, and running averages are of released sums, after which the groups of a round are named. The
+whole has no bound. Clustering lists
 together lets one client move what others are counted as, so that not even the replay has one; with one group a label nothing
 is clustered, and the replay has. What the noise would cost if the printed sensitivity held stands in the claim as accounted.
 """
@@ -44,7 +44,7 @@ _N_AXES = 2  # of the view that names groups and draws maps
 
 @dataclass(slots=True, eq=False)
 class _Now:
-    """A task while it is learned: its clients' lists, and of its groups the prototypes and the running average released."""
+    """A task while it is learned: its clients' lists, and of its groups the running average released."""
 
     index: int
     ledger: Ledger
@@ -52,7 +52,6 @@ class _Now:
     features: NDArray[np.float64]
     n_groups: int
     random: np.random.Generator
-    prototypes: NDArray[np.float64] | None = None
     sums: SlotSums | None = None
 
 
@@ -129,6 +128,8 @@ class CslrPublished:
     def _average(self, now: _Now, chosen: Chosen) -> None:
         """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
 
+        Groups keep their names from round to round by matching to the running average of what was released.
+
         With one group a label nothing is clustered: entries come label by label, and a client knows its own.
         """
         n_entries = now.lists.weights.shape[1]
@@ -136,8 +137,8 @@ class CslrPublished:
         if len(chosen) and self._params.modes_per_task > 1:
             first = self._public.view.residuals(now.lists.means[chosen])[..., 0]
             rule, weights = self._compared.rule, now.lists.weights[chosen]
-            found = pooled(now.features[chosen], now.n_groups, rule, first, now.prototypes, weights, now.random)
-            ids, now.prototypes = found.ids, found.prototypes
+            released = None if now.sums is None else self._compared.features(now.sums.replay().elements())
+            ids = pooled(now.features[chosen], now.n_groups, rule, first, released, weights, now.random).ids
         (sums,) = published.published(
             now.lists.take(chosen),
             ids,

@@ -14,6 +14,7 @@ from dpcl_core.methods import catalog, cslr_published
 from dpcl_core.methods.cslr import pooling, published, release
 from dpcl_core.methods.cslr.known import Public
 from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.published import SlotSums
 from dpcl_core.methods.cslr.rounds import Participation
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import mechanisms
@@ -350,6 +351,33 @@ def test_one_group_a_label_is_not_clustered_and_its_replay_has_a_bound(
     assert math.isinf(ledger.by_channel()[REPLAY]) == clusters
     assert any("not proven" in entry.what for entry in ledger.entries) == clusters
     assert any("clustered together" in note for note in catalog.card("cslr-published").notes(asked.params)) == clusters
+
+
+def test_published_names_groups_after_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the round before that was not released has a say: names follow the running average of noisy sums."""
+    named_after: list[np.ndarray | None] = []
+    released: list[SlotSums] = []
+    true_pooled, true_published = pooling.pooled, published.published
+
+    def naming(*given: object) -> object:
+        named_after.append(given[4])  # type: ignore[arg-type]
+        return true_pooled(*given)  # type: ignore[arg-type]
+
+    def releasing(*given: object, **named: object) -> object:
+        sums = true_published(*given, **named)  # type: ignore[arg-type]
+        released.extend(sums)
+        return sums
+
+    monkeypatch.setattr(cslr_published, "pooled", naming)
+    monkeypatch.setattr(published, "published", releasing)
+    params = {"modes_per_task": 2, "list_size": 2, "participation": 1.0, "rounds": 4, "matcher": "mean", "rule": "nearest"}
+    clients.run(small("cslr-published", params=params), TaskStream(OF.tasks[:1], OF.classes, "every", "user"), PUBLIC)
+    assert named_after[0] is None
+    running = released[0]
+    for previous, newest in zip(named_after[1:], released[1:], strict=True):
+        share = np.maximum(running.weights, 1 / (4 * 2))[:, None]
+        assert previous == pytest.approx(running.means / share)
+        running = running.mixed(newest)
 
 
 def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.methods.cslr.lists import Element
+
 
 @dataclass(frozen=True, eq=False)
 class Replay:
@@ -40,6 +42,13 @@ class Replay:
                 z[k == place] = drawn[k == place] @ roots[place]
         z += self.means.astype(np.float32)[k]
         return z, self.targets.astype(np.float32)[k], k
+
+    def elements(self) -> list[Element]:
+        """Its components as a matcher reads a list's entries. Raises ValueError for a covariance shared by all."""
+        if self.covariances.ndim != 3:
+            raise ValueError("elements: one covariance for all")
+        own = self.covariances[:, 0] if self.covariances.shape[1] == 1 else self.covariances
+        return [Element(*each) for each in zip(self.weights.tolist(), self.means, own, self.targets, strict=True)]
 
     @cached_property
     def _roots(self) -> NDArray[np.float32]:
