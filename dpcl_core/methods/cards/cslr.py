@@ -13,7 +13,7 @@ from dpcl_core.spec import LabelSetting, Params, RunSpec
 
 Matcher = Literal["signature", "pca-mean", "mean", "target", "random"]
 Rule = Literal["nearest", "hungarian", "ot"]
-SignatureCovariance = Literal["shared-spherical", "shared-full", "own"]
+SignatureCovariance = Literal["shared-spherical", "shared-full", "own-shrunk", "own"]
 SignatureNorm = Literal["centred", "z-scored", "ranked", "raw"]
 Slots = Literal["weighted", "even"]
 Radius = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
@@ -89,7 +89,9 @@ class ListParams(Params):
         description="nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
     )
     signature_covariance: SignatureCovariance = Field(
-        "shared-spherical", description="Covariance of the densities: one public number for all, a public matrix, or own."
+        "shared-spherical",
+        description="Covariance of the densities. shared-spherical: one public number for all. shared-full: a public matrix. "
+        "own: each entry's. own-shrunk: half of it and half of the public one.",
     )
     signature_norm: SignatureNorm = Field("centred", description="What is done to a signature over its anchors.")
     anchors: int = Field(100, ge=1, le=1000, description="Public sentences in a signature (m).")

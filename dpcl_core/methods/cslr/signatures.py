@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,11 @@ from scipy.linalg import solve_triangular
 from scipy.stats import rankdata
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.cards.cslr import SignatureCovariance, SignatureNorm
 from dpcl_core.methods.cslr.gaussians import log_densities
 from dpcl_core.methods.cslr.lists import Element
+from dpcl_core.methods.cslr.projections import psd
 
-SignatureCovariance = Literal["own", "shared-spherical", "shared-full"]
-SignatureNorm = Literal["raw", "centred", "z-scored", "ranked"]
 
 
 def normalised(signatures: NDArray[np.float64], norm: SignatureNorm) -> NDArray[np.float64]:
@@ -39,7 +38,8 @@ class Signature:
     """The feature map "signature": anchors [m, d], whose covariance the densities have, and how rows are normalised.
 
     "shared-spherical": tr(`public`)/d for every element; "shared-full": `public` [d, d] itself, the covariance of public
-    embeddings; "own": each element's, `public` unused. With a shared spherical one the centred signature is the mean seen
+    embeddings; "own": each element's, `public` unused; "own-shrunk": the middle between each element's and `public`, no
+    variance below tr(`public`)/d, for small noisy ones say more of their noise than of the element. With a shared spherical one the centred signature is the mean seen
     through the anchors' Gram matrix, (a_j - mean a)ᵀ mu / s², up to a constant row.
     Raises BadInput for fewer than two anchors, whose centred signature says nothing.
     """
@@ -60,17 +60,26 @@ class Signature:
         return self.of(np.array([each.mean for each in elements]), np.array([each.covariance for each in elements]))
 
     def of(self, means: NDArray[np.float64], covariances: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """[..., m] of means [..., d]; covariances [..., d] or [..., d, d] are read by "own" alone."""
+        """[..., m] of means [..., d]; covariances [..., d] or [..., d, d] are read by "own" and "own-shrunk" alone."""
         flat = means.reshape(-1, means.shape[-1])
-        if self.covariance == "own":
+        if self.covariance in ("own", "own-shrunk"):
             assert covariances is not None
-            raw = log_densities(self.anchors, flat, covariances.reshape(len(flat), *covariances.shape[means.ndim - 1 :]))
+            own = covariances.reshape(len(flat), *covariances.shape[means.ndim - 1 :])
+            raw = log_densities(self.anchors, flat, own if self.covariance == "own" else self._shrunk(own))
         else:
             factor, white, constant = self._shared
             inside = flat / factor if np.ndim(factor) == 0 else solve_triangular(factor, flat.T, lower=True).T
             squares = (inside**2).sum(axis=1)[:, None] - 2 * inside @ white.T + (white**2).sum(axis=1)
             raw = -(squares + constant) / 2
         return normalised(raw, self.norm).reshape(*means.shape[:-1], -1)
+
+    def _shrunk(self, own: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of covariances [n, d] or [n, d, d]."""
+        assert self.public is not None
+        least = float(np.trace(self.public)) / len(self.public)
+        if own.ndim == 2:
+            return np.maximum((own + np.diag(self.public)) / 2, least)
+        return psd((own + self.public) / 2, least)
 
     @cached_property
     def _shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:

@@ -65,7 +65,7 @@ class Telling:
             and not self._has_homes
             and len(public.anchors) > 1
             and spec.params.matcher != "target"
-            and kind != "shared-full"
+            and kind not in ("shared-full", "own-shrunk")
         )
         # What takes seconds is measured once a run: for the first seed, when the last task was learned.
         self._last = known.n_tasks - 1 if self._cells[0].seed == spec.seeds[0] else -1

@@ -50,6 +50,23 @@ def test_raw_signatures_are_densities_of_the_covariance_asked_for(covariance: st
         assert row == pytest.approx(multivariate_normal(element.mean, used).logpdf(ANCHORS), abs=1e-8)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_shrunk_covariances_lie_halfway_to_the_public_one_and_no_variance_is_below_its_mean(full: bool) -> None:
+    """A huge own covariance is nowhere floored; a tiny one everywhere that the public one's half is below the mean."""
+    public = spread(7)
+    least = np.trace(public) / D
+    for own in (1e3 * spread(1), 1e-9 * np.eye(D)):
+        half = (own + public) / 2
+        (element,) = [Element(1.0, np.ones(D), own if full else np.diag(own), np.ones(1))]
+        if full:
+            values, vectors = np.linalg.eigh(half)
+            used = sum(max(value, least) * np.outer(v, v) for value, v in zip(values, vectors.T, strict=True))
+        else:
+            used = np.diag([max(value, least) for value in np.diag(half)])
+        found = Signature(ANCHORS, "own-shrunk", "raw", public)([element])
+        assert found[0] == pytest.approx(multivariate_normal(element.mean, used).logpdf(ANCHORS), rel=1e-9)
+
+
 def test_centred_signatures_of_one_spherical_covariance_are_means_seen_through_anchors() -> None:
     public = spread(3)
     found = Signature(ANCHORS, "shared-spherical", "centred", public)(elements())
@@ -73,7 +90,7 @@ def test_a_constant_of_all_anchors_changes_normalised_rows_nowhere() -> None:
 def test_many_lists_at_once_equal_one_by_one() -> None:
     random = np.random.default_rng(1)
     means, spreads = random.standard_normal((3, L, D)), random.uniform(0.1, 1, (3, L, D))
-    for covariance in ("own", "shared-full"):
+    for covariance in ("own", "own-shrunk", "shared-full"):
         signature = Signature(ANCHORS, covariance, "z-scored", spread(2))  # type: ignore[arg-type]
         found = signature.of(means, spreads)
         assert found.shape == (3, L, M)
