@@ -11,7 +11,7 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog, cslr_published
-from dpcl_core.methods.cslr import pooling, published, release
+from dpcl_core.methods.cslr import pooling, published, release, replay, server, training
 from dpcl_core.methods.cslr.known import Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.published import SlotSums
@@ -259,6 +259,7 @@ FACTS = Facts(4000, 4, 4, "every", 20)
         ("cslr-central", {"modes_per_task": 5}, FACTS, r"params\.modes_per_task = 5: must be at most params\.list_size = 4"),
         ("cslr-server-head", {"anchors": 1}, FACTS, r"params\.anchors = 1: must be at least 2: centred over one anchor"),
         ("cslr-published", {"anchors": 1}, FACTS, r"params\.anchors = 1"),
+        ("cslr-published", {"unit_length": True, "dimensions": 6}, FACTS, r"params\.unit_length = true: must be false with"),
         ("dp-fedavg", {"participation": 0.01}, FACTS, r"params\.participation = 0\.01: must be at least 0\.05"),
     ],
 )
@@ -378,6 +379,26 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
         share = np.maximum(running.weights, 1 / (4 * 2))[:, None]
         assert previous == pytest.approx(running.means / share)
         running = running.mixed(newest)
+
+
+@pytest.mark.parametrize("method", ["cslr-published", "cslr-central", "cslr-server-head", "local-list"])
+def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise makes them a different length else."""
+    lengths: list[np.ndarray] = []
+    true = replay.invented
+
+    def looking(*given: object, **named: object) -> object:
+        drawn = true(*given, **named)  # type: ignore[arg-type]
+        lengths.append(np.linalg.norm(drawn[0], axis=1))
+        return drawn
+
+    for module in (server, training):
+        monkeypatch.setattr(module, "invented", looking)
+    for unit_length in (False, True):
+        lengths.clear()
+        clients.run(small(method, params={"unit_length": unit_length}), OF, PUBLIC)
+        assert lengths
+        assert all((np.abs(each - 1) < 1e-5).all() for each in lengths) == unit_length
 
 
 def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,13 @@ class HeadParams(Params):
     batch_size: int = Field(32, ge=1, le=1024, description="Rows in each step of the head's training.")
 
 
-class ServerParams(HeadParams):
+class InventedParams(Params):
+    """Embeddings drawn from the released mixture."""
+
+    unit_length: bool = Field(False, description="Whether invented embeddings are brought to unit length, as real ones are.")
+
+
+class ServerParams(InventedParams, HeadParams):
     """A head that the server trains on replayed embeddings alone, after every task anew."""
 
     learning_rate: float = Field(5e-4, gt=0, le=10, allow_inf_nan=False, description="Learning rate of Adam.")
@@ -62,7 +68,7 @@ class ClippedParams(RoundParams):
     )
 
 
-class RehearsalParams(Params):
+class RehearsalParams(InventedParams):
     """What clients rehearse."""
 
     samples: int = Field(500, ge=1, le=100_000, description="Invented embeddings that a round's clients rehearse.")
@@ -90,7 +96,7 @@ class ListParams(Params):
     )
     signature_covariance: SignatureCovariance = Field(
         "shared-spherical",
-        description="Covariance of the densities. shared-spherical: one public number for all. shared-full: a public matrix. "
+        description="Covariance of the densities. shared-spherical: one public number. shared-full: a public matrix. "
         "own: each entry's. own-shrunk: half of it and half of the public one.",
     )
     signature_norm: SignatureNorm = Field("centred", description="What is done to a signature over its anchors.")

@@ -38,8 +38,12 @@ class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParam
 
 
 def check(spec: RunSpec, facts: Facts) -> None:
-    """Raises BadInput for a budget without printed noise, and for lists that do not fit."""
+    """Raises BadInput for a budget without printed noise, lists that do not fit, and unit length on axes."""
     cslr.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    if params.unit_length and params.dimensions is not None:
+        raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon) and epsilon not in NOISE:
             raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.cslr.lists import Element
+from dpcl_core.privacy.mechanisms import unit_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,3 +77,11 @@ def joined(parts: Sequence[Replay]) -> Replay:
         covariances,
         np.concatenate([part.targets for part in parts]),
     )
+
+
+def invented(
+    parts: Sequence[Replay], n: int, generator: np.random.Generator, *, unit_length: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Embeddings z [n, d] and targets [n, C] drawn from `joined(parts)`; brought to length 1 where asked for."""
+    z, targets, _ = joined(parts).sample(n, generator)
+    return unit_rows(z).astype(np.float32) if unit_length else z, targets

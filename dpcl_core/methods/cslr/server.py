@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.cards.cslr import ServerParams
 from dpcl_core.methods.cslr.head import Head, trained
-from dpcl_core.methods.cslr.replay import Replay, joined
+from dpcl_core.methods.cslr.replay import Replay, invented
 from dpcl_core.scenarios.stream import generator
 
 
@@ -25,7 +25,8 @@ class ServerHeads:
     def learn(self, parts: Sequence[Sequence[Replay]], index: int) -> None:
         """From every budget's mixtures of the tasks so far, each task as important as any other."""
         n_labels = max(1, len({int(target.argmax()) for part in parts[0] for target in part.targets}))
-        drawn = [joined(own).sample(self._params.samples * n_labels, self._random("replay", index)) for own in parts]
+        n, units = self._params.samples * n_labels, self._params.unit_length
+        drawn = [invented(own, n, self._random("replay", index), unit_length=units) for own in parts]
         z, targets = np.stack([one[0] for one in drawn]), np.stack([one[1] for one in drawn])
         steps, size, rate = self._params.steps, self._params.batch_size, self._params.learning_rate
         self._weights = trained(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))

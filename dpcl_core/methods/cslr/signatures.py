@@ -18,7 +18,6 @@ from dpcl_core.methods.cslr.lists import Element
 from dpcl_core.methods.cslr.projections import psd
 
 
-
 def normalised(signatures: NDArray[np.float64], norm: SignatureNorm) -> NDArray[np.float64]:
     """Every row [m] as it is, less its average, over its standard deviation besides, or as ranks 1..m (ties averaged)."""
     if norm == "raw":
@@ -39,8 +38,9 @@ class Signature:
 
     "shared-spherical": tr(`public`)/d for every element; "shared-full": `public` [d, d] itself, the covariance of public
     embeddings; "own": each element's, `public` unused; "own-shrunk": the middle between each element's and `public`, no
-    variance below tr(`public`)/d, for small noisy ones say more of their noise than of the element. With a shared spherical one the centred signature is the mean seen
-    through the anchors' Gram matrix, (a_j - mean a)ᵀ mu / s², up to a constant row.
+    variance below tr(`public`)/d, for small noisy ones say more of their noise than of the element. With a shared spherical
+    one the centred signature is the mean seen through the anchors' Gram matrix, (a_j - mean a)ᵀ mu / s², up to a constant
+    row.
     Raises BadInput for fewer than two anchors, whose centred signature says nothing.
     """
 

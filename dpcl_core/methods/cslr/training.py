@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.cslr.head import Head
-from dpcl_core.methods.cslr.replay import Replay, joined
+from dpcl_core.methods.cslr.replay import Replay, invented
 from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.methods.cslr.tasks import of_this_task
@@ -114,5 +114,5 @@ class RoundHead:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
-        z, targets, _ = joined(mixtures).sample(self._params.samples, random)
+        z, targets = invented(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
         return z[None], targets[None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.methods.cslr.replay import Replay, joined
+from dpcl_core.methods.cslr.replay import Replay, invented, joined
 
 MEANS = np.array([[1.0, 0, 0], [0, 2, 0]])
 TARGETS = np.array([[0.9, 0.1], [0.0, 1.0]])
@@ -75,3 +75,15 @@ def test_a_shared_covariance_stays_shared_where_it_is_one() -> None:
     assert joined([one, other]).covariances is one.covariances
     different = Replay(one.weights, one.means, 2 * FULL, one.targets)
     assert joined([one, different]).covariances.shape == (4, 3, 3)
+
+
+def test_invented_embeddings_keep_their_direction_at_unit_length() -> None:
+    parts = [of("own"), of("own", (0.5, 0.5))]
+    z, targets = invented(parts, 50, np.random.default_rng(3), unit_length=False)
+    drawn, expected, _ = joined(parts).sample(50, np.random.default_rng(3))
+    assert (z == drawn).all()
+    units, same = invented(parts, 50, np.random.default_rng(3), unit_length=True)
+    assert (targets == expected).all()
+    assert (same == expected).all()
+    assert units.dtype == np.float32
+    assert units == pytest.approx(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), rel=1e-5)
