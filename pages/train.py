@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
@@ -30,6 +30,9 @@ from pages.parts.header import actions, heading
 from pages.parts.text import plain
 from pages.parts.view import View
 
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run
+
 HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each ε and each seed is a model of its
 own; curves show their mean and, from three seeds on, a 95 % interval. The run goes on when you close this page, and this
 link shows it again. ε in the bar comes from the ledger of the run, never from the form."""
@@ -54,7 +57,7 @@ def page() -> None:
             tuningpanel.panel(view, study_id, spec)
         streamview.stream(view, values, is_open=run_id is None)
         # The example is for those who have nothing to look at yet.
-        looked_at = _answer(view, run_id) if run_id is not None or study_id is None else _USUAL
+        looked_at = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
     spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
     share = view.commit({**values, "run": run_id, "study": study_id, **looked_at}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
@@ -183,7 +186,7 @@ def _start(spec: RunSpec) -> None:
     st.rerun()
 
 
-def _answer(view: View, run_id: str | None) -> Mapping[str, object]:
+def _answer(view: View, run_id: str | None, asked: RunSpec | None) -> Mapping[str, object]:
     """The run, its bar and its figures. Gives what the visitor looks at: budget and prediction rule (None: the usual)."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
@@ -200,12 +203,25 @@ def _answer(view: View, run_id: str | None) -> Mapping[str, object]:
         return _USUAL
     if run.is_over:
         runpanel.status_card(run, result)
+        if run.readable_spec not in (None, asked):
+            _other_settings(run)
         if not result.accuracy.empty:
             return _shown(view, result)
         st.info("It ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
         return _USUAL
     _watch(run_id)
     return {"focus": view["focus"], "rule": view["rule"]}
+
+
+def _other_settings(run: Run) -> None:
+    """Says that the form holds something else than what this run was made with."""
+
+    def take() -> None:
+        st.session_state["show-run"] = run.id
+
+    with st.container(key="other-settings", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(f"**{plain(run.name)}**, with other settings than the form holds now.", width="content")
+        st.button("Put its settings into the form", key="take-settings", type="tertiary", on_click=take)
 
 
 @st.fragment(run_every=1.0)

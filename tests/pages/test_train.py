@@ -95,6 +95,20 @@ def test_every_state_has_its_words_and_buttons(
     assert "Traceback" not in words(page)
 
 
+def test_a_run_of_other_settings_than_the_forms_says_so_and_gives_them(open_page: Open, store: Store) -> None:
+    """Whoever comes back meets the newest run beside a form that starts from the first preset."""
+    run_id = replay.fill(store, SPEC, ALL)
+    said = f"**{store.get(run_id).name}**, with other settings than the form holds now."
+    page = open_page("train")
+    assert said in words(page)
+    _button(page, "Put its settings into the form").click()  # type: ignore[union-attr]
+    page.run()
+    assert not page.exception
+    assert "with other settings" not in words(page)
+    assert page.query_params["run"] in (run_id, [run_id])
+    assert "with other settings" not in words(open_page("train", run=run_id))
+
+
 def test_a_run_that_is_not_dp_is_banner_marked(open_page: Open, store: Store) -> None:
     spec = replay.a_spec(labels="data", epsilons=(1.0,))
     page = open_page("train", run=replay.fill(store, spec, replay.recorded(spec)))
