@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpcl_core.figures.picture import Picture
 
 Space = Literal["mean", "signature"]
 Extent = tuple[float, float, float, float]
+Side = Literal["top center", "bottom center", "middle right", "middle left"]
 AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as near
 _DEVIATIONS = 2.0  # of the noise, what an ellipse shows
 _SYMBOLS = (
@@ -23,7 +25,10 @@ _SYMBOLS = (
     "hourglass", "star-triangle-up",
 )  # fmt: skip
 _HEIGHT = 420
-_NAMED = 40  # prototypes whose names still fit on a map
+_NAMED = 40  # prototypes of which some are named
+_MAP_PIXELS = (460, 380)  # of a map on a wide screen
+_LETTER = (8, 15)  # a bold letter's width and height
+_ARM, _CROSS_PIXELS = 7, 8  # of a cross, and from its middle to its name
 
 
 def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
@@ -97,20 +102,53 @@ def on_map(
             },
         )
     )  # fmt: skip
+    crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
+    places = beside(crosses, names, (left, right, bottom, top)) if len(prototypes) <= _NAMED else [None] * len(names)
     figure.add_trace(
         go.Scatter(
-            x=prototypes[f"{space}_x"],
-            y=prototypes[f"{space}_y"],
-            mode="markers+text" if len(prototypes) <= _NAMED else "markers",
+            x=crosses[:, 0],
+            y=crosses[:, 1],
+            mode="markers+text",
             marker={"symbol": "cross-thin", **_cross(len(prototypes), inks.text)},
-            text=[f"<b>{name}</b>" for name in prototypes["name"]],
-            textposition="top center",
+            text=["" if place is None else f"<b>{name}</b>" for name, place in zip(names, places, strict=True)],
+            textposition=[place or "top center" for place in places],
             textfont={"color": inks.text},
-            hovertemplate="prototype of %{text}<extra></extra>",
+            hovertext=names,
+            hovertemplate="prototype of %{hovertext}<extra></extra>",
         )
     )
     finding = found(entries)
     return Picture(figure, finding, finding)
+
+
+def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
+    """On which side of its point [n, 2] each name stands so that it covers no other and no cross; None: there is no room.
+
+    Names come in turn. Sizes are those on a map as wide as a card's on a wide screen; on a narrow one they come closer.
+    """
+    left, right, bottom, top = within
+    unit = max((right - left) / _MAP_PIXELS[0], (top - bottom) / _MAP_PIXELS[1])  # of the axes, in a pixel
+    arm = unit * _ARM
+    taken = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
+    found: list[Side | None] = []
+    for (x, y), name in zip(points.tolist(), names, strict=True):
+        wide, high = unit * _LETTER[0] * len(name), unit * _LETTER[1]
+        away = unit * _CROSS_PIXELS
+        corners: dict[Side, tuple[float, float]] = {
+            "top center": (x - wide / 2, y + away),
+            "bottom center": (x - wide / 2, y - away - high),
+            "middle right": (x + away, y - high / 2),
+            "middle left": (x - away - wide, y - high / 2),
+        }
+        for side, (low_x, low_y) in corners.items():
+            box = (low_x, low_x + wide, low_y, low_y + high)
+            if all(box[1] <= a or b <= box[0] or box[3] <= c or d <= box[2] for a, b, c, d in taken):
+                taken.append(box)
+                found.append(side)
+                break
+        else:
+            found.append(None)
+    return found
 
 
 def _cross(n_prototypes: int, colour: str) -> dict[str, object]:

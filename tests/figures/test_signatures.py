@@ -71,7 +71,36 @@ def test_many_prototypes_do_not_hide_the_entries() -> None:
     """Forty-one crosses are small and named on hovering; a few are large and have their names beside them."""
     many = pd.concat([GROUPS] * 41, ignore_index=True).head(41)
     few, crowd = (signatures.on_map(ENTRIES, of, space="mean").figure.data[-1] for of in (GROUPS, many))
-    assert few.mode == "markers+text"
-    assert crowd.mode == "markers"
+    assert any(few.text)
+    assert not any(crowd.text)
     assert crowd.marker.size < few.marker.size
-    assert crowd.text is not None
+    assert len(crowd.hovertext) == 41
+
+
+def test_names_beside_crosses_never_cover_each_other_and_lone_ones_stand_above() -> None:
+    within = (0.0, 4.6, 0.0, 3.8)  # a hundredth is a pixel
+    random = np.random.default_rng(0)
+    points, names = random.uniform(0.8, 3.0, (30, 2)), [f"Sci/Tech {place}" for place in range(30)]
+    sides = signatures.beside(points, names, within)
+    boxes = []
+    for (x, y), name, side in zip(points, names, sides, strict=True):
+        wide = 0.08 * len(name)
+        left, low = {
+            "top center": (x - wide / 2, y + 0.08),
+            "bottom center": (x - wide / 2, y - 0.23),
+            "middle right": (x + 0.08, y - 0.075),
+            "middle left": (x - 0.08 - wide, y - 0.075),
+            None: (math.nan, math.nan),
+        }[side]
+        boxes.append((left, left + wide, low, low + 0.15))
+    shown = [box for box in boxes if not math.isnan(box[0])]
+    assert 5 < len(shown) < 30
+    shown = [(x - 0.07, x + 0.07, y - 0.07, y + 0.07) for x, y in points.tolist()] + shown
+    for place, (a, b, c, d) in enumerate(shown):
+        if place < len(points):  # crosses may lie on crosses
+            continue
+        for e, f, g, h in shown[:place]:
+            assert b <= e + 1e-9 or f <= a + 1e-9 or d <= g + 1e-9 or h <= c + 1e-9
+    assert {"top center", "bottom center", "middle right", "middle left"} <= set(sides)
+    alone = signatures.beside(np.array([[0.5, 0.5], [4.0, 3.0]]), ["a", "b"], within)
+    assert alone == ["top center", "top center"]

@@ -202,7 +202,8 @@ def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
     axes = " and ".join(f"{100 * held[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
     return (
         "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: group's "
-        f"prototype, its dotted ellipse two standard deviations of privacy noise. The two axes show {axes}."
+        f"prototype, its dotted ellipse two standard deviations of privacy noise; where names have no room they show on "
+        f"hovering. The two axes show {axes}."
     )
 
 
