@@ -91,6 +91,8 @@ def _nothing_yet() -> None:
 def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     specs = {letter: result.spec for letter, result in found.items()}
     st.caption(" · ".join(f"**{letter}** {plain(result.name)}" for letter, result in found.items()))
+    if apart := comparing.what_differs(specs):
+        st.caption(plain(apart))
     warning = comparing.different_tests(specs)
     if warning:
         st.warning(plain(warning))

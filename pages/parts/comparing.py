@@ -9,6 +9,8 @@ from dpcl_core.figures.picture import epsilons
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import RunSpec
 
+_TOLD = 3  # differing settings that one line has room for
+
 
 def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
     """One sentence where the runs were not tested on the same examples in the same tasks (None: they were)."""
@@ -66,6 +68,18 @@ def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int
         else:
             n_equal += 1
     return rows, n_equal
+
+
+def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
+    """In which settings runs of one method on one dataset differ, in a line (None: of several, of one run, or in none)."""
+    same = len({(spec.method, spec.data.dataset) for spec in specs.values()}) == 1
+    rows, _ = differences(specs)
+    if not same or not rows:
+        return None
+    names = [row["setting"].rpartition(".")[2].replace("_", " ") for row in rows[:_TOLD]]
+    said = [f"{name} ({' / '.join(row[run] for run in specs)})" for name, row in zip(names, rows, strict=False)]
+    more = f" and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
+    return f"They differ in {'; '.join(said)}{more}."
 
 
 def _flat(spec: RunSpec) -> dict[str, str]:

@@ -37,6 +37,18 @@ def test_different_tests_are_named(other: dict[str, object], words: str) -> None
     assert warning.startswith("A and B")
 
 
+def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
+    one = {"A": _with(), "B": _with(labels="prior")}
+    assert comparing.what_differs(one) == "They differ in labels (prior-const / prior)."
+    several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
+    said = comparing.what_differs(several)
+    assert said is not None
+    assert "; labels (" in said
+    assert said.endswith(" and 1 more.")
+    assert comparing.what_differs({"A": _with(), "B": _with()}) is None
+    assert comparing.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+
+
 def test_shared_budgets() -> None:
     specs = [replay.a_spec(epsilons=(1.0, 8.0, math.inf)), replay.a_spec(epsilons=(8.0, math.inf, 0.5))]
     assert comparing.shared_budgets(specs) == [8.0, math.inf]
