@@ -246,13 +246,15 @@ class FullLists:
     """The lists of one task in full, rounded: with them a page matches anew, by other anchors or under noise.
 
     `weight` [N, L]: shares; `mode` [N, L]: what an entry is of, -1 if nobody knows; `means`, `log_variances`: of the entries
-    with a weight, client by client (None: their covariances are matrices).
+    with a weight, client by client (None: their covariances are matrices). `client` [N]: whose they are, where each client
+    belongs to one task; empty where all are in every task: the first ones'.
     """
 
     weight: tuple[tuple[float, ...], ...]
     mode: tuple[tuple[int, ...], ...]
     means: Coarse
     log_variances: Coarse | None
+    client: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,7 @@ class Signatures:
     by trust ("central", "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where
     there is no pair of modes to tell apart; `mode_names`: of the modes by number, empty where nobody knows. `lists`: those
     of this very task in full, `public`: what they are matched by, each told once for the first seed and None elsewhere.
+    `n_compared`: entries that agreement and anchors were measured on, where lists are too long for all (None: all).
     """
 
     cell: Cell
@@ -299,6 +302,7 @@ class Signatures:
     mode_names: tuple[str, ...] = ()
     lists: FullLists | None = None
     public: PublicPart | None = None
+    n_compared: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr import comparison, in_full, views
+from dpcl_core.methods.cslr import comparison, in_full, part, views
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.matchers import Rule
@@ -30,8 +31,9 @@ _BY_ANCHORS = ("anchors, raw", "anchors, ranked", comparison.CENTRED)
 class Anew:
     """One round of a run, and what it is matched anew from.
 
-    `lists` of the clients told of, without noise, those of tasks so far side by side; `modes` int64 [n, L]; `prototypes`
-    [K, d] as released; `has_variances`: whether entries' own covariances are told.
+    `lists` of the clients told of, without noise, those of tasks so far side by side; `modes` int64 [n, L]; `clients` int64
+    [n]: whose they are; `has_homes`: whether each belongs to one task, and has a list of that one alone; `prototypes` [K, d]
+    as released; `has_variances`: whether entries' own covariances are told.
     """
 
     now: Signatures
@@ -40,6 +42,8 @@ class Anew:
     run_maps: views.Maps
     lists: Lists
     modes: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    has_homes: bool
     prototypes: NDArray[np.float64]
     has_variances: bool
 
@@ -47,21 +51,24 @@ class Anew:
     def of(cls, told: Sequence[Signatures], now: Signatures, params: ListParams) -> Anew | None:
         """From all that a run has told; None where it has not told this seed's lists in full."""
         own = [event for event in told if event.cell.seed == now.cell.seed]
-        part = next((event.public for event in own if event.public is not None), None)
+        given = next((event.public for event in own if event.public is not None), None)
         tasks = {event.task: event.lists for event in own if event.lists is not None and event.task <= now.task}
-        if part is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
+        if given is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
             return None
         in_order = [tasks[task] for task in sorted(tasks)]
-        lists, modes = in_full.lists_of(in_order, part.variance)
-        anchors, d = in_full.rows_of(part.anchors), len(part.centre)
-        axes = in_full.rows_of(part.axes).T
-        public = Public(anchors, anchors, PublicView(np.array(part.centre), axes, part.variance * np.eye(d), 1.0))
+        lists, modes, clients = in_full.lists_of(in_order, given.variance)
+        anchors, d = in_full.rows_of(given.anchors), len(given.centre)
+        axes = in_full.rows_of(given.axes).T
+        public = Public(anchors, anchors, PublicView(np.array(given.centre), axes, given.variance * np.eye(d), 1.0))
         signature = Signature(anchors, params.signature_covariance, params.signature_norm, public.view.covariance)
-        (middle, *first), (there, *along) = map(np.array, part.mean_map), map(np.array, part.signature_map)
+        (middle, *first), (there, *along) = map(np.array, given.mean_map), map(np.array, given.signature_map)
         maps = views.Maps(signature, middle, np.stack(first, axis=1), there, np.stack(along, axis=1))
-        prototypes = in_full.rows_of(now.prototypes.full)
-        has_variances = all(each.log_variances is not None for each in in_order)
-        return cls(now, params, public, maps, lists, modes, prototypes, has_variances)
+        return cls(
+            now, params, public, maps, lists, modes, clients,
+            has_homes=any(each.client for each in in_order),
+            prototypes=in_full.rows_of(now.prototypes.full),
+            has_variances=all(each.log_variances is not None for each in in_order),
+        )  # fmt: skip
 
     @property
     def n_anchors(self) -> int:
@@ -74,14 +81,14 @@ class Anew:
         Prototypes stay those that the run released, and so do the ellipses around them. Agreement, sweep and anchors' scores
         are left empty: they take longer, and are asked for by themselves.
         """
-        lists, compared, maps = self._noised(noise), self._compared(m), self._maps(m)
+        lists, compared, maps = _noised(self.lists, noise), self._compared(m), self._maps(m)
         features = comparison.features(lists, compared.features)
         d = self.prototypes.shape[1]
         groups = compared.of_means(self.prototypes, np.full(d, 1 / d), np.zeros((len(self.prototypes), 1)))
         length = lists.weights.shape[1]
         matched = views.Matched(
             lists=lists,
-            clients=np.arange(len(lists)),
+            clients=self.clients,
             ids=compared.assigned(features, lists.weights, groups),
             features=features,
             prototype_features=groups,
@@ -98,22 +105,25 @@ class Anew:
         if noise:
             away = np.linalg.norm(self.lists.means - self.public.view.centre, axis=-1)
             signal[ENTRY], noises[ENTRY] = float(away[self.lists.weights > 0].mean()), noise * d**0.5
-        measured = views.Measured(demanded=self.now.demanded, signal=signal, noise=noises)
+        n_compared = int((self._compared_part[1] >= 0).sum()) if part.is_long(self.modes) else None
+        measured = views.Measured(demanded=self.now.demanded, signal=signal, noise=noises, n_compared=n_compared)
         return views.signatures(self.now.cell, self.now.task, self.now.round, matched, maps, measured)
 
     def agreement(self, m: int, noise: float) -> dict[str, float]:
         """Agreement of every matcher's groups with the truth on these lists, those that look at anchors with the first m.
 
-        Lists without noise are those of the run, and of all its clients what it measured on them itself is kept.
+        Lists without noise are those of the run: what it measured on the same entries itself is kept. Long lists are
+        compared in part, as in a run.
         """
         if not self.has_truth:
             return {}
         matchers = self._matchers(m)
-        kept = {} if noise or self.is_part else {
+        kept = {
             name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
-        }  # fmt: skip
+        } if not noise and self._is_compared_alike else {}  # fmt: skip
         rest = {name: matcher for name, matcher in matchers.items() if name not in kept}
-        found = comparison.agreement(self._noised(noise), self.modes, rest, self.public.view, 0, most_starts=_STARTS)
+        lists, modes = self._compared_part
+        found = comparison.agreement(_noised(lists, noise), modes, rest, self.public.view, 0, most_starts=_STARTS)
         return {name: {**kept, **found}[name] for name in matchers}
 
     def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
@@ -121,25 +131,39 @@ class Anew:
         if not self.has_truth:
             return {}
         matchers = self._matchers(m)
-        kept = {} if self.is_part else {
+        kept = {
             name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
-        }  # fmt: skip
+        } if self._is_compared_alike else {}  # fmt: skip
         names = [name for name in comparison.SWEPT if name in matchers]
         rest, view = [name for name in names if name not in kept], self.public.view
-        found = comparison.under_noise(self.lists, self.modes, matchers, view, [0], rest, most_starts=_STARTS)
+        found = comparison.under_noise(*self._compared_part, matchers, view, [0], rest, most_starts=_STARTS)
         return {name: {**kept, **found}[name] for name in names}
 
     def scores(self, noise: float) -> AnchorScores | None:
         """What more anchors tell apart on lists with this noise."""
         if not self.has_truth:
             return None
-        rule = self._rule
-        return comparison.anchor_scores(self._noised(noise), self.modes, self.public.anchors, self.public.view, rule, 0)
+        lists, modes = self._compared_part
+        n_entries = int((self.modes >= 0).sum())
+        anchors, view = self.public.anchors, self.public.view
+        return comparison.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
 
     @property
     def is_part(self) -> bool:
         """Whether only the first clients' lists were told in full."""
-        return max(self.now.entries.client, default=0) >= len(self.lists)
+        return not set(self.now.entries.client) <= set(self.clients.tolist())
+
+    @cached_property
+    def _compared_part(self) -> tuple[Lists, NDArray[np.int64]]:
+        """The lists that matchers are held against each other on, and their modes."""
+        return part.of_long(self.lists, self.modes) if part.is_long(self.modes) else (self.lists, self.modes)
+
+    @property
+    def _is_compared_alike(self) -> bool:
+        """Whether the run compared the same entries: both take the first ones, so that as many are the same."""
+        theirs = self.now.n_compared
+        n_entries = theirs if theirs is not None else sum(mode >= 0 for mode in self.now.entries.mode)
+        return int((self._compared_part[1] >= 0).sum()) == n_entries
 
     @property
     def has_truth(self) -> bool:
@@ -167,10 +191,6 @@ class Anew:
     def _compared(self, m: int) -> Compared:
         return Compared.of(self.params, replace(self.public, anchors=self.public.anchors[:m]))
 
-    def _noised(self, noise: float) -> Lists:
-        """One draw for all levels, so that entries move along straight lines as noise grows."""
-        return comparison.noised(self.lists, noise, np.random.default_rng(0)) if noise else self.lists
-
     def _maps(self, m: int) -> views.Maps:
         """The run's maps; fewer anchors have axes of their own, turned so that anchors lie as near as can be to where they
         lay, for a map that flips over says nothing."""
@@ -185,3 +205,8 @@ class Anew:
         return replace(
             fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=turned
         )
+
+
+def _noised(lists: Lists, noise: float) -> Lists:
+    """One draw for all levels, so that entries move along straight lines as noise grows."""
+    return comparison.noised(lists, noise, np.random.default_rng(0)) if noise else lists

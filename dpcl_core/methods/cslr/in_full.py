@@ -34,37 +34,68 @@ def rows_of(of: Coarse) -> NDArray[np.float64]:
     return rows
 
 
-def told(lists: Lists, modes: NDArray[np.int64], n_clients: int) -> FullLists:
-    """One task's lists of the first clients; `modes` int64 [N, L] of all."""
-    weights, modes = lists.weights[:n_clients], modes[:n_clients]
-    exist = weights > 0
-    variances = lists.covariances[:n_clients][exist] if lists.covariances.ndim == 3 else None
+def first(lists: Lists, n_tasks: int, *, has_homes: bool) -> NDArray[np.int64]:
+    """Whose lists of a task are told, int64 [n]: the first clients', two at least, so that all tasks have at most `MOST`.
+
+    Where each client belongs to one task, the first of this one's; there entries without rows do not count.
+    """
+    if not has_homes:
+        return np.arange(min(len(lists), max(2, MOST // (lists.weights.shape[1] * n_tasks))))
+    n_entries = (lists.weights > 0).sum(axis=1)
+    own = np.flatnonzero(n_entries)
+    n_fitting = np.searchsorted(n_entries[own].cumsum(), MOST // n_tasks, side="right")
+    return own[: max(2, int(n_fitting))]
+
+
+def first_of_all(tasks: Sequence[Lists], n_tasks: int, *, has_homes: bool) -> NDArray[np.int64]:
+    """Whose lists are told of all these tasks, or of the one that a client belongs to."""
+    of_task = [first(each, n_tasks, has_homes=has_homes) for each in tasks]
+    return np.concatenate(of_task) if has_homes else min(of_task, key=len)
+
+
+def told(lists: Lists, modes: NDArray[np.int64], clients: NDArray[np.int64], *, has_homes: bool = False) -> FullLists:
+    """One task's lists of these clients; `modes` int64 [N, L] of all."""
+    lists, modes = lists.take(clients), modes[clients]
+    exist = lists.weights > 0
+    variances = lists.covariances[exist] if lists.covariances.ndim == 3 else None
     return FullLists(
-        weight=tuple(tuple(map(round_to, of)) for of in weights.tolist()),
+        weight=tuple(tuple(map(round_to, of)) for of in lists.weights.tolist()),
         mode=tuple(map(tuple, modes.tolist())),
-        means=coarse(lists.means[:n_clients][exist]),
+        means=coarse(lists.means[exist]),
         log_variances=coarse(np.log(variances)) if variances is not None else None,
+        client=tuple(clients.tolist()) if has_homes else (),
     )
 
 
-def lists_of(tasks: Sequence[FullLists], variance: float) -> tuple[Lists, NDArray[np.int64]]:
-    """The lists of these tasks side by side, and their modes int64 [n, L]; `variance` where none are told, or no entry is.
+def lists_of(tasks: Sequence[FullLists], variance: float) -> tuple[Lists, NDArray[np.int64], NDArray[np.int64]]:
+    """The lists of these tasks, their modes int64 [n, L], and whose they are, int64 [n].
 
-    Targets are one-hot modes.
+    Side by side, of the clients told of in every task; under one another, by client, where each belongs to one task. Targets
+    are one-hot modes; `variance` where none are told, or no entry is.
     """
-    modes = np.concatenate([np.array(each.mode, dtype=np.int64) for each in tasks], axis=1)
-    kinds = np.arange(int(modes.max(initial=0)) + 1)
-    found = []
-    for each in tasks:
-        weights = np.array(each.weight)
-        exist, width = weights > 0, each.means.width
-        means, variances = np.zeros((*exist.shape, width)), np.full((*exist.shape, width), variance)
-        means[exist] = rows_of(each.means)
-        if each.log_variances is not None:
-            variances[exist] = np.exp(rows_of(each.log_variances))
-        own = np.array(each.mode, dtype=np.int64)
-        found.append(Lists(weights, means, variances, (own[..., None] == kinds).astype(np.float64)))
-    return Lists.of_tasks(found), modes
+    tasks = [each for each in tasks if each.weight]
+    modes = [np.array(each.mode, dtype=np.int64) for each in tasks]
+    n_kinds = 1 + max(int(each.max(initial=0)) for each in modes)
+    found = [_lists(each, own, n_kinds, variance) for each, own in zip(tasks, modes, strict=True)]
+    if not any(each.client for each in tasks):
+        clients = np.arange(min(map(len, found)))
+        every = Lists.of_tasks([each.take(clients) for each in found])
+        return every, np.concatenate([each[clients] for each in modes], axis=1), clients
+    clients = np.concatenate([each.client for each in tasks])
+    order = np.argsort(clients)
+    length = max(each.shape[1] for each in modes)
+    wide = [np.pad(each, ((0, 0), (0, length - each.shape[1])), constant_values=-1) for each in modes]
+    return Lists.stacked(found).take(order), np.concatenate(wide)[order], clients[order]
+
+
+def _lists(of: FullLists, modes: NDArray[np.int64], n_kinds: int, variance: float) -> Lists:
+    weights = np.array(of.weight)
+    exist, width = weights > 0, of.means.width
+    means, variances = np.zeros((*exist.shape, width)), np.full((*exist.shape, width), variance)
+    means[exist] = rows_of(of.means)
+    if of.log_variances is not None:
+        variances[exist] = np.exp(rows_of(of.log_variances))
+    return Lists(weights, means, variances, (modes[..., None] == np.arange(n_kinds)).astype(np.float64))
 
 
 def public_part(public: Public, maps: Maps) -> PublicPart:

@@ -60,24 +60,26 @@ class Lists:
         return cls(weights / len(tasks), means, covariances, targets)
 
     @classmethod
-    def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
-        """Where each client has a list in one task alone: these lists, and whose they are, int64 [n], ascending.
-
-        Shorter ones are as long as the longest, by entries of weight zero.
-        """
-        held = np.stack([each.weights.sum(axis=1) > 0 for each in tasks])
-        clients = np.flatnonzero(held.any(axis=0))
-        if not len(clients):
-            return tasks[0].take(clients), clients
-        homes = [tasks[place] for place in held[:, clients].argmax(axis=0).tolist()]
-        entries = np.arange(max(each.weights.shape[1] for each in tasks))
-        last = [np.minimum(entries, each.weights.shape[1] - 1) for each in homes]
+    def stacked(cls, groups: Sequence[Lists]) -> Lists:
+        """The lists of several groups of clients under one another, shorter ones made as long by entries of weight zero."""
+        entries = np.arange(max(each.weights.shape[1] for each in groups))
+        last = [np.minimum(entries, each.weights.shape[1] - 1) for each in groups]
         weights, means, covariances, targets = (
-            np.stack([getattr(each, name)[own, places] for each, own, places in zip(homes, clients, last, strict=True)])
+            np.concatenate([getattr(each, name)[:, places] for each, places in zip(groups, last, strict=True)])
             for name in ("weights", "means", "covariances", "targets")
         )
-        exists = entries < np.array([each.weights.shape[1] for each in homes])[:, None]
-        return cls(weights * exists, means, covariances, targets), clients
+        exists = np.concatenate([np.tile(entries < each.weights.shape[1], (len(each), 1)) for each in groups])
+        return cls(weights * exists, means, covariances, targets)
+
+    @classmethod
+    def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
+        """Where each client has a list in one task alone: these lists, and whose they are, int64 [n], ascending."""
+        held = np.stack([each.weights.sum(axis=1) > 0 for each in tasks])
+        homes = np.where(held.any(axis=0), held.argmax(axis=0), -1)
+        of_task = [np.flatnonzero(homes == task) for task in range(len(tasks))]
+        clients = np.concatenate(of_task)
+        order = np.argsort(clients)
+        return cls.stacked([each.take(own) for each, own in zip(tasks, of_task, strict=True)]).take(order), clients[order]
 
     def __len__(self) -> int:
         return len(self.weights)

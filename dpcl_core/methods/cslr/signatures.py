@@ -55,6 +55,11 @@ class Signature:
         if self.covariance != "own" and self.public is None:
             raise BadInput("signature covariance", self.covariance, "needs the covariance of public embeddings")
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether signatures move with the means in a straight line, the same way wherever they are."""
+        return self.covariance in ("shared-spherical", "shared-full") and self.norm == "centred"
+
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
         """[L, m]."""
         return self.of(np.array([each.mean for each in elements]), np.array([each.covariance for each in elements]))

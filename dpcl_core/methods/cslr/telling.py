@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from dpcl_core.events import Signatures
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr import comparison, in_full, views
+from dpcl_core.methods.cslr import comparison, in_full, part, views
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.signatures import Signature
 from dpcl_core.spec import Cell, RunSpec
 
-_LONGEST = 80  # entries of a list that matchers are compared on: an assignment costs the cube of it
 _MEAN, _SECOND = "mean on public axes", "second moment, were it released"
 _WHOLE_MEAN, _WHOLE_SECOND = "mean", "second moment"
 
@@ -62,7 +61,6 @@ class Telling:
         # Not where labels are compared, which anchors and noise do not change, nor where a whole public matrix is needed.
         self._is_told_in_full = (
             self._cells[0].seed == spec.seeds[0]
-            and not self._has_homes
             and len(public.anchors) > 1
             and spec.params.matcher != "target"
             and kind not in ("shared-full", "own-shrunk")
@@ -88,7 +86,7 @@ class Telling:
         features = comparison.features(every, self._compared.features)
         modes = _modes(every)
         if self._measured_of is not lists:  # a task's lists are told of twice, and measured once
-            self._measured_of, self._found = lists, self._measured(every, modes, is_last=task == self._last)
+            self._measured_of, self._found = lists, self._measured(every, clients, modes, is_last=task == self._last)
         for cell, own, noise in zip(self._cells, parts, noises, strict=True):
             yield views.signatures(
                 cell, task, round, self._matched(every, clients, features, modes, own, noise), self._maps,
@@ -112,13 +110,14 @@ class Telling:
         """What a page needs to match anew: of the first seed, each task's lists once, with the first budget's first word."""
         if not self._is_told_in_full or (lists.covariances.ndim != 3 and self._signature.covariance == "own"):
             return None
-        prototypes = in_full.coarse(np.concatenate([part.means for part in parts]))
+        prototypes = in_full.coarse(np.concatenate([replay.means for replay in parts]))
         if task in self._told or not self._is_first_budget:
             return views.InFull(prototypes, None, None)
-        n_clients = max(2, in_full.MOST // (lists.weights.shape[1] * self._n_tasks))
+        clients = in_full.first(lists, self._n_tasks, has_homes=self._has_homes)
         public = in_full.public_part(self._public, self._maps) if not self._told else None
         self._told.add(task)
-        return views.InFull(prototypes, in_full.told(lists, _modes(lists), n_clients), public)
+        told = in_full.told(lists, _modes(lists), clients, has_homes=self._has_homes)
+        return views.InFull(prototypes, told, public)
 
     def _matched(
         self,
@@ -158,27 +157,36 @@ class Telling:
             for name, nth, label in zip(names, seen, labels, strict=True)
         )
 
-    def _measured(self, every: Lists, modes: NDArray[np.int64], *, is_last: bool) -> views.Measured:
+    def _measured(
+        self, every: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
+    ) -> views.Measured:
         """How well the matchers' groups of these very lists agree with the labels; nothing where there is one label.
 
-        Nothing either where lists are so long that it would take minutes. Transport is left out: it takes thirty times as
-        long as any other.
+        Of long lists on a part alone, for all of them would take minutes: of the clients whose lists are told in full, and
+        nothing where covariances are matrices. Transport is left out: it takes thirty times as long as any other.
         """
-        if len(set(modes[modes >= 0].tolist())) < 2 or modes.shape[1] > _LONGEST:
+        n_entries, n_compared = int((modes >= 0).sum()), None
+        if part.is_long(modes):
+            if every.covariances.ndim != 3:
+                return views.Measured()
+            first = np.isin(clients, in_full.first_of_all(self._lists, self._n_tasks, has_homes=self._has_homes))
+            every, modes = part.of_long(every.take(np.flatnonzero(first)), modes[first])
+            n_compared = int((modes >= 0).sum())
+        if len(set(modes[modes >= 0].tolist())) < 2:
             return views.Measured()
         view, anchors = self._public.view, self._signature.anchors
         rule = "nearest" if self._params.rule == "ot" else self._params.rule
         usual = comparison.usual(view, anchors, rule)
         own = {self._compared.name: comparison.Matcher(self._compared.features, self._compared.rule)}
         quick = {name: matcher for name, matcher in {**usual, **own}.items() if matcher.rule != "ot"}
-        found = views.Measured(agreement=comparison.agreement(every, modes, quick, view, 0))
+        found = views.Measured(agreement=comparison.agreement(every, modes, quick, view, 0), n_compared=n_compared)
         if not is_last or every.covariances.ndim != 3:
             return found
         return replace(
             found,
             noise_levels=comparison.LEVELS,
             agreement_at=comparison.under_noise(every, modes, usual, view, [0]),
-            anchors=comparison.anchor_scores(every, modes, anchors, view, rule, 0),
+            anchors=comparison.anchor_scores(every, modes, anchors, view, rule, 0, n_entries),
         )
 
 

@@ -94,6 +94,7 @@ class Measured:
     signal: Mapping[str, float] = field(default_factory=dict)
     noise: Mapping[str, float] = field(default_factory=dict)
     anchors: AnchorScores | None = None
+    n_compared: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def signatures(
         mode_names=matched.mode_names,
         lists=in_full.lists if in_full is not None else None,
         public=in_full.public if in_full is not None else None,
+        n_compared=measured.n_compared,
     )
 
 
@@ -181,25 +183,33 @@ Spread = tuple[tuple[float, float, float], ...]
 
 
 def _spreads(matched: Matched, maps: Maps, covariances: NDArray[np.float64]) -> tuple[Spread, Spread]:
-    """Covariance (xx, xy, yy) of the prototypes' noise on the two maps, measured by drawing it: nothing is released."""
+    """Covariance (xx, xy, yy) of the prototypes' noise on the two maps: nothing is released.
+
+    Where a map is linear all prototypes' noise is as wide, and follows from the noise along each axis; else it is drawn.
+    """
     n_groups, n_inputs = matched.prototypes.shape
     if not matched.noise_std:
         return (((0.0,) * 3,) * n_groups,) * 2
     axes = matched.noise_axes if matched.noise_axes is not None else np.eye(n_inputs)
+    along = matched.noise_std * axes.T
+    on_means = (_spread(maps.mean_axes.T @ (along.T @ along) @ maps.mean_axes),) * n_groups
+    if maps.signature.is_linear:
+        here, wide = matched.prototypes[:1], np.broadcast_to(covariances[0], (len(along), *covariances.shape[1:]))
+        steps = maps.signatures(here + along, wide) - maps.signatures(here, covariances[:1])
+        return on_means, (_spread(steps.T @ steps),) * n_groups
     drawn = np.random.default_rng(0).standard_normal((_N_DRAWS, n_groups, axes.shape[1]))
-    on_means, on_signatures = np.empty((2, _N_DRAWS, n_groups, 2))
+    on_signatures = np.empty((_N_DRAWS, n_groups, 2))
     for first in range(0, n_groups, _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
-        moved = matched.prototypes[some] + matched.noise_std * drawn[:, some] @ axes.T
+        moved = matched.prototypes[some] + drawn[:, some] @ along
         wide = np.broadcast_to(covariances[some], (_N_DRAWS, *covariances[some].shape))
-        on_means[:, some], on_signatures[:, some] = maps.means(moved), maps.signatures(moved, wide)
-    return _covariances(on_means), _covariances(on_signatures)
+        on_signatures[:, some] = maps.signatures(moved, wide)
+    return on_means, tuple(_spread(np.cov(on_signatures[:, group].T)) for group in range(n_groups))
 
 
-def _covariances(points: NDArray[np.float64]) -> Spread:
-    """Of points [draws, K, 2], for every group."""
-    of = [np.cov(points[:, group].T) for group in range(points.shape[1])]
-    return tuple((round_to(each[0, 0]), round_to(each[0, 1]), round_to(each[1, 1])) for each in of)
+def _spread(covariance: NDArray[np.float64]) -> tuple[float, float, float]:
+    """What of a covariance [2, 2] is told."""
+    return round_to(covariance[0, 0]), round_to(covariance[0, 1]), round_to(covariance[1, 1])
 
 
 def _principal(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -12,8 +12,9 @@ import pytest
 
 from dpcl_core.events import Signatures, from_json, to_json
 from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr import comparison, in_full
-from dpcl_core.methods.cslr.anew import ENTRY, Anew
+from dpcl_core.methods.cslr import comparison, in_full, part
+from dpcl_core.methods.cslr.anew import ENTRY, Anew, _noised
+from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Cell
 from tests.support import clients
 
@@ -83,9 +84,9 @@ def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Anew) -> None
 
 def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Anew) -> None:
     """Of 12,000 and more draws, whose standard deviation is within 4 % at a false alarm below 1e-9."""
-    added = source._noised(0.1).means - source.lists.means
+    added = _noised(source.lists, 0.1).means - source.lists.means
     assert added.std() == pytest.approx(0.1, rel=0.04)
-    assert (source._noised(0.2).means - source.lists.means) == pytest.approx(2 * added)
+    assert (_noised(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
     loud = source.event(20, 0.8)
     assert loud.signal[ENTRY] < loud.noise[ENTRY] == pytest.approx(0.8 * math.sqrt(len(source.public.view.centre)))
     assert ENTRY not in source.event(20, 0.0).signal
@@ -143,3 +144,84 @@ def test_an_events_size_stays_small(source: Anew) -> None:
     n_numbers = len(of.means.steps) * of.means.width
     assert len(of.means.values) < 4 / 3 * n_numbers + 64
     assert len(of.log_variances.values) < n_numbers
+
+
+def with_homes() -> TaskStream:
+    """Two tasks of two classes, the first four clients in one and the others in the other."""
+    of, _ = clients.stream(per_class=60, classes_per_task=2)
+    tasks = []
+    for task in of.tasks:
+        assert task.train.users is not None
+        tasks.append(replace(task, train=replace(task.train, users=task.train.users % 4 + 4 * task.index)))
+    return replace(of, tasks=tuple(tasks), recurrence="once")
+
+
+def told_at_home(**changes: object) -> tuple[Sequence[Signatures], ListParams]:
+    asked = clients.spec("cslr-server-head", **{"params": FEW, **changes})
+    assert isinstance(asked.params, ListParams)
+    return [event for event in clients.run(asked, with_homes(), PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+
+
+def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
+    said, params = told_at_home()
+    assert [event.lists.client for event in said if event.lists is not None] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    found = Anew.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
+    assert found is not None
+    assert found.has_homes
+    assert not found.is_part
+    again, now = found.event(found.n_anchors, 0.0), said[-1]
+    assert again.entries.client == now.entries.client
+    assert again.entries.mode == now.entries.mode
+    assert again.entries.weight == pytest.approx(now.entries.weight, rel=1e-3)
+    clear = np.array(now.entries.margin) > 0.05
+    assert clear.sum() > 20
+    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    assert found.agreement(found.n_anchors, 0.0)["Hungarian"] == now.agreement["Hungarian"]
+    assert found.sweep(5)["Hungarian"] == now.agreement_at["Hungarian"]
+    first = Anew.of(said, said[0], params)
+    assert first is not None
+    assert first.clients.tolist() == [0, 1, 2, 3]
+
+
+def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_full, "MOST", 2 * 3 * 8)  # three clients of eight entries in each of two tasks
+    said, params = told_at_home()
+    found = Anew.of(said, said[-1], params)
+    assert found is not None
+    assert found.clients.tolist() == [0, 1, 2, 4, 5, 6]
+    assert found.is_part
+    assert found.agreement(20, 0.0).keys() == said[-1].agreement.keys()
+    monkeypatch.setattr(in_full, "MOST", 1)  # two are needed to compare anything
+    assert [len(event.lists.weight) for event in told_at_home()[0] if event.lists is not None] == [2, 2]
+
+
+def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same entries of the same clients: what no anchor changes is kept to the digit, the rest is close."""
+    monkeypatch.setattr(part, "LONGEST", 7)
+    monkeypatch.setattr(part, "KEPT", 5)
+    monkeypatch.setattr(in_full, "MOST", 2 * 3 * 8)
+    said, params = told_at_home()
+    now = said[-1]
+    assert now.n_compared == 6 * 5 < len(now.entries.client)
+    assert now.anchors is not None
+    assert set(now.agreement_at) == set(comparison.SWEPT)
+    found = Anew.of(said, now, params)
+    assert found is not None
+    again = found.agreement(20, 0.0)
+    assert again["Hungarian"] == now.agreement["Hungarian"]
+    assert again[comparison.CENTRED] == pytest.approx(now.agreement[comparison.CENTRED], abs=0.1)
+    assert found.sweep(20)["Hungarian"] == now.agreement_at["Hungarian"]
+    assert found.event(5, 0.1).n_compared == now.n_compared
+    assert found.agreement(20, 0.4)["Hungarian"] != now.agreement["Hungarian"]
+
+
+def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(source: Anew) -> None:
+    of = source.now.lists
+    assert of is not None
+    fewer = replace(
+        of, weight=of.weight[:5], mode=of.mode[:5], means=in_full.coarse(source.lists.means[:5, -4:].reshape(20, -1)),
+        log_variances=None,
+    )  # fmt: skip
+    lists, modes, whose = in_full.lists_of([of, fewer], 0.1)
+    assert whose.tolist() == [0, 1, 2, 3, 4]
+    assert lists.weights.shape == modes.shape == (5, 8)

@@ -63,4 +63,5 @@ def test_lists_are_told_of_the_clients_of_tasks_so_far() -> None:
     for event in told:
         assert set(event.entries.client) == {client for client in range(8) if client % 4 <= event.task}
         assert max(map(event.entries.client.count, event.entries.client)) <= 4
-        assert event.lists is None  # a page that matches anew lays lists of all tasks side by side
+        if event.lists is not None:  # in full, of the clients of this very task
+            assert event.lists.client == (event.task, event.task + 4)

@@ -75,9 +75,27 @@ def test_noise_on_a_prototype_is_as_wide_on_the_map_as_on_a_coordinate(world: mo
     matched = modes.client_side(world, CENTRED, 50, 4.0, 1, 1)
     said = views.signatures(CELL, 0, 1, replace(matched, noise_axes=None), maps).prototypes
     std = modes.std_of_released(world, 4.0)
-    for xx, xy, yy in said.mean_spread:  # of 256 draws, whose variance is off by 60 % with probability below 1e-9
-        assert xx == pytest.approx(std**2, rel=0.6)
-        assert yy == pytest.approx(std**2, rel=0.6)
-        assert abs(xy) < 0.6 * std**2
+    for xx, xy, yy in said.mean_spread:
+        assert xx == pytest.approx(std**2, rel=1e-3)
+        assert yy == pytest.approx(std**2, rel=1e-3)
+        assert abs(xy) < 1e-6 * std**2
     clean = views.signatures(CELL, 0, 0, modes.client_side(world, CENTRED, 50, math.inf, 1, 1), maps).prototypes
     assert {spread for each in (clean.mean_spread, clean.signature_spread) for spread in each} == {(0.0, 0.0, 0.0)}
+
+
+def test_noise_of_a_linear_map_is_as_wide_as_when_it_is_drawn(world: modes.World, maps: views.Maps) -> None:
+    """The variance of 256 draws is off by 60 % with probability below 1e-9."""
+    matched = modes.client_side(world, CENTRED, 50, 4.0, 1, 1)
+    rows = np.random.default_rng(1).standard_normal((256, len(matched.prototypes), modes.SHORT))
+    assert matched.noise_axes is not None
+    moved = matched.prototypes + matched.noise_std * rows[..., : matched.noise_axes.shape[1]] @ matched.noise_axes.T
+    spread = np.full(moved.shape, 1e-3)
+    said = views.signatures(CELL, 0, 1, matched, maps).prototypes
+    for points, told in ((maps.means(moved), said.mean_spread), (maps.signatures(moved, spread), said.signature_spread)):
+        for group, (xx, xy, yy) in enumerate(told):
+            drawn = np.cov(points[:, group].T)
+            assert (drawn[0, 0], drawn[1, 1]) == pytest.approx((xx, yy), rel=0.6)
+            assert abs(drawn[0, 1] - xy) < 0.6 * max(xx, yy)
+    ranked = replace(maps, signature=replace(maps.signature, norm="ranked"))
+    assert not ranked.signature.is_linear
+    assert len(set(views.signatures(CELL, 0, 1, matched, ranked).prototypes.signature_spread)) > 1
