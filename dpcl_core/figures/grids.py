@@ -133,7 +133,7 @@ def _grid(
 ) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
-            z=values,
+            z=np.round(values, 1),  # as the sentence below has them: a browser rounds 48.25 up, Python down
             x=columns,
             y=rows,
             zmin=bounds[0],

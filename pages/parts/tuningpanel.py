@@ -162,7 +162,7 @@ def _trials(study: Study) -> None:
         table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=style.is_dark()
     )
     figure(picture, None, key="tuning-trials", live=True)
-    shown = table.assign(accuracy=100 * table["accuracy"], trouble=table["trouble"].fillna(""))
+    shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
     st.dataframe(
         shown,
         key="tuning-table",

@@ -21,6 +21,14 @@ def test_matrix_is_empty_above_the_diagonal_and_where_not_learned_yet() -> None:
     assert z[2, 0] == pytest.approx(100 * by_rule(8.0, 1, 2, 0))
 
 
+def test_a_cell_holds_the_number_of_the_sentence() -> None:
+    """A browser rounds 48.25 up where the sentence says 48.2: the cell has one digit from the start."""
+    row = {"epsilon": 1.0, "seed": 0, "after_task": 0, "on_task": 0, "accuracy": 0.4825}
+    picture = grids.accuracy_matrix(pd.DataFrame([row]), epsilon=1.0, n_tasks=1)
+    assert picture.figure.data[0].z[0][0] == 48.2
+    assert "48.2 %" in picture.finding
+
+
 def test_matrix_finding_names_oldest_and_newest() -> None:
     picture = grids.accuracy_matrix(accuracy(), epsilon=math.inf, n_tasks=4)
     assert picture.finding.startswith("Without noise, after 4 tasks, task 1 stands at 78.0 % and the newest at 90.0 %")
