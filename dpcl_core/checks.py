@@ -15,6 +15,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods import kinds, unlabelled
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.facts import of_run
 from dpcl_core.scenarios import catalog as scenarios
@@ -57,6 +58,7 @@ def check(spec: RunSpec) -> None:
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    kinds.check(spec)
     if scenario.name not in method.scenarios:
         raise BadInput("scenario.kind", scenario.name, f"{method.title} takes {', '.join(method.scenarios)}")
     if spec.labels not in method.labels:
@@ -71,12 +73,10 @@ def check(spec: RunSpec) -> None:
         able = [card.name for card in backbones.CARDS.values() if "text" in card.reads and not card.is_language_model]
         allowed = f"must be an encoder of texts for {method.title} on {dataset.title}: {', '.join(able)} or st:NAME"
         raise BadInput("data.backbone", backbone.name, allowed)
-    by_domain = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "domain-incremental"
-    if dataset.kind == "tagged" and not by_domain:
-        allowed = "must be federated with scenario.protocol = domain-incremental: words of one sentence stay together"
-        raise BadInput("scenario.kind", scenario.name, allowed)
-    if reads_texts and dataset.kind != "text":
-        raise BadInput("data.dataset", dataset.name, f"must be a dataset of texts: {method.title} trains a language model")
+    protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
+    if dataset.kind == "tagged" and protocol != "domain-incremental":
+        allowed = f"must be domain-incremental with {dataset.name}, in federated streams: words of a sentence stay together"
+        raise BadInput("scenario.protocol", protocol, allowed)
     if backbone.is_language_model and not reads_texts:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
     if reads_texts and not backbone.is_language_model:
@@ -112,26 +112,41 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
-    if spec.scenario.n_users is not None:
-        from dpcl_core.scenarios import preview  # who holds what is dealt out by label: known before features are computed
+    if spec.scenario.n_users is not None or method.batch_size(spec.params):
+        _check_streams(spec)
 
-        for seed in spec.seeds:
-            preview.preview(spec.data, spec.scenario, seed)
-    if method.batch_size(spec.params):
-        from dpcl_core.scenarios import preview  # reads label columns: only methods with whole batches need it
 
-        for seed in spec.seeds:
-            shown = preview.preview(spec.data, spec.scenario, seed)
-            if shown is not None and shown.counts is not None:  # never of a person's own data, where it would be a release
-                refuse_small_task(spec, zip(shown.tasks, shown.counts.sum(axis=1).tolist(), strict=True))
+def _check_streams(spec: RunSpec) -> None:
+    """Who holds what and what a task has, dealt out by label for every seed: known before features are computed.
+
+    Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
+    """
+    from dpcl_core.scenarios import preview  # reads label columns: only methods of clients or with whole batches need it
+
+    named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
+    has_batches = methods.card(spec.method).batch_size(spec.params) > 0
+    for seed in spec.seeds:
+        shown = preview.preview(spec.data, spec.scenario, seed)
+        if shown is None:
+            continue
+        public = public_classes(spec, shown.classes)
+        if has_batches or named or spec.labels == "prior":  # one list for all tasks lets a task of clients be empty
+            unlabelled.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
+        if shown.counts is not None:  # never of a person's own data, where it would be a release
+            refuse_small_task(spec, zip(shown.tasks, shown.counts[:, public].sum(axis=1).tolist(), strict=True))
 
 
 def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:
-    """Raises BadInput where the method's batches do not fit into the smallest task; `tasks`: names and training examples."""
+    """Raises BadInput where the method's batches do not fit into the smallest task.
+
+    `tasks`: names and training examples with public labels.
+    """
     batch = methods.card(spec.method).batch_size(spec.params)
     name, size = min(tasks, key=lambda task: task[1])
     if batch > size:
-        raise BadInput("params.batch_size", batch, f"must be at most {size}, the number of training examples of {name}")
+        which = " with public labels" if spec.public_labels is not None else ""
+        allowed = f"must be at most {size}, the number of training examples of {name}{which}"
+        raise BadInput("params.batch_size", batch, allowed)
 
 
 def public_classes(spec: RunSpec, classes: Sequence[str]) -> tuple[int, ...]:

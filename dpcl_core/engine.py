@@ -61,7 +61,8 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_train=len(dataset.train),
         n_test=len(dataset.test),
     )
-    checks.refuse_small_task(spec, [(task.name, len(task.train)) for stream in streams.values() for task in stream.tasks])
+    tasks = [task for stream in streams.values() for task in stream.tasks]
+    checks.refuse_small_task(spec, [(task.name, int(np.isin(task.train.labels, public).sum())) for task in tasks])
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
     facts = Facts(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)

@@ -165,3 +165,19 @@ def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_s
     assert str(refused(drawn)).startswith("params.batch_size = 133: must be at most ")
     with pytest.raises(BadInput, match="must be at most 20, the number of training examples of task 2"):
         checks.refuse_small_task(checks.parse(raw), [("task 1", 900), ("task 2", 20), ("task 3", 300)])
+
+
+def test_what_fills_a_batch_are_examples_with_public_labels() -> None:
+    raw: dict[str, object] = {
+        "method": "agem",
+        "params": {"batch_size": 120},
+        "scenario": {"kind": "split", "tasks": 5},
+        "privacy": {"epsilons": ["inf"], "delta": 1e-4},
+        "public_labels": [str(2 * pair) for pair in range(5)],
+    }
+    checks.check(checks.parse(raw))
+    larger = {**raw, "params": {"batch_size": 180}}
+    assert str(refused(larger)).startswith("params.batch_size = 180: must be at most 1")
+    assert str(refused(larger)).endswith("with public labels")
+    lacking = {**raw, "public_labels": ["0", "1"]}
+    assert str(refused(lacking)) == "public_labels = 0, 1: must name a label of every task: task 2 would have none"

@@ -24,6 +24,7 @@ from dpcl_core.spec import Cell, RunSpec
 from tests.data.making import write
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
+FEDAVG: dict[str, object] = {"method": "dp-fedavg"}  # of clients who may hold anything
 TOLD: list[Known] = []
 SEEN: list[tuple[str, NDArray[np.int64], tuple[int, ...]]] = []
 
@@ -148,10 +149,10 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
         ({"protocol": "one-vs-rest"}, {"public_labels": ["9"]}, "public_labels = 9: must be classes of own:mine: not 0, 0"),
         ({}, {"privacy": {"epsilons": [1.0], "delta": 0.25}}, "must be below 1/5 = 0.2, one over the number of clients"),
         ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
-        ({}, {"data": {"dataset": "digits", "backbone": "minilm"}}, "is an encoder, which reads texts only"),
+        ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
         ({"clients": 0}, {}, "scenario.clients = 0: must be"),
         ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
-        ({"clients": 500}, {"data": {"dataset": "digits"}}, "scenario.clients = 500: must be at most 134"),
+        ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
     ],
 )
 def test_what_cannot_be_is_refused_before_features_are_computed(
@@ -162,12 +163,37 @@ def test_what_cannot_be_is_refused_before_features_are_computed(
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("labels", "scenario", "public", "lacking"),
+    [
+        ("prior", {}, ["0", "1", "3"], "2"),
+        ("prior", {"tasks": 2}, ["0", "1"], "task 2"),
+        ("prior", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+        ("prior-const", {"protocol": "one-vs-rest", "order": ["2", "0"]}, ["not 2", "2"], "0"),
+        ("prior", {"tasks": 2}, ["0", "3"], None),
+        ("prior", {"protocol": "domain-incremental"}, ["0"], None),
+        ("prior-const", {}, ["0"], None),  # one list for all tasks: what others hold is dropped
+    ],
+)
+def test_a_task_without_a_public_label_is_refused_before_features_are_computed(
+    labels: str, scenario: dict[str, object], public: list[str], lacking: str | None
+) -> None:
+    asked = spec(scenario, labels=labels, public_labels=public)
+    if lacking is None:
+        checks.check(asked)
+        return
+    with pytest.raises(BadInput) as caught:
+        checks.check(asked)
+    assert caught.value.field == "public_labels"
+    assert caught.value.allowed == f"must name a label of every task: {lacking} would have none"
+
+
 def test_tagged_words_need_tasks_that_keep_sentences_whole(tmp_path: Path) -> None:
     words, tags = [["Ada", "slept"], ["Rome", "grew"]] * 60, [["B-PER", "O"], ["B-LOC", "O"]] * 60
     for split in ("train", "test"):
         write(tmp_path / "data" / "named", split, tokens=words, tags=tags, domain=["a", "b"] * 60)
     data = {"dataset": "own:named", "backbone": "hashed-text"}
-    with pytest.raises(BadInput, match=r"must be federated with scenario.protocol = domain-incremental"):
+    with pytest.raises(BadInput, match=r"^scenario\.protocol = class-incremental: must be domain-incremental"):
         checks.check(spec({}, data=data))
     found = list(engine.run(spec({"protocol": "domain-incremental"}, data=data)))
     learned = [event for event in found if isinstance(event, TaskLearned)]

@@ -32,6 +32,7 @@ class MethodCard:
     `is_for_the_replay`: whether, with these settings, the budget is for the replay alone; every surface then says so, for
     the head, and so the whole, has no bound.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
+    `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
     """
 
     name: str
@@ -54,6 +55,7 @@ class MethodCard:
     assumes: tuple[str, ...] = ()
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
+    needs_values: bool = False
 
 
 class MakeLearner(Protocol):

@@ -37,7 +37,7 @@ def refused(method: str, dataset: str, backbone: str) -> BadInput:
         ("cosine", "pii-synthetic", "pixels", "data.backbone", "must be an encoder of texts for .* or st:NAME"),
         ("cosine", "pii-synthetic", "lm-tiny", "data.backbone", "must be an encoder of texts"),
         ("cosine", "digits", "lm-tiny", "data.backbone", "is a language model, which .* does not train"),
-        (STAND_IN, "digits", "lm-tiny", "data.dataset", "must be a dataset of texts: Stand-in trains a language model"),
+        (STAND_IN, "digits", "lm-tiny", "data.dataset", "must be a dataset of texts, such as .*; Stand-in trains"),
         (STAND_IN, "digits", "pixels", "data.dataset", "must be a dataset of texts"),
         (STAND_IN, "har-wisdm", "lm-tiny", "data.dataset", "must be a dataset of texts"),
         (STAND_IN, "pii-synthetic", "pixels", "data.backbone", "must be a language model for Stand-in: lm-tiny or hf:NAME"),

@@ -39,4 +39,5 @@ CARD = MethodCard(
     derived=lifelong.derived,
     guarantee="none",
     batch_size=lifelong.batch_size,
+    needs_values=True,
 )

@@ -84,4 +84,5 @@ CARD = MethodCard(
     refuses=check,
     derived=derived,
     notes=notes,
+    needs_values=True,
 )

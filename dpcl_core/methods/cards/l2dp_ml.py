@@ -145,4 +145,5 @@ CARD = MethodCard(
     guarantee="nominal",
     batch_size=batch_size,
     notes=notes,
+    needs_values=True,
 )

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import unlabelled
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.privacy.labels import kept, label_space
@@ -57,8 +58,7 @@ class Seen:
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
         if not space:
-            named = ", ".join(self._spec.public_labels or ())
-            raise BadInput("public_labels", named, f"must name a label of every task: {task.name} would have none")
+            raise unlabelled.refusal(self._spec, task.name)
         self._labels |= set(space)
         self._n_learned = task.index + 1
         train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))

@@ -1,0 +1,54 @@
+"""Which kinds of data a method and a scenario can do with. Asked first: no other setting mends a dataset of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data.card import Kind
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+
+_NAMES: Mapping[Kind, str] = {
+    "image": "pictures",
+    "sensor": "windows of a sensor",
+    "text": "texts",
+    "tagged": "tagged sentences",
+}
+_VALUES: tuple[Kind, ...] = ("image", "sensor")
+
+
+def check(spec: RunSpec) -> None:
+    """Raises BadInput for a dataset of a kind that the method cannot learn on in such a stream."""
+    dataset = datasets.card(spec.data.dataset)
+    for kinds, reason in _demands(spec):
+        if dataset.kind not in kinds:
+            named = _either([_NAMES[kind] for kind in kinds])
+            such = _either([next(card.name for card in datasets.CARDS.values() if card.kind == kind) for kind in kinds])
+            raise BadInput("data.dataset", dataset.name, f"must be a dataset of {named}, such as {such}; {reason}")
+
+
+def _demands(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
+    """Kinds that will do, and why no others."""
+    method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
+    if spec.params.inputs == "text":
+        yield ("text",), f"{method.title} trains a language model"
+    if spec.params.inputs == "images":
+        yield ("image",), f"{method.title} adapts a network of pictures with these settings"
+    if method.needs_anchors:
+        yield ("text", "tagged"), f"{method.title} builds on public sentences"
+    if method.needs_values:
+        yield _VALUES, f"{method.title} trains a network on the examples' own values"
+    if scenario.needs_values:
+        yield _VALUES, f"scenario.kind = {scenario.name} rearranges the examples' own values"
+    if not any(scenarios.card(name).has_clients for name in method.scenarios):
+        single = tuple(kind for kind in get_args(Kind) if kind != "tagged")
+        yield single, f"words of one sentence stay together with a client, and {method.title} knows no clients"
+
+
+def _either(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
