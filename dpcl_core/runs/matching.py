@@ -65,27 +65,29 @@ def prototypes(events: Iterable[Event]) -> pd.DataFrame:
 
 def agreement(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, matcher, is_own (the run's), noise (standard deviation added to each coordinate
-    of every entry's mean; NaN: the lists as they were), agreement (adjusted Rand index with the truth).
+    of every entry's mean; NaN: the lists as they were), agreement (adjusted Rand index with the truth), n_entries (compared;
+    of long lists a part).
     """
     rows: list[tuple[object, ...]] = []
     for event in told(events):
         for matcher, value in event.agreement.items():
-            rows.append((*_round(event), matcher, matcher == event.matcher, math.nan, value))
+            rows.append((*_round(event), matcher, matcher == event.matcher, math.nan, value, _n_compared(event)))
         for matcher, values in event.agreement_at.items():
             for level, value in zip(event.noise_levels, values, strict=True):
-                rows.append((*_round(event), matcher, matcher == event.matcher, level, value))
-    return table({**_ROUND, "matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64"}, rows)
+                rows.append((*_round(event), matcher, matcher == event.matcher, level, value, _n_compared(event)))
+    columns = {"matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64", "n_entries": "int64"}
+    return table({**_ROUND, **columns}, rows)
 
 
 def anchors(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, gap, m, mean_rate, least_rate, least_gap, needed (inf: no number would do),
-    agreement: one row a number of anchors.
+    agreement, n_entries (compared): one row a number of anchors.
     """
     columns = ("gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement")
     return table(
-        {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64")},
+        {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64"), "n_entries": "int64"},
         [
-            (*_round(event), m, of.gap, *rest)
+            (*_round(event), m, of.gap, *rest, _n_compared(event))
             for event in told(events)
             if (of := event.anchors) is not None
             for m, *rest in zip(
@@ -105,6 +107,11 @@ def statistics(events: Iterable[Event]) -> pd.DataFrame:
             for name, signal in event.signal.items()
         ],
     )
+
+
+def _n_compared(event: Signatures) -> int:
+    """Entries that matchers were compared on: those of known mode, or a part of them."""
+    return event.n_compared if event.n_compared is not None else sum(mode >= 0 for mode in event.entries.mode)
 
 
 def _round(event: Signatures) -> tuple[float, int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dpcl_core.methods.cslr import in_full, part
 from dpcl_core.runs.store import Status, Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
@@ -183,6 +184,30 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
         assert sentence in words(page), tab
     other = open_page("anchors", run=run, s="7")
     assert "Anchors and noise can be moved for seed 0" in words(other)
+
+
+def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_was_compared(
+    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "LONGEST", 7)
+    monkeypatch.setattr(part, "KEPT", 5)
+    monkeypatch.setattr(in_full, "MOST", 2 * 3 * 8)  # of four clients of a task three are told of
+    of, public = clients.stream(per_class=60, classes_per_task=2)
+    few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
+    spec = clients.spec("cslr-server-head", params=few)
+    run = replay.fill(store, spec, list(clients.run(spec, clients.at_home(of), public)[2]))
+    page = open_page("anchors", run=run)
+    assert "Lists are long here, so that 30 of 64 entries were compared: of the first clients of every task" in words(page)
+    assert "Drawn anew" not in words(page)
+    for tab in ("Noise", "Anchors"):
+        open_tab(page, tab)
+        assert words(page).count("Lists are long here") == 2, tab
+        assert TABS[tab] in words(page)
+    page.select_slider[-2].set_value(5).run()
+    said = words(page)
+    assert "Of the first clients of every task, 6 in all, whose lists were told" in said
+    assert "so that 30 of 48 entries were compared" in said
+    assert "of 48 entries of 6 clients found their group" in said
 
 
 def test_a_run_that_told_no_lists_in_full_says_so(open_page: Open, store: Store) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -33,6 +35,8 @@ def test_every_group_matcher_anchor_count_and_statistic_has_one_row() -> None:
     assert set(agreement.loc[agreement["is_own"], "matcher"]) == {TOLD.matcher}
     anchors = matching.anchors([TOLD])
     assert tuple(anchors["m"]) == SCORES.m
+    assert set(agreement["n_entries"]) == set(anchors["n_entries"]) == {len(ENTRIES.mode)}
+    assert set(matching.agreement([replace(TOLD, n_compared=3)])["n_entries"]) == {3}
     for column in ("mean_rate", "least_rate", "least_gap", "needed", "agreement"):
         assert tuple(anchors[column]) == getattr(SCORES, column)
     statistics = matching.statistics([TOLD])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,16 @@ def stream(
     public, _ = points(directions, 300 // len(directions) + 1, random)
     names = tuple("abcd")
     return TaskStream(tuple(tasks), names, "every", "user"), random.permutation(public)[:300]
+
+
+def at_home(of: TaskStream, n_clients: int = N_CLIENTS) -> TaskStream:
+    """The same tasks, each with as many clients that are in no other."""
+    own = n_clients // len(of.tasks)
+    tasks = []
+    for task in of.tasks:
+        assert task.train.users is not None
+        tasks.append(replace(task, train=replace(task.train, users=task.train.users % own + own * task.index)))
+    return replace(of, tasks=tuple(tasks), recurrence="once")
 
 
 def spec(method: str, **changes: object) -> RunSpec:

@@ -99,6 +99,7 @@ def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
         figures.bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
+    _say_part(scene.now)
 
 
 def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
@@ -153,6 +154,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
         "Local: every list gets the noise before it is sent. Central: the noise goes on the sum of all clients, and what is "
         "drawn as its line is the noise on the average. Each point is one draw of the noise."
     )
+    _say_part(of)
 
 
 def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
@@ -175,6 +177,7 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
         "Theorem 2 says when entries of different modes come apart somewhere, and nothing about those of one mode staying "
         "together. Its entries are those drawn here, its η is 0.05."
     )
+    _say_part(of)
 
 
 def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
@@ -193,8 +196,22 @@ def _not_yet(title: str) -> None:
     with layout.card("anchor-not-yet"):
         st.markdown(f"**{title}**")
         st.caption(
-            "Measured once in a run: for its first seed, when its last task has been learned. Not where lists are too long."
+            "Measured once in a run: for its first seed, when its last task has been learned. Lists of more than 80 entries "
+            "are left out where entries have whole covariance matrices, and in older runs."
         )
+
+
+def _say_part(of: Signatures) -> None:
+    """Says which part of long lists matchers were held against each other on."""
+    n_entries = len(of.entries.client)
+    if of.n_compared is None or of.n_compared == n_entries:
+        return
+    from dpcl_core.methods.cslr import part
+
+    st.caption(
+        f"Lists are long here, so that {of.n_compared:,} of {n_entries:,} entries were compared: of the first clients of "
+        f"every task, at most {part.KEPT} of a list, the first of each kind before the second of any."
+    )
 
 
 def _legend(scene: Scene, spaces: Sequence[Space]) -> str:

@@ -14,11 +14,11 @@ from dpcl_core.events import Signatures, from_json, to_json
 from dpcl_core.methods.cards.cslr import ListParams
 from dpcl_core.methods.cslr import comparison, in_full, part
 from dpcl_core.methods.cslr.anew import ENTRY, Anew, _noised
-from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import Cell
 from tests.support import clients
 
 OF, PUBLIC = clients.stream(per_class=60)
+AT_HOME = clients.at_home(clients.stream(per_class=60, classes_per_task=2)[0])
 FEW = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
 
 
@@ -146,20 +146,10 @@ def test_an_events_size_stays_small(source: Anew) -> None:
     assert len(of.log_variances.values) < n_numbers
 
 
-def with_homes() -> TaskStream:
-    """Two tasks of two classes, the first four clients in one and the others in the other."""
-    of, _ = clients.stream(per_class=60, classes_per_task=2)
-    tasks = []
-    for task in of.tasks:
-        assert task.train.users is not None
-        tasks.append(replace(task, train=replace(task.train, users=task.train.users % 4 + 4 * task.index)))
-    return replace(of, tasks=tuple(tasks), recurrence="once")
-
-
 def told_at_home(**changes: object) -> tuple[Sequence[Signatures], ListParams]:
     asked = clients.spec("cslr-server-head", **{"params": FEW, **changes})
     assert isinstance(asked.params, ListParams)
-    return [event for event in clients.run(asked, with_homes(), PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+    return [event for event in clients.run(asked, AT_HOME, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
 
 
 def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
