@@ -79,7 +79,7 @@ class CslrCentral:
         for done in steps:
             yield Progress("training", done, total, task.index, text)
             if done == 1 or done == total:
-                yield from self._told(rows, lists, task.index, done)
+                yield from self._told(rows, lists, task.index, done - 1)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""

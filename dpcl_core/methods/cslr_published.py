@@ -105,7 +105,7 @@ class CslrPublished:
             if done in (1, total):
                 z = self._sigma / (self._params.participation * self._n_clients)
                 noise = Noise(z, z, self._sigma, self._params.second_moments)
-                yield from self._telling.told(lists, task.index, done, [self._parts], [noise])
+                yield from self._telling.told(lists, task.index, done - 1, [self._parts], [noise])
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""

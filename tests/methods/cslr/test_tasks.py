@@ -65,3 +65,12 @@ def test_lists_are_told_of_the_clients_of_tasks_so_far() -> None:
         assert max(map(event.entries.client.count, event.entries.client)) <= 4
         if event.lists is not None:  # in full, of the clients of this very task
             assert event.lists.client == (event.task, event.task + 4)
+
+
+@pytest.mark.parametrize("method", ["cslr-central", "cslr-published"])
+def test_rounds_that_lists_are_told_of_are_counted_from_zero(method: str) -> None:
+    few: dict[str, object] = {"rounds": 3, "local_steps": 2, "hidden": 8, "anchors": 20, "restarts": 1, "participation": 1.0}
+    few |= {"dimensions": 4, "releases": "round"} if method == "cslr-central" else {}
+    _, _, said, _ = clients.run(clients.spec(method, params=few), once(), PUBLIC)
+    told = [(event.task, event.round) for event in said if isinstance(event, Signatures)]
+    assert told == [(task, round) for task in range(4) for round in (0, 2)]
