@@ -95,8 +95,9 @@ def notice(result: Result, now: Signatures, asked: Asked | None) -> None:
     source = _source(result, now) if asked is not None and not asked.is_of_run else None
     if asked is None or source is None:
         return
-    whose = "clients of every task" if source.has_homes else "clients"
-    part = f" Of the first {whose}, {len(source.lists)} in all, whose lists were told." if source.is_part else ""
+    n = len(source.lists)
+    whose = f"clients of every task, {n} in all" if source.has_homes else f"{n} clients"
+    part = f" Of the first {whose}, whose lists were told." if source.is_part else ""
     st.info(
         f"**Drawn anew, not released by this run:** its lists with {_said(asked)}, matched here from what it told, "
         f"rounded.{part} The groups' prototypes, the cost and the accuracy are the run's own."
