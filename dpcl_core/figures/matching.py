@@ -13,6 +13,7 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 from dpcl_core.methods.cslr import agreement as agreeing
 
+_NEAR = 0.3  # of the axis: on a phone two names that near lie on each other
 _UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
 _NOT_COMPARED = (
     "No agreement here: what the entries really are of is not known, or all are of one kind, or lists are too long for it."
@@ -148,11 +149,14 @@ def by_noise(
     )  # fmt: skip
     if chosen is not None and chosen in places:
         figure.add_vline(x=places[chosen], line={"color": inks.grid, "width": 14}, layer="below")
+    above: list[float] = []  # lines whose names stand above the plot; of two near ones the second stands within it
     for name, level in finite.items():
         x = math.log10(level)
+        is_near = any(abs(x - other) < _NEAR * (max(ends) - min(ends)) for other in above)
+        above += [] if is_near else [x]
         figure.add_vline(x=x, line={"color": inks.text, "width": 1.5, "dash": "dash"})
         figure.add_annotation(
-            x=x, y=1.0, yref="paper", yanchor="bottom", text=f"{name} {level:.2g}", showarrow=False,
+            x=x, y=1.0, yref="paper", yanchor="top" if is_near else "bottom", text=f"{name} {level:.2g}", showarrow=False,
             xanchor="right" if x > np.mean(ends) else "left", font={"color": inks.text, "size": 12},
         )  # fmt: skip
     at_noise: dict[str, dict[float, float]] = {}

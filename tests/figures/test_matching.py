@@ -35,6 +35,12 @@ def test_the_matcher_in_use_stands_out_and_the_best_is_named() -> None:
     assert lost.finding == "No matcher agrees with the truth much better than chance does (the most: 0.00)."
 
 
+@pytest.mark.parametrize(("local", "place"), [(1.4, "top"), (90.0, "bottom")])
+def test_names_of_two_near_lines_stand_one_under_the_other(local: float, place: str) -> None:
+    drawn = matching.by_noise(AGREEMENT, {"central": 0.97, "local": local}).figure.layout.annotations
+    assert [one.yanchor for one in drawn if one.text.startswith(("central", "local"))] == ["bottom", place]
+
+
 def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None:
     picture = matching.by_noise(AGREEMENT, TOLD.demanded, chosen=0.1)
     assert [list(line.y) for line in picture.figure.data] == [[1.0, 0.2], [1.0, 0.6]]
