@@ -32,7 +32,7 @@ PATIENCE_MS = 60_000
 # A link to a page makes the framework look for its server below the page's path first; it then finds it above.
 _HARMLESS = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
 _READY = """() => document.querySelector('[data-test-script-state="notRunning"]')
-    && !document.querySelector('[data-testid="stSkeleton"]')"""
+    && !document.querySelector('[data-testid="stSkeleton"]') && document.fonts.status === 'loaded'"""
 Visit = Callable[..., Page]
 
 
@@ -116,7 +116,7 @@ def visit(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Visit]:
 
 
 def ready(page: Page) -> None:
-    """Waits until the page's script has run and nothing is a placeholder any more."""
+    """Waits until the page's script has run, nothing is a placeholder any more and the fonts are there."""
     page.wait_for_selector("h1")
     page.wait_for_function(_READY)
 
