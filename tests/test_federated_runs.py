@@ -151,6 +151,8 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
         ({}, {"data": {"dataset": "own:mine", "backbone": "pixels"}}, "must be an encoder of texts for"),
         ({}, {"data": {"dataset": "digits", "backbone": "minilm"}, **FEDAVG}, "is an encoder, which reads texts only"),
         ({"clients": 0}, {}, "scenario.clients = 0: must be"),
+        ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
+        ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
         ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
         ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
     ],

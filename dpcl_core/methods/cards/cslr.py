@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import LabelSetting, Params, RunSpec
@@ -128,6 +129,8 @@ def check(spec: RunSpec, facts: Facts) -> None:
     n_users = facts.n_users or 1
     if isinstance(params, ListParams):
         check_lists(spec, params, facts)
+    if isinstance(params, ReleaseParams):
+        check_axes(spec, params.dimensions)
     if n_users < 2:
         allowed = "must be at least 2: with one client there is nobody to be hidden among"
         raise BadInput("scenario.clients", n_users, allowed)
@@ -137,6 +140,14 @@ def check(spec: RunSpec, facts: Facts) -> None:
     if isinstance(params, RoundParams) and params.participation * n_users < 1:
         allowed = f"must be at least {1 / n_users:.3g}, one of the {n_users} clients in a round on average"
         raise BadInput("params.participation", params.participation, allowed)
+
+
+def check_axes(spec: RunSpec, n_axes: int) -> None:
+    """Raises BadInput for more public axes than an embedding has numbers, as far as the network's card tells."""
+    most = backbones.card(spec.data.backbone).feature_dim
+    if most is not None and n_axes > most:
+        allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
+        raise BadInput("params.dimensions", n_axes, allowed)
 
 
 def check_lists(spec: RunSpec, params: ListParams, facts: Facts) -> None:

@@ -42,6 +42,8 @@ def check(spec: RunSpec, facts: Facts) -> None:
     cslr.check(spec, facts)
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
+    if params.dimensions is not None:
+        cslr.check_axes(spec, params.dimensions)
     if params.unit_length and params.dimensions is not None:
         raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
     for epsilon in spec.privacy.epsilons:
