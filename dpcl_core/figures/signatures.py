@@ -68,7 +68,8 @@ def on_map(
         return Picture(theme.empty(none, dark, _HEIGHT), none, none)
     left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
     inks = theme.ink(dark)
-    quiet = {"showticklabels": False, "zeroline": False, "title": ""}
+    # There are no ticks: a browser need not look anew for the margin that they take, with every change.
+    quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
     figure = go.Figure(
         layout=theme.layout(
             dark,

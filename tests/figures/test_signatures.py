@@ -40,6 +40,8 @@ def test_the_map_keeps_its_part_over_rounds_and_shows_two_deviations_of_noise() 
     within = (-3.0, 3.0, -1.0, 1.0)
     figure = signatures.on_map(ENTRIES, GROUPS, space="signature", within=within).figure
     assert (*figure.layout.xaxis.range, *figure.layout.yaxis.range) == within
+    assert not figure.layout.xaxis.automargin
+    assert not figure.layout.yaxis.automargin
     x, y = signatures.ellipse(1.0, 2.0, 0.04, 0.01, 0.02)
     away = np.stack([np.array(x) - 1.0, np.array(y) - 2.0])
     assert (away * np.linalg.solve([[0.04, 0.01], [0.01, 0.02]], away)).sum(axis=0) == pytest.approx(4.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import streamlit as st
@@ -48,6 +49,13 @@ class Scene:
     def now(self) -> Signatures:
         return self.told[self.at]
 
+    @cached_property
+    def entries(self) -> pd.DataFrame:
+        """The entries of the round looked at, as `runs.matching.entries` has them: several pictures show them."""
+        from dpcl_core.runs import matching
+
+        return matching.entries([self.now])
+
     @property
     def mode_names(self) -> tuple[str, ...]:
         return self.now.mode_names or tuple(f"mode {mode + 1}" for mode in range(max(self.now.entries.mode, default=-1) + 1))
@@ -58,7 +66,7 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 
-    entries, prototypes = matching.entries([scene.now]), matching.prototypes([scene.now])
+    entries, prototypes = scene.entries, matching.prototypes([scene.now])
     has_modes = bool((entries["mode"] >= 0).any())
     with layout.card("anchor-map"):
         st.markdown("**Every list entry on the map** :small[the simulator's view, not visible to the server]")
@@ -105,9 +113,8 @@ def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
 def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
     """How sure each match is."""
     from dpcl_core.figures import signatures
-    from dpcl_core.runs import matching
 
-    entries, dark = matching.entries([scene.now]), style.is_dark()
+    entries, dark = scene.entries, style.is_dark()
     strip.figure(
         signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
         note="dotted: below it the second group is nearly as near (hollow)", table=entries, share=share,
@@ -124,9 +131,8 @@ def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
 def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
     """Groups against true modes."""
     from dpcl_core.figures import matching as figures
-    from dpcl_core.runs import matching
 
-    entries = matching.entries([scene.now])
+    entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=style.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     strip.figure(
@@ -229,7 +235,8 @@ def _extent(scene: Scene, space: Space) -> Extent:
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 
-    return signatures.extent(matching.entries(scene.told), matching.prototypes(scene.told), space)
+    entries = scene.entries if len(scene.told) == 1 else matching.entries(scene.told)
+    return signatures.extent(entries, matching.prototypes(scene.told), space)
 
 
 def _segmented(view: View, name: str, title: str, options: Mapping[str, str]) -> str:
