@@ -101,6 +101,8 @@ def check(spec: RunSpec) -> None:
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
     n_units = spec.scenario.n_users or n_people
+    if spec.scenario.n_users is not None or method.batch_size(spec.params):
+        _check_streams(spec)
     method.refuses(spec, of_run(spec, facts, n_tasks))
     if spec.privacy.delta >= 1 / n_units:
         raise BadInput(
@@ -112,8 +114,6 @@ def check(spec: RunSpec) -> None:
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
-    if spec.scenario.n_users is not None or method.batch_size(spec.params):
-        _check_streams(spec)
 
 
 def _check_streams(spec: RunSpec) -> None:

@@ -25,6 +25,7 @@ from tests.data.making import write
 
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
 FEDAVG: dict[str, object] = {"method": "dp-fedavg"}  # of clients who may hold anything
+TINY = {"dataset": "pii-synthetic-tiny", "backbone": "hashed-text"}
 TOLD: list[Known] = []
 SEEN: list[tuple[str, NDArray[np.int64], tuple[int, ...]]] = []
 
@@ -154,6 +155,12 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
         ({}, {"method": "label-means", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
         ({}, {"method": "cslr-published", "params": {"dimensions": 385}}, "dimensions = 385: must be at most 384, the"),
         ({"alpha": 0}, {}, "scenario.alpha = 0: must be"),
+        ({"clients": 200}, {"data": TINY, "method": "cslr-server-head"}, "scenario.clients = 200: must be at most"),
+        (
+            {"clients": 2},
+            {"data": {"dataset": "digits", "train_per_class": 1}, **FEDAVG},
+            "scenario.clients = 2: must have 10 training examples each, and there are 10 in all",
+        ),
         ({"clients": 500}, {"data": {"dataset": "digits"}, **FEDAVG}, "scenario.clients = 500: must be at most 134"),
     ],
 )

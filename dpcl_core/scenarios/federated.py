@@ -128,7 +128,10 @@ def _by_dirichlet(
     """
     n_clients = chosen.clients
     if len(kinds) < MIN_ROWS * n_clients:
-        allowed = f"must be at most {len(kinds) // MIN_ROWS}: each client holds {MIN_ROWS} of {len(kinds)} {what} or more"
+        most = len(kinds) // MIN_ROWS
+        allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {len(kinds)} {what} or more"
+        if most < 2:  # one alone would have nobody to hide among
+            allowed = f"must have {MIN_ROWS} training {what} each, and there are {len(kinds)} in all: take more of them"
         raise BadInput("scenario.clients", n_clients, allowed)
     _, of_row, sizes = np.unique(kinds, return_inverse=True, return_counts=True)
     for _ in range(_DRAWS):
