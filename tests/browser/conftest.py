@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, expect, sync_playwright
 
 from dpcl_core.runs.store import Store
 
@@ -80,6 +80,7 @@ def browser() -> Iterator[Browser]:
     if not Path(CHROMIUM).exists():
         pytest.fail(f"no browser at {CHROMIUM}: install Chromium or name it in DPCL_CHROMIUM")
     with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE_MS)  # its own five seconds are too few on a busy machine
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
