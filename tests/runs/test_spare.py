@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -246,15 +248,15 @@ def test_where_it_cannot_be_started_a_run_says_so_itself(store):
 def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run):
     """The app is ended in the hardest way: nothing in it can tidy up."""
     run_id = store.create(replay.a_spec())
-    number = tmp_path / "number"
+    told = tmp_path / "process"
 
     def end_of_app() -> None:
         own = Store()
         app = LocalExecutor(own, stand_in.command("replay:1.0"), Spare(stand_in.command("replay:1.0")))
         app.spare.expect(own.url, MODULE)
         app.spare.keep(own.url, is_idle=True)
-        number.write_text(str(app.spare.pid))
         until(lambda: app.spare.listens)
+        told.write_text(json.dumps(asdict(process.of(app.spare.pid))))  # asked while it lives: it may be gone before the app
         if has_run:
             app.submit(run_id)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -262,7 +264,7 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
     app = multiprocessing.get_context("fork").Process(target=end_of_app)
     app.start()
     app.join()
-    ready = process.of(int(number.read_text()))
+    ready = process.Process(**json.loads(told.read_text()))
     if has_run:
         assert store.get(run_id).process == ready
         until(lambda: store.status(run_id) == "finished")
