@@ -151,13 +151,18 @@ def test_default_delta_is_a_power_of_ten_below_a_tenth_over_n(n: int, delta: flo
     assert checks.default_delta(n) < 1 / (10 * n)
 
 
-def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:
-    raw: dict[str, object] = {
+def in_batches(size: int) -> dict[str, object]:
+    """A run of a method with whole batches, on digits in five tasks."""
+    return {
         "method": "agem",
-        "params": {"batch_size": 300},
+        "params": {"batch_size": size},
         "scenario": {"kind": "split", "tasks": 5},
         "privacy": {"epsilons": ["inf"], "delta": 1e-4},
     }
+
+
+def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:
+    raw = in_batches(300)
     said = refused(raw)
     assert str(said) == "params.batch_size = 300: must be at most 265, the number of training examples of task 5"
     checks.check(checks.parse({**raw, "params": {"batch_size": 265}}))
@@ -168,13 +173,7 @@ def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_s
 
 
 def test_what_fills_a_batch_are_examples_with_public_labels() -> None:
-    raw: dict[str, object] = {
-        "method": "agem",
-        "params": {"batch_size": 120},
-        "scenario": {"kind": "split", "tasks": 5},
-        "privacy": {"epsilons": ["inf"], "delta": 1e-4},
-        "public_labels": [str(2 * pair) for pair in range(5)],
-    }
+    raw = {**in_batches(120), "public_labels": [str(2 * pair) for pair in range(5)]}
     checks.check(checks.parse(raw))
     larger = {**raw, "params": {"batch_size": 180}}
     assert str(refused(larger)).startswith("params.batch_size = 180: must be at most 1")
