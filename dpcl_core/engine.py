@@ -126,6 +126,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
                 together=all_models,
                 audit=audits.get(cell.epsilon),
                 notes=methods.card(spec.method).notes(spec.params),
+                layer=methods.layer(spec),
             ),
             seconds,
         )

@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from pydantic import TypeAdapter
 
+from dpcl_core.layers import Layer
 from dpcl_core.spec import Cell, NoiseSource
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -46,7 +47,7 @@ class Guarantee:
 
     `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form asked for.
     `noise` "seeded" voids the bound for whoever knows the seed. `claim`: what a publication says, for methods whose epsilon
-    is nominal; `audit` then stands beside it.
+    is nominal; `audit` then stands beside it. `layer`: how the run stands to the publication of its method.
     """
 
     epsilon: float
@@ -63,6 +64,7 @@ class Guarantee:
     parts: Mapping[str, float]
     claim: Claim | None = None
     audit: AuditNote | None = None
+    layer: Layer | None = None
 
     @property
     def is_private(self) -> bool:

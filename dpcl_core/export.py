@@ -31,6 +31,7 @@ from dpcl_core.spec import Cell, RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpcl_core.layers import Layer
     from dpcl_core.runs.store import Run, Store
 
 _Told = TokensScored | Retained | Leaks | Signatures
@@ -48,6 +49,8 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
 
     `score`: what accuracy is here, "accuracy" or "entity F1"; `budgets`: what the epsilons asked for are, bounds on all that
     gets out ("bound"), a publication's word ("claimed") or bounds on the replay alone ("replay").
+
+    `layer`: how the settings stand to the publication of the method; null where its print is not at hand.
 
     `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead.
 
@@ -83,9 +86,15 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "spec": json.loads(spec.model_dump_json()),
         "score": datasets.score(spec.data.dataset),
         "budgets": methods.standing(spec),
+        "layer": layer_document(methods.layer(spec)),
         "cells": cells,
         **{name: told for name, of in _TOLD.items() if (told := _told(events, of))},
     }
+
+
+def layer_document(layer: Layer | None) -> JsonValue:
+    """A layer as JSON: its name, the publication, what differs from print, and what the publication leaves open."""
+    return None if layer is None else cast(JsonValue, json.loads(json.dumps({**asdict(layer), "words": layer.words})))
 
 
 def _told(events: Sequence[Event], of: type[_Told]) -> list[JsonValue]:
@@ -246,6 +255,7 @@ def _lists(given: Guarantee, said: Words) -> list[str]:
         *(f"Not covered: {text}" for text in said.not_covered),
         *(f"Assumed: {text}" for text in said.assumptions),
         *(f"Note: {text}" for text in said.caveats),
+        *([f"Layer: {said.layer}"] if said.layer is not None else []),
         f"Composition: {given.composition}",
         f"By part: {_parts(given.parts)}",
         *([f"Claimed by part: {_parts(given.claim.terms)}"] if given.claim is not None else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from dpcl_core import presets
 from dpcl_core.backbones import catalog as backbones
@@ -22,6 +22,7 @@ def rows(what: What) -> list[Row]:
             {
                 **_common(card),
                 "guarantee": card.guarantee,
+                "printed": cast(JsonValue, None if card.printed is None else card.printed.document()),
                 "labels": list(card.labels),
                 "scenarios": list(card.scenarios),
                 "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},

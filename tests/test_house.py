@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
     "cli", "listing", "export", "papers", "figures", "lessons", "runs", "tuning", "engine", "presets", "checks", "methods",
-    "backbones", "scenarios", "data", "privacy", "metrics", "events", "spec", "paths", "errors",
+    "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "paths", "errors",
 ]  # fmt: skip
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
 

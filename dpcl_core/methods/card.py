@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from dpcl_core.layers import Print
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
@@ -33,6 +34,7 @@ class MethodCard:
     the head, and so the whole, has no bound.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
+    `printed`: what its publication prints of it, setting by setting; a run's layer follows from that.
     """
 
     name: str
@@ -56,6 +58,7 @@ class MethodCard:
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
+    printed: Print | None = None
 
 
 class MakeLearner(Protocol):

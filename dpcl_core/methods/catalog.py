@@ -40,6 +40,7 @@ from dpcl_core.methods.cards import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dpcl_core.layers import Layer
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.spec import RunSpec
 
@@ -93,6 +94,12 @@ def standing(spec: RunSpec) -> Standing:
     if is_nominal(spec.method):
         return "claimed"
     return "replay" if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params) else "bound"
+
+
+def layer(spec: RunSpec) -> Layer | None:
+    """How a run stands to the publication that its method is from; None for a method whose print is not at hand."""
+    found = CARDS[spec.method].printed if spec.method in CARDS else None
+    return None if found is None else found.layer(spec)
 
 
 def maker(name: str) -> MakeLearner:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpcl_core.events import AuditNote, Guarantee
+from dpcl_core.layers import Layer
 from dpcl_core.privacy.protected import PROTECTED, Protected
 from dpcl_core.spec import Cell, Inputs, RunSpec
 
@@ -60,6 +61,7 @@ class Words:
     """A guarantee in plain words. `banner` is set where there is no bound, or where a recorded seed voids it.
 
     `claimed` and `audited`: the epsilon of a publication that no ledger bears out, and what an attack proved beside it.
+    `layer`: how the run stands to its method's publication, and everything in which it differs.
     """
 
     headline: str
@@ -72,6 +74,7 @@ class Words:
     is_private: bool
     claimed: str | None = None
     audited: str | None = None
+    layer: str | None = None
 
 
 Kind = Literal["proved", "nominal", "none"]
@@ -104,6 +107,7 @@ def guarantee(
     together: tuple[float, float] | None = None,
     audit: AuditNote | None = None,
     notes: Sequence[str] = (),
+    layer: Layer | None = None,
 ) -> Guarantee:
     """What one cell protects, computed from its ledger.
 
@@ -111,7 +115,7 @@ def guarantee(
     what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
     unprotected where the unit is a single example; together: (epsilon, delta) of all models of the run, where it was
     computed; audit: what an attack on the method's mechanism proved; notes: what a reader should know of the method with
-    these settings.
+    these settings; layer: how these settings stand to the method's publication.
     """
     what = PROTECTED[unit]
     words_of = {"noun": what.noun, "article": what.article}
@@ -164,6 +168,7 @@ def guarantee(
         parts=parts,
         claim=ledger.claimed,
         audit=audit,
+        layer=layer,
     )
 
 
@@ -236,6 +241,7 @@ def words(given: Guarantee) -> Words:
     """The guarantee in the words that every surface prints. Several ways out are told apart in each of its headlines."""
     covered = (given.scope, f"any {given.unit} ({given.adjacency})")
     channels = f" {three_numbers(given)}".rstrip()
+    layer = None if given.layer is None else given.layer.words
     if is_nominal(given):
         return _claimed_alone(given, channels)
     if not given.is_private:
@@ -249,6 +255,7 @@ def words(given: Guarantee) -> Words:
             odds=NO_ODDS,
             banner=f"Not DP. {reason}{channels}",
             is_private=False,
+            layer=layer,
         )
     factor = shown(math.exp(given.epsilon)) if given.epsilon < 20 else f"e^{shown(given.epsilon)}"
     return Words(
@@ -261,6 +268,7 @@ def words(given: Guarantee) -> Words:
         odds=odds(given.epsilon, given.delta),
         banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
         is_private=True,
+        layer=layer,
     )
 
 
@@ -290,6 +298,7 @@ def _claimed_alone(given: Guarantee, channels: str) -> Words:
         is_private=False,
         claimed=claimed,
         audited=audited,
+        layer=None if given.layer is None else given.layer.words,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
+from dpcl_core.methods.cards import peft_print
 from dpcl_core.spec import Params
 
 
@@ -22,4 +23,5 @@ CARD = MethodCard(
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     audit_module="dpcl_core.methods.cosine_audit",
+    printed=peft_print.COSINE,
 )

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 from dpcl_core.spec import Params
 
 
@@ -64,4 +64,5 @@ CARD = MethodCard(
     assumes=cslr.SIMULATED,
     is_for_the_replay=is_for_the_replay,
     needs_anchors=True,
+    printed=cslr_print.CENTRAL,
 )

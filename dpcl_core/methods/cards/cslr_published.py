@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params, RunSpec
 
@@ -83,4 +83,5 @@ CARD = MethodCard(
     notes=notes,
     assumes=cslr.SIMULATED[:1],
     needs_anchors=True,
+    printed=cslr_print.PUBLISHED,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params
 
@@ -33,4 +33,5 @@ CARD = MethodCard(
     derived=derived,
     assumes=cslr.SIMULATED,
     needs_anchors=True,
+    printed=cslr_print.SERVER_HEAD,
 )

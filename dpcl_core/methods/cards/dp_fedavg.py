@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 
 
 class DpFedAvgParams(cslr.ClippedParams):
@@ -24,4 +24,5 @@ CARD = MethodCard(
     refuses=cslr.check,
     derived=cslr.derived,
     assumes=cslr.SIMULATED,
+    printed=cslr_print.FED_AVG,
 )

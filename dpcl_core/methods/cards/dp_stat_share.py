@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 from dpcl_core.methods.cards.cslr_central import CslrCentralParams, notes
 
 
@@ -31,4 +31,5 @@ CARD = MethodCard(
     notes=notes,
     assumes=cslr.SIMULATED,
     needs_anchors=True,
+    printed=cslr_print.STAT_SHARE,
 )

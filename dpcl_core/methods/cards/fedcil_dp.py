@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 
 
 class FedCilDpParams(cslr.ClippedParams):
@@ -39,4 +39,5 @@ CARD = MethodCard(
     refuses=cslr.check,
     derived=cslr.derived,
     assumes=cslr.SIMULATED,
+    printed=cslr_print.FED_CIL,
 )

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import cslr
+from dpcl_core.methods.cards import cslr, cslr_print
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import RunSpec
 
@@ -46,4 +46,5 @@ CARD = MethodCard(
     derived=cslr.derived,
     guarantee="none",
     assumes=cslr.SIMULATED[:1],
+    printed=cslr_print.FED_TA,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpcl_core.layers import ADDED
 from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import cslr
 from dpcl_core.methods.facts import Facts
@@ -33,4 +34,5 @@ CARD = MethodCard(
     derived=derived,
     assumes=cslr.SIMULATED[:1],
     needs_anchors=True,
+    printed=ADDED,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import peft
+from dpcl_core.methods.cards import peft, peft_print
 
 CARD = MethodCard(
     name="naive",
@@ -18,4 +18,5 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
     derived=peft.derived,
+    printed=peft_print.NAIVE,
 )

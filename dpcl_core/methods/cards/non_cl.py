@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import peft
+from dpcl_core.methods.cards import peft, peft_print
 
 
 class NonClParams(peft.PeftParams):
@@ -34,4 +34,5 @@ CARD = MethodCard(
     trains_on="all",
     refuses=peft.check,
     derived=peft.derived,
+    printed=peft_print.NON_CL,
 )

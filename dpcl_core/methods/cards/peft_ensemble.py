@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import peft
+from dpcl_core.methods.cards import peft, peft_print
 from dpcl_core.methods.rules import Rule
 
 
@@ -31,4 +31,5 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
     derived=peft.derived,
+    printed=peft_print.ENSEMBLE,
 )

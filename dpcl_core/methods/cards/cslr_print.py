@@ -1,0 +1,242 @@
+"""What Shihab et al. 2026 (CSLR) print of their method and its baselines, setting by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpcl_core.data import catalog as datasets
+from dpcl_core.layers import Departure, Print, Printed, Values, setting
+from dpcl_core.scenarios.catalog import Federated
+from dpcl_core.spec import RunSpec
+
+SOURCE = "Shihab et al. 2026"
+# Clients and concentration of the four benchmarks, by our dataset; names are dealt out by domain.
+_BENCHMARKS: Mapping[str, tuple[int, float | None]] = {
+    "ag_news": (20, 0.5),
+    "amazon-domains": (50, 0.3),
+    "ner-gum": (30, None),
+    "multiwoz-intent": (40, 0.5),
+}
+
+
+def _clients(spec: RunSpec) -> Values | None:
+    return (_BENCHMARKS[spec.data.dataset][0],) if spec.data.dataset in _BENCHMARKS else None
+
+
+def _alpha(spec: RunSpec) -> Values | None:
+    """The concentration printed for the data; None where clients are dealt out otherwise."""
+    alpha = _BENCHMARKS.get(spec.data.dataset, (0, None))[1]
+    is_dealt = setting(spec, "scenario.partition") == "dirichlet"
+    return (alpha,) if is_dealt and alpha is not None else None
+
+
+def _groups(spec: RunSpec) -> Values | None:
+    """K is the number of tasks; ours counts groups of every label. Nothing where labels of a task do not divide them.
+
+    None where lists have one entry, for then nothing is grouped.
+    """
+    scenario, names = spec.scenario, datasets.card(spec.data.dataset).n_classes
+    if not isinstance(scenario, Federated) or names is None or setting(spec, "params.list_size") == 1:
+        return None
+    if scenario.protocol == "domain-incremental":
+        n_tasks, n_labels = scenario.tasks or len(scenario.order or ()), names
+    else:
+        n_tasks = scenario.tasks or len(scenario.order or ()) or names
+        n_labels = 2 if scenario.protocol == "one-vs-rest" else max(1, len(scenario.order or ()) or names) // n_tasks
+    return (n_tasks // n_labels,) if n_tasks and n_tasks % n_labels == 0 else ()
+
+
+def _matched_by_signature(*values: object) -> Printed:
+    def matched(spec: RunSpec) -> Values | None:
+        is_used = setting(spec, "params.matcher") == "signature" and setting(spec, "params.modes_per_task") != 1
+        return values if is_used else None
+
+    return Printed(matched, "Noisy covariances swamp the densities; a shared one leaves what tells entries apart.")
+
+
+_OF_ALL: dict[str, Printed] = {
+    "privacy.delta": Printed((1e-5,), "δ has to stay below one over the number of clients.", is_of_scale=True),
+    "data.backbone": Printed(
+        lambda spec: () if spec.data.dataset == "ner-gum" else ("minilm",),
+        "Another public encoder stands for the paper's.",
+        words="BERT-base for names, all-MiniLM-L6-v2 else",
+        is_of_scale=True,
+    ),
+    "scenario.clients": Printed(_clients, "Another number of clients.", is_of_scale=True),
+    "scenario.alpha": Printed(_alpha, "Examples are dealt out more or less evenly.", is_of_scale=True),
+}
+_OPEN: dict[str, str] = {
+    "privacy.adjacency": "Neighbours differ in all that one client contributes; left out or replaced is not said.",
+    "scenario.protocol": "The tasks as described do not fit the numbers printed; both readings are offered.",
+}
+_HEAD: dict[str, Printed] = {
+    "params.hidden": Printed((128,), "Another size of the head."),
+    "params.learning_rate": Printed((3e-4,), "In few rounds Adam at the printed rate hardly moves."),
+}
+_HEAD_OPEN: dict[str, str] = {"params.batch_size": "The batch size is not given."}
+_ROUNDS: dict[str, Printed] = _HEAD | {
+    "params.rounds": Printed((50,), "Fewer rounds show the same in minutes.", is_of_scale=True),
+    "params.participation": Printed((0.3,), "Another share of clients in a round."),
+}
+_ROUNDS_OPEN = _HEAD_OPEN | {"params.local_steps": "How long a client trains in a round is not given."}
+_INVENTED: dict[str, Printed] = {
+    "params.samples": Printed((500,), "Another number of invented embeddings."),
+    "params.unit_length": Printed((False,), "Real embeddings have length 1, samples of the printed mixture do not."),
+}
+_REPLAY_OPEN: dict[str, str] = {"params.replay_weight": "λ of Eq. 3 is not given."}
+_LISTS: dict[str, Printed] = {
+    "params.list_size": Printed((1, 2, 4, 8, 16), "The paper tries lists of 1, 2, 4, 8 and 16 entries."),
+    "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
+    "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
+    "params.signature_covariance": _matched_by_signature("own"),
+    "params.signature_norm": _matched_by_signature("raw"),
+    "params.modes_per_task": Printed(
+        _groups,
+        "Groups are of one label each; several of every label leave something to match.",
+        words="as many groups a round as there are tasks",
+    ),
+}
+_LISTS_OPEN: dict[str, str] = {
+    "params.restarts": "How lists are fitted is not given.",
+    "params.rule": "“A deterministic stable rule” or assignment at least cost; Eq. 22 defines optimal transport.",
+}
+PUBLISHED = Print(
+    SOURCE,
+    _OF_ALL
+    | _LISTS
+    | _INVENTED
+    | _ROUNDS
+    | {
+        "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
+        "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
+        "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
+    },
+    _OPEN | _LISTS_OPEN | _ROUNDS_OPEN | _REPLAY_OPEN,
+    (
+        Departure(
+            "",
+            "noised before they are matched, Algorithm 1, line 2",
+            "clients' lists are matched without noise",
+            "What the server clusters is then more than what the ledger counts.",
+        ),
+        Departure(
+            "",
+            "the round's own release, Eq. 2",
+            "replay from a running average, 0.9 of the last one",
+            "An average over rounds has less noise, and costs nothing more.",
+        ),
+        Departure(
+            "",
+            "unweighted entries over the clients that came, Eq. 2",
+            "entries weighted by their share of a client's rows, over the expected number of clients",
+            "The number of clients in a round is private, and a client without a group draws its mean to zero.",
+        ),
+        Departure("", "as they are released", "targets brought onto the simplex", "Noise leaves no distribution."),
+    ),
+)
+_MATCHED_AT_HOME = Departure(
+    "",
+    "clustered by the server, all clients' together",
+    "entries are matched by each client, to public groups and earlier releases",
+    "Clustered together, one client moves what others are counted as, and no bound follows.",
+)
+_ONE_VECTOR = Departure(
+    "",
+    "four statistics of each group, each with noise of its own",
+    "one clipped vector a client, of means and shares, under one noise",
+    "A released covariance is all noise with fifty clients; a public one takes its place.",
+)
+_ONCE: dict[str, Printed] = {
+    "params.dimensions": Printed(
+        (), "In 384 dimensions the noise is longer than every mean.", words="all numbers of an embedding"
+    ),
+    "params.radius": Printed((1.0,), "Means lie near a public centre: a shorter clip takes less noise."),
+}
+_ONCE_OPEN: dict[str, str] = {"params.slots": "How a client without a group is counted is not said."}
+_SERVER = {"params.steps": "In the paper clients train the head; the server's steps are ours."}
+_CENTRAL = (
+    _OF_ALL
+    | _LISTS
+    | _ONCE
+    | _INVENTED
+    | _ROUNDS
+    | {
+        "params.head": Printed(("clean",), "Updates of the head are made from people's data, too; here they are noised."),
+        "params.releases": Printed(("round",), "One release of everybody costs less than one a round of a few."),
+    }
+)
+_CENTRAL_OPEN = (
+    _OPEN
+    | _LISTS_OPEN
+    | _ONCE_OPEN
+    | _ROUNDS_OPEN
+    | _REPLAY_OPEN
+    | {
+        "params.clip_norm": "The printed head is not clipped.",
+        "params.replay_share": "The printed head has no part of the budget.",
+    }
+)
+CENTRAL = Print(SOURCE, _CENTRAL, _CENTRAL_OPEN, (_MATCHED_AT_HOME, _ONE_VECTOR), kind="repair")
+SERVER_HEAD = Print(
+    SOURCE,
+    _OF_ALL | _LISTS | _ONCE | _INVENTED | _HEAD,
+    _OPEN | _LISTS_OPEN | _ONCE_OPEN | _HEAD_OPEN | _SERVER,
+    (
+        _MATCHED_AT_HOME,
+        _ONE_VECTOR,
+        Departure(
+            "",
+            "by clients, in rounds without noise",
+            "the head is trained by the server, on invented embeddings alone",
+            "Whatever is made from the release alone costs nothing more.",
+        ),
+    ),
+    kind="repair",
+)
+STAT_SHARE = Print(SOURCE, _CENTRAL, _CENTRAL_OPEN, CENTRAL.always, kind="repair")
+_CLIPPED_OPEN = _ROUNDS_OPEN | {"params.clip_norm": "Where updates are clipped is not given."}
+FED_AVG = Print(
+    SOURCE,
+    _OF_ALL | _ROUNDS,
+    _OPEN | _CLIPPED_OPEN,
+    (
+        Departure(
+            "",
+            "“the optimizer's” ε",
+            "noise on the clipped sum of clients' changes, sized for every round that a client may be in",
+            "Whose budget the printed one is, and for how many steps, is not said.",
+        ),
+    ),
+)
+FED_CIL = Print(
+    SOURCE,
+    _OF_ALL | _ROUNDS,
+    _OPEN
+    | _CLIPPED_OPEN
+    | {
+        "params.noise_size": "The size of the generator's input is not given.",
+        "params.consolidation_steps": "How long the server consolidates is not given.",
+        "params.consistency": "The weight of consistency is not given.",
+    },
+    (
+        Departure(
+            "",
+            "every client's generator",
+            "the server consolidates from the noised global generator alone",
+            "Clients' own generators would hand it what each of them holds.",
+        ),
+    ),
+)
+FED_TA = Print(
+    SOURCE,
+    _OF_ALL | _ROUNDS,
+    _OPEN | _ROUNDS_OPEN | {"params.mixing": "Its mixing equations were not at hand."},
+    (
+        Departure(
+            "",
+            "FedTA by Yu et al. 2025",
+            "a simplified reading of FedTA",
+            "Its mixing equations were not at hand.",
+        ),
+    ),
+)

@@ -1,0 +1,163 @@
+"""As printed, made to work or repaired: which of them a run is follows from its settings, and none can be left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Literal, get_args, get_origin
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from dpcl_core import checks, events, layers, listing, presets
+from dpcl_core.events import Guarantee
+from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import statement
+from dpcl_core.spec import RunSpec
+
+PRINTED = [card for card in methods.CARDS.values() if card.printed is not None and card.printed.kind != "added"]
+
+
+def spec(**changed: object) -> RunSpec:
+    return checks.parse({"method": "naive", "params": changed})
+
+
+TOY = Print(
+    "Doe 2020",
+    {
+        "params.epochs": Printed((40,), "Fewer take less time.", is_of_scale=True),
+        "params.clip_norm": Printed((1.0, 2.0), "Other gradients are longer."),
+        "params.learning_rate": Printed(lambda run: (0.1,) if run.method == "naive" else None, "Another step."),
+        "privacy.epsilons": Printed((1.0, 8.0), "Another budget."),
+        "scenario.clients": Printed((20,), "Other clients."),
+    },
+    {"params.lora_rank": "Its rank is not given.", "params.nothing": "There is no such setting."},
+)
+
+
+def test_a_run_with_every_printed_value_is_as_printed() -> None:
+    layer = TOY.layer(spec(learning_rate=0.1))
+    assert (layer.name, layer.source, layer.departures) == ("as printed", "Doe 2020", ())
+    assert [(one.parameter, one.here) for one in layer.left_open] == [("params.lora_rank", "4")]
+    assert layer.words == "As printed (Doe 2020)."
+
+
+def test_what_differs_is_named_with_both_values() -> None:
+    layer = TOY.layer(spec(learning_rate=0.1, clip_norm=3.0))
+    assert layer.name == "made to work"
+    assert layer.departures == (
+        Departure("params.clip_norm", "1 or 2", "3", "Other gradients are longer."),
+    )
+    assert layer.words == "Made to work (Doe 2020): params.clip_norm = 3 (printed: 1 or 2)."
+    assert layer.departures[0].sentence == "params.clip_norm = 3; printed: 1 or 2. Other gradients are longer."
+
+
+def test_a_smaller_scale_leaves_the_method_as_printed_and_is_named() -> None:
+    layer = TOY.layer(spec(learning_rate=0.1, epochs=3))
+    assert layer.name == "as printed"
+    assert layer.words == "As printed (Doe 2020). On another scale: params.epochs = 3 (printed: 40)."
+
+
+def test_every_budget_of_a_run_has_to_be_printed() -> None:
+    raw = {"method": "naive", "params": {"learning_rate": 0.1}, "privacy": {"epsilons": [1.0, math.inf]}}
+    (found,) = TOY.layer(checks.parse(raw)).departures
+    assert (found.parameter, found.printed, found.here) == ("privacy.epsilons", "1 or 8", "1, ∞")
+
+
+def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_else() -> None:
+    always = (Departure("", "the realised batch", "the expected batch", "It is private."),)
+    assert Print("Doe 2020", always=always).layer(spec()).name == "made to work"
+    assert Print("Doe 2020", kind="repair").layer(spec()).name == "repaired"
+    assert layers.ADDED.layer(spec()).name == "added"
+
+
+@pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
+def test_every_setting_of_a_papers_method_is_printed_or_said_to_be_left_open(card: methods.MethodCard) -> None:
+    assert card.printed is not None
+    own = {f"params.{name}" for name in card.params.model_fields}
+    told = {name for name in (*card.printed.settings, *card.printed.left_open) if name.startswith("params.")}
+    assert own == told
+    assert not set(card.printed.settings) & set(card.printed.left_open)
+
+
+@pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
+def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: methods.MethodCard) -> None:
+    assert card.printed is not None
+    base = RunSpec(method=card.name, params=card.params(), scenario=_scenario(card))
+    for name, printed in card.printed.settings.items():
+        if not name.startswith("params.") or callable(printed.values):
+            continue
+        field = name.removeprefix("params.")
+        other = _another(card, field, printed.values)
+        if other is None:  # the field allows nothing but what is printed
+            continue
+        run = base.model_copy(update={"params": base.params.model_copy(update={field: other})})
+        layer = card.printed.layer(run)
+        assert [one.here for one in layer.departures if one.parameter == name] == [layers.shown(other)]
+        assert layer.name != "as printed" or printed.is_of_scale
+
+
+def _scenario(card: methods.MethodCard) -> object:
+    return checks.parse({"method": card.name, "scenario": {"kind": card.scenarios[0]}}).scenario
+
+
+def _another(card: methods.MethodCard, field: str, printed: layers.Values) -> object | None:
+    """A value that the field allows and the print does not; None where there is none."""
+    info = card.params.model_fields[field]
+    tried: list[object] = [1, 3, 7, 0.123, 0.77, True, False, "", (1,), (2, 3)]
+    for part in (info.annotation, *get_args(info.annotation)):
+        if get_origin(part) is Literal:
+            tried = [*get_args(part), *tried]
+    reader: TypeAdapter[object] = TypeAdapter(info.annotation)
+    for value in tried:
+        try:
+            read = reader.validate_python(value, strict=True)
+            card.params.model_validate({field: read})
+        except ValidationError:
+            continue
+        if read not in printed:
+            return read
+    return None
+
+
+@pytest.mark.parametrize("card", methods.CARDS.values(), ids=lambda card: card.name)
+def test_every_sentence_of_a_print_is_one(card: methods.MethodCard) -> None:
+    if card.printed is None:
+        return
+    said = [*(one.why for one in card.printed.settings.values()), *card.printed.left_open.values()]
+    for sentence in [*said, *(one.why for one in card.printed.always)]:
+        assert not sentence[0].islower() or not sentence[0].isascii(), sentence
+        assert sentence.endswith("."), sentence
+
+
+def test_presets_are_in_the_layer_that_their_settings_say() -> None:
+    runs = presets.variants("paper-cslr-ag-news-small")
+    names = {label: layer.name for label, run in runs.items() if (layer := methods.layer(run)) is not None}
+    assert names["cslr"] == "made to work"
+    assert names["server-head"] == names["private-head"] == "repaired"
+    assert names["class-means"] == "added"
+    (digits,) = presets.variants("digits-cosine").values()
+    layer = methods.layer(digits)
+    assert layer is not None
+    assert layer.name == "as printed"
+    assert "data.backbone = pixels" in layer.words
+
+
+def test_a_guarantee_says_its_layer_and_survives_json() -> None:
+    layer = TOY.layer(spec(learning_rate=0.1, epochs=3))
+    given = Guarantee(1.0, 1e-5, "x", "y", "z", "s", 1.0, "release", (), (), (), {}, layer=layer)
+    assert statement.words(given).layer == layer.words
+    done = events.CellFinished(events.Cell(1.0, 0), {}, given, 0.0)
+    assert events.from_json(json.loads(json.dumps(events.to_json(done)))) == done
+
+
+def test_the_list_of_methods_tells_what_is_printed() -> None:
+    rows = {row["name"]: row for row in listing.rows("methods")}
+    told = rows["naive"]["printed"]
+    assert isinstance(told, dict)
+    card = methods.card("naive").printed
+    assert card is not None
+    assert told["always"] == [asdict(one) for one in card.always]
+    json.dumps(told)
