@@ -1,0 +1,147 @@
+"""Auditing in one run: n canaries, each in the data by a fair coin of its own, and what it proves to guess the coins.
+
+Two bounds, both re-derived here. `counting_bound` takes nothing as given but (epsilon, delta) itself (Steinke, Nasr and
+Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2). `gaussian_bound` takes it as given that the run
+is mu-Gaussian-DP for some mu, and proves more (Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in
+one run", Theorem 9).
+
+What both need: flipping one coin gives a neighbouring dataset (each canary is a privacy unit of its own), and how many
+coins are guessed is settled before the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from dpcl_core.privacy import gaussian
+
+Floats = NDArray[np.float64]
+Image = Callable[[Floats], Floats]  # the least P'[E] that allows P[E] = x, for each x
+
+_STEPS = 40  # halvings of an interval: exact to 1e-10
+_MOST_EPSILON, _MOST_MU = 24.0, 16.0
+_GRID = 32  # values of a parameter that are tried at once
+
+
+@dataclass(frozen=True, slots=True)
+class Coins:
+    """What a guesser did: of `n` fair coins he guessed `guessed`, a number settled before, and `right` of these rightly."""
+
+    n: int
+    guessed: int
+    right: int
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the numbers do not fit together."""
+        if not 0 <= self.right <= self.guessed <= self.n or self.n < 1:
+            raise ValueError(f"no such guesses: {self}")
+
+
+def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> float:
+    """Lower confidence bound on epsilon at `delta`. Never below 0, never inf.
+
+    Were the run (epsilon, delta)-DP, v or more of r guesses would be right with chance at most
+    P[Bin(r, q) >= v] + delta c, q = e^epsilon / (1 + e^epsilon). Where every coin is guessed, c is 1 - q times the sum over
+    R = 0 ... n - 1 of the largest probability of Bin(R, q), and (1 - q) n in general; or as published, which is less for
+    many coins and few guesses, 2 n max_i P[v - i <= Bin(r, q) < v] / i.
+
+    Proof of the first two. Let T be the guesses, and let the coins S_1 ... S_n be shown one after the other. Given the
+    first i - 1, let T have laws P and Q for the two faces of S_i: the hockey-stick divergence of either from the other is
+    at most delta. Where P exceeds e^epsilon Q, mark the coin with chance 1 - e^epsilon Q / P, by a coin of its own, and the
+    other way round. So a coin is marked with chance at most delta, and given T and all that was shown before, an unmarked
+    one shows its guess with chance at most q. Let h_i be the chance that those already right, plus Bin(R_i, q), come to v,
+    R_i guesses being left. Step i raises its expectation by at most (1 - q) P[marked, and Bin(R_i, q) = v - 1 - right so
+    far], and h_0 is the binomial tail. That last probability is at most 1; where all are guessed, R_i = n - i whatever T.
+    """
+    error = 1 - confidence
+
+    def is_excluded(epsilon: float) -> bool:
+        q = 1 / (1 + math.exp(-epsilon))
+        tail = float(binom.sf(coins.right - 1, coins.guessed, q))
+        return tail <= error and tail + delta * _marked(coins, q) <= error
+
+    if not is_excluded(0.0):
+        return 0.0
+    low, high = 0.0, _MOST_EPSILON
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_excluded(middle) else (low, middle)
+    return low
+
+
+def gaussian_bound(coins: Coins, confidence: float = 0.95) -> float:
+    """Lower confidence bound on mu, where the run is taken to be mu-Gaussian-DP for some mu. Never below 0.
+
+    Epsilon at a delta follows by `epsilon_of`.
+    """
+    return _lowest(lambda mus: lambda x: ndtr(ndtri(x) - mus), _MOST_MU, coins, 1 - confidence)
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Epsilon at `delta` of a mu-Gaussian-DP mechanism (Dong, Roth and Su 2022, Corollary 2.13)."""
+    return 0.0 if mu <= 0 else gaussian.epsilon(1 / mu, delta)
+
+
+def least_right(n: int, guessed: int, proves: Callable[[Coins], bool]) -> int:
+    """The fewest right guesses that prove something that more of them prove, too; `guessed` + 1 where none do."""
+    low, high = 0, guessed + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if proves(Coins(n, guessed, middle)) else (middle + 1, high)
+    return low
+
+
+def _marked(coins: Coins, q: float) -> float:
+    """What c of `counting_bound` is: the largest probability of Bin(R, q) is at floor((R + 1) q)."""
+    if coins.guessed == coins.n:
+        left = np.arange(coins.n)
+        return (1 - q) * float(binom.pmf(np.floor((left + 1) * q), left, q).sum())
+    before = np.cumsum(binom.pmf(np.arange(coins.right - 1, -1, -1), coins.guessed, q))
+    published = 2 * float((before / np.arange(1, coins.right + 1)).max(initial=0.0))
+    return coins.n * min(1 - q, published)
+
+
+def _lowest(image: Callable[[Floats], Image], most: float, coins: Coins, error: float) -> float:
+    """The largest parameter of a family of trade-off functions that the guesses exclude, to one part in 1e6; 0 if none.
+
+    Families grow: what is excluded for one parameter is for all smaller ones.
+    """
+    low, high = 0.0, most
+    while high - low > 1e-6 * high:
+        tried = np.linspace(low, high, _GRID + 1)[1:]
+        excluded = _is_excluded(image(tried), coins, error, len(tried))
+        n_excluded = int(np.argmin(np.append(excluded, False)))
+        low, high = (float(tried[n_excluded - 1]) if n_excluded else low), float(tried[min(n_excluded, _GRID - 1)])
+    return low
+
+
+def _is_excluded(image: Image, coins: Coins, error: float, n_tried: int) -> NDArray[np.bool_]:
+    """Whether so many right guesses would have chance at most `error` under each of the trade-off functions tried.
+
+    Let p_j be the chance of exactly j right ones of r, A_i = sum of j p_j / n over j >= i, B_i = sum of (r - j) p_j / n
+    over j >= i. For the coin k let E be "k is guessed rightly, and at least i are": turning k alone makes it "wrongly, and
+    at least i - 1". Coins are fair, so that the turned ones have the same law, and P[E] <= fbar(P'[E]), fbar = 1 - f
+    concave; averaged over the n coins that is A_i <= fbar(B_{i-1}).
+
+    Suppose that at least c were right with chance t or more. The constraints then force mass below c: least of it where the
+    t lies on c itself, which makes A_c least and B_c largest, and where each level i - 1 gets just what B_{i-1} needs. For
+    A_i and the mass so far are both increasing in every B_j, j >= i, since p_j = (B_j - B_{j+1}) n / (r - j) and 1 / (r -
+    j) grows with j; so by induction no other choice has less. Where this least mass exceeds 1 the chance is below t.
+    """
+    n, r = coins.n, coins.guessed
+    mass = np.full(n_tried, error)
+    above, below = mass * coins.right / n, mass * (r - coins.right) / n
+    for level in range(coins.right - 1, -1, -1):
+        lacking = np.maximum(image(np.minimum(above, 1.0)) - below, 0.0)
+        added = lacking * n / (r - level)
+        below, above, mass = below + lacking, above + added * level / n, mass + added
+        if (mass > 1).all():
+            break
+    return mass > 1
