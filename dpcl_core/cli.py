@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("what", choices=("methods", "datasets", "backbones", "scenarios", "presets"))
     for name, command, text in (
         ("run", _run, "carry out a run and store it"),
-        ("audit", _audit, "attack a method's mechanism and report a lower bound on its epsilon"),
+        ("audit", _audit, "attack a method: a lower bound on its epsilon; status 1 where that exceeds the ledger's"),
     ):
         sub = add(name, command, text)
         sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
             sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
         else:
-            sub.add_argument("--trials", type=int, default=2000, help="releases on each side (default 2000)")
+            sub.add_argument("--trials", type=int, help="releases on each side (default: what the attack needs)")
             several = (
                 "which attack, where a method has several (default: the one that its runs are audited with); all: each; "
                 "planted-codes: train the language model, and see what it tells of codes planted among its texts; "
@@ -377,31 +377,35 @@ def _account(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from dpcl_core.methods import catalog as methods
+    from dpcl_core.attacks import catalog as attacks
     from dpcl_core.methods.language import inverted
     from dpcl_core.runs import planted_codes
 
     spec = _spec(options)
-    if options.trials < 100:
+    if options.trials is not None and options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")
     if options.attack == planted_codes.NAME:
         results = planted_codes.audited(spec)
     elif options.attack == inverted.NAME:
-        results = inverted.audited(spec, options.trials)
+        results = inverted.audited(spec, options.trials or attacks.TRIALS)
     else:
-        own = methods.attacks(spec.method)
+        own = attacks.names(spec.method)
         of_texts = [part.NAME for part in (planted_codes, inverted) if part.is_offered(spec)]
         if of_texts and options.attack not in (None, "all", *own):
             raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")
         named = own if options.attack == "all" else (options.attack,)
-        played = [methods.auditor(spec.method, attack)(spec, options.trials) for attack in named or (None,)]
+        trials = options.trials or attacks.trials(spec.method)
+        played = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
         results = [result for results in played for result in results]
     if options.json:
         _print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
+    else:
+        for result in results:
+            print(result.sentence())
+    if not any(result.exceeds for result in results):
         return 0
-    for result in results:
-        print(result.sentence())
-    return 0
+    print(f"{spec.method} tells more than its ledger says: do not release it, and report this", file=sys.stderr)
+    return 1
 
 
 def _spec(options: argparse.Namespace) -> RunSpec:

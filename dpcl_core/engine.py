@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core import checks, metrics
+from dpcl_core.attacks import catalog as attacks
 from dpcl_core.backbones import cache, pixels
 from dpcl_core.backbones.extractor import pictures as as_pictures
 from dpcl_core.data import anchors, load
@@ -151,7 +152,7 @@ def _unit(spec: RunSpec, stream: TaskStream) -> str:
 
 def _audits(spec: RunSpec) -> dict[float, AuditNote]:
     """What attacks on the method's mechanism prove, by budget; for methods whose epsilon is nominal."""
-    found = methods.auditor(spec.method)(spec, _AUDIT_TRIALS)
+    found = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
     notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in found]
     return dict(zip(spec.privacy.epsilons, notes, strict=True))
 

@@ -205,13 +205,15 @@ def test_audit_reports_claimed_accounted_and_audited(capsys: pytest.CaptureFixtu
     assert found["claimed_epsilon"] == 1.0
     assert found["accounted_epsilon"] == "inf"
     assert found["audited_lower_bound"] > 3
+    assert (found["through"], found["bound"], found["detects"]) == ("learner", "counting", None)
+    assert found["exceeds_accounted"] is False
 
 
 def test_audit_says_in_one_sentence_what_is_claimed_accounted_and_audited(capsys: pytest.CaptureFixture[str]) -> None:
     sets = ["--set", "privacy.epsilons=[1.0]", "--set", "labels=data"]
     out = called("audit", "--preset", "digits-cosine", *sets, "--trials", "400", "--attack", "all", capsys=capsys)[1]
     assert out.startswith("claimed epsilon 1, accounted no bound, audited at least 3.")
-    assert out.count("\n") == 1, "this method has one attack"
+    assert out.count("\n") == 2, "this method has one attack, on two examples"
 
 
 def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(

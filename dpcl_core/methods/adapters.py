@@ -56,6 +56,11 @@ class Adapter:
         found[:, self.columns] = np.concatenate(list(parts))
         return found
 
+    def released(self) -> Mapping[str, NDArray[np.generic]]:
+        """All trained numbers by name, and which `labels` [classes] they are over."""
+        named = {name: tensor.numpy() for name, tensor in self.weights.items()}
+        return {**named, "labels": np.isin(np.arange(self.n_classes), self.columns)}
+
 
 def fresh(network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int) -> Adapter:
     """The network unchanged, under a last layer of weight zero over a label space.

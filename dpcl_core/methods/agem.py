@@ -72,6 +72,10 @@ class Agem:
         found[0][:, columns] = self._logits(task.test.inputs)[:, columns]
         return {"argmax": found}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name; the stored batches stay inside."""
+        return nets.released(self._net)
+
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         return nets.logits(self._net, inputs, self._form)
 

@@ -71,6 +71,13 @@ class Learner(Protocol):
         """
         ...
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """What left this cell's learner when the last task was learned, by name: all that an adversary sees of it.
+
+        Nothing here was computed from private data but by releases that are in the ledger.
+        """
+        ...
+
 
 @runtime_checkable
 class Foresighted(Protocol):

@@ -12,14 +12,13 @@ from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.base import Known, Learner
-    from dpcl_core.privacy.audit import Audited
 
 
 @dataclass(frozen=True, slots=True)
 class MethodCard:
     """What a visitor reads of a method and what it can be combined with.
 
-    `module` holds `make_learner`; `audit_module`, where the method can be attacked, holds `audit`.
+    `module` holds `make_learner`.
     `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
     `refuses` raises BadInput where settings cannot work on data with these public numbers.
@@ -46,7 +45,6 @@ class MethodCard:
     shares: Literal["all", "epsilons", "cell"]
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
-    audit_module: str | None = None
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, Facts], None] = lambda spec, facts: None
     derived: Callable[[Params, Facts], str] = lambda params, facts: ""
@@ -65,9 +63,3 @@ class MakeLearner(Protocol):
     """How the engine makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""
 
     def __call__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> Learner: ...
-
-
-class Audit(Protocol):
-    """How a method is attacked: one result for each budget of the spec; `trials` releases on each side."""
-
-    def __call__(self, spec: RunSpec, trials: int) -> Sequence[Audited]: ...

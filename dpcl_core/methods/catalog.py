@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.card import Audit, MakeLearner, MethodCard
+from dpcl_core.methods.card import MakeLearner, MethodCard
 from dpcl_core.methods.cards import (
     agem,
     cosine,
@@ -105,26 +104,3 @@ def layer(spec: RunSpec) -> Layer | None:
 def maker(name: str) -> MakeLearner:
     """The function that makes a method's learner; imports its module, torch included where it needs it."""
     return cast(MakeLearner, import_module(card(name).module).make_learner)
-
-
-def attacks(name: str) -> tuple[str, ...]:
-    """The names of a method's attacks where there are several, the one that runs are audited with first; else empty."""
-    module = card(name).audit_module
-    return tuple(getattr(import_module(module), "ATTACKS", ())) if module is not None else ()
-
-
-def auditor(name: str, attack: str | None = None) -> Audit:
-    """The function that attacks a method's mechanism, by a named attack where it has several.
-
-    Raises BadInput for a method without an audit, or without an attack of that name.
-    """
-    module = card(name).audit_module
-    if module is None:
-        audited = ", ".join(card.name for card in CARDS.values() if card.audit_module)
-        raise BadInput("method", name, f"has no audit; audited are {audited}")
-    if attack is None:
-        return cast(Audit, import_module(module).audit)
-    if attack not in attacks(name):
-        named = ", ".join(attacks(name))
-        raise BadInput("--attack", attack, f"must be one of {named}" if named else f"must be left out: {name} has one only")
-    return partial(import_module(module).audited, attack=attack)

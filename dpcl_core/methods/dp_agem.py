@@ -103,6 +103,10 @@ class Model:
         scores[:, competing] = found[:, competing]
         return scores
 
+    def released(self) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name."""
+        return nets.released(self._net)
+
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
         """The steps, and the uses of every sample, each charged to the people whose examples it reads."""
         plan, size = self._public, self._params.clip_norm
@@ -182,6 +186,10 @@ class DpAgem:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the network's logits."""
         return {"argmax": np.stack([model.logits(task) for cell, model in self._models.items() if cell.seed == seed])}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name; the kept samples stay inside."""
+        return self._models[cell].released()
 
 
 def _params(spec: RunSpec) -> DpAgemParams:

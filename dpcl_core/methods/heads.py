@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,13 @@ class Heads:
         scores = with_bias(features, self.weights.dtype) @ self.weights.transpose(0, 2, 1)
         found[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
         return found
+
+    def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
+        """`weights` [classes, K+1] of the budget at this place, zero outside its `labels` [classes]."""
+        own = self.columns[self.allowed[place]]
+        weights = np.zeros((self.n_classes, self.weights.shape[2]), dtype=self.weights.dtype)
+        weights[own] = self.weights[place, self.allowed[place]]
+        return {"weights": weights, "labels": np.isin(np.arange(self.n_classes), own)}
 
 
 def fresh(spaces: Spaces, n_features: int, n_classes: int, dtype: type[np.floating] = np.float32) -> Heads:

@@ -37,6 +37,10 @@ class Naive:
         """By the one rule there is: the model's logits."""
         return {"argmax": self._models[seed].logits(task.test.inputs)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The model as the last task left it."""
+        return self._trainer.released(self._models[cell.seed], cell)
+
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> Naive:
     """The learner of a run's whole grid."""

@@ -48,6 +48,10 @@ class NonCl:
         """By the one rule there is: the model's logits; nothing before the one release."""
         return {"argmax": self._models[seed].logits(task.test.inputs)} if seed in self._models else {}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The model of the last release; nothing before there is one."""
+        return self._trainer.released(self._models[cell.seed], cell) if cell.seed in self._models else {}
+
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> NonCl:
     """The learner of a run's whole grid."""

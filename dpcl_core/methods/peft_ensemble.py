@@ -48,6 +48,10 @@ class PeftEnsemble:
             tally.add(member.logits(inputs))
         return tally.scores(self._rule) if tally.n_members else {}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The newest member; the others left with their own tasks."""
+        return self._trainer.released(self._members[cell.seed][-1], cell)
+
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> PeftEnsemble:
     """The learner of a run's whole grid."""

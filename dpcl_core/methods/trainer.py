@@ -33,6 +33,10 @@ class Model(Protocol):
         """[epsilons, n, classes] of inputs [n, ...]; -inf outside a budget's label space."""
         ...
 
+    def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
+        """The trained numbers of the budget at this place, by name, and which `labels` [classes] are in its space."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
@@ -110,6 +114,10 @@ class Trainer:
             except StopIteration as ended:
                 return cast("dict[int, Model]", ended.value)
             yield Progress("training", done, total, task, f"steps of DP-SGD ({self._params.adapter})")
+
+    def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """What of a seed's model is the cell's own."""
+        return model.released(self._epsilons.index(cell.epsilon))
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> heads.Spaces:
         """The label list of every budget of this seed, with list and training written down."""
@@ -211,3 +219,7 @@ class SideBySide:
     def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
         """[epsilons, n, classes] of pictures uint8 [n, side, side, channels]."""
         return np.stack([model.logits(inputs) for model in self.models])
+
+    def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
+        """The adapter's and the last layer's numbers, by name."""
+        return self.models[place].released()

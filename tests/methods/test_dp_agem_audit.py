@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods import catalog, lives
+from dpcl_core.attacks import catalog
+from dpcl_core.methods import lives
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.odometer import Noises
 from dpcl_core.privacy.audit import Audited

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from dpcl_core import checks
+from dpcl_core.attacks import catalog
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import l2dp_audit
 from dpcl_core.methods.cards import l2dp_ml
 from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
@@ -77,12 +77,11 @@ def test_the_norm_of_first_weights_is_that_of_a_network() -> None:
             assert drawn == pytest.approx(claim.theta_norm(weight, rule), rel=0.35), (form, rule)
 
 
-def test_the_catalog_names_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(methods.CARDS, "l2dp-ml", l2dp_ml.CARD)  # type: ignore[arg-type]
-    assert methods.attacks("l2dp-ml") == ("differencing", "rank-one", "labels", "likelihood")
-    assert methods.auditor("l2dp-ml", "labels")(spec(epsilons=(0.5,)), 40)[0].attack.startswith("labels from two steps")
+def test_the_catalog_names_the_attacks() -> None:
+    assert catalog.names("l2dp-ml") == ("differencing", "rank-one", "labels", "likelihood")
+    assert catalog.auditor("l2dp-ml", "labels")(spec(epsilons=(0.5,)), 40)[0].attack.startswith("labels from two steps")
     with pytest.raises(BadInput, match="must be one of differencing, rank-one, labels, likelihood"):
-        methods.auditor("l2dp-ml", "guess")
+        catalog.auditor("l2dp-ml", "guess")
 
 
 def test_the_card_says_why_it_is_no_bound_and_where_the_noise_is() -> None:

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
+from dpcl_core.attacks import catalog as attacks
 from dpcl_core.errors import BadInput
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import pecl_audit, pecl_published_audit
-from dpcl_core.methods.cards import pecl, pecl_published
 from dpcl_core.methods.cards.pecl import PeclParams
 from dpcl_core.methods.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language import pecl_costs
@@ -62,15 +61,13 @@ def test_the_attacked_noise_is_the_runs_own() -> None:
     assert found == Setting(2, 8, 1e-6, 4, 32, True)
 
 
-def test_the_catalog_names_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(methods.CARDS, "pecl-published", pecl_published.CARD)  # type: ignore[arg-type]
-    monkeypatch.setitem(methods.CARDS, "pecl", pecl.CARD)  # type: ignore[arg-type]
-    assert methods.attacks("pecl-published") == ("level", "exact", "context", "distance", "epochs")
-    (found,) = methods.auditor("pecl-published", "exact")(published(), 40)
+def test_the_catalog_names_the_attacks() -> None:
+    assert attacks.names("pecl-published") == ("level", "exact", "context", "distance", "epochs")
+    (found,) = attacks.auditor("pecl-published", "exact")(published(), 40)
     assert found.attack.startswith("exact vectors")
     with pytest.raises(BadInput, match="must be one of level, exact, context, distance, epochs"):
-        methods.auditor("pecl-published", "guess")
-    assert methods.attacks("pecl") == ()
+        attacks.auditor("pecl-published", "guess")
+    assert attacks.names("pecl") == ()
 
 
 @pytest.mark.parametrize(("recurrence", "adjacency", "params"), [

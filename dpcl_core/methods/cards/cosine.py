@@ -22,6 +22,5 @@ CARD = MethodCard(
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    audit_module="dpcl_core.methods.cosine_audit",
     printed=peft_print.COSINE,
 )

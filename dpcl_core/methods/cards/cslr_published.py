@@ -76,7 +76,6 @@ CARD = MethodCard(
     shares="cell",
     labels=cslr.LABELS,
     scenarios=cslr.SCENARIOS,
-    audit_module="dpcl_core.methods.cslr_published_audit",
     refuses=check,
     derived=cslr.derived,
     guarantee="nominal",

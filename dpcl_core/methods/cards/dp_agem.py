@@ -80,7 +80,6 @@ CARD = MethodCard(
     shares="all",
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    audit_module="dpcl_core.methods.dp_agem_audit",
     refuses=check,
     derived=derived,
     notes=notes,

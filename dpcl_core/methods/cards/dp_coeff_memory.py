@@ -47,6 +47,5 @@ CARD = MethodCard(
     shares="all",
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    audit_module="dpcl_core.methods.dp_coeff_memory_audit",
     derived=derived,
 )

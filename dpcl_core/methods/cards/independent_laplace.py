@@ -71,7 +71,6 @@ CARD = MethodCard(
     shares="all",
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental"),
-    audit_module="dpcl_core.methods.independent_laplace_audit",
     refuses=check,
     assumes=(SIZES_ARE_PUBLIC,),
     derived=derived,

@@ -139,7 +139,6 @@ CARD = MethodCard(
     shares="cell",
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    audit_module="dpcl_core.methods.l2dp_audit",
     refuses=check,
     derived=derived,
     guarantee="nominal",

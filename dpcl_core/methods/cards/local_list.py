@@ -29,7 +29,6 @@ CARD = MethodCard(
     shares="epsilons",
     labels=cslr.LABELS,
     scenarios=cslr.SCENARIOS,
-    audit_module="dpcl_core.methods.local_list_audit",
     refuses=cslr.check,
     derived=derived,
     assumes=cslr.SIMULATED[:1],

@@ -139,7 +139,6 @@ CARD = MethodCard(
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,
-    audit_module="dpcl_core.methods.pecl_audit",
     refuses=check,
     derived=language.derived,
     notes=notes,

@@ -81,7 +81,6 @@ CARD = MethodCard(
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,
-    audit_module="dpcl_core.methods.pecl_published_audit",
     refuses=check,
     derived=language.derived,
     guarantee="nominal",

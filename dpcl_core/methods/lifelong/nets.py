@@ -119,6 +119,11 @@ def logits(net: Net, inputs: NDArray[np.generic], form: Form, batch: int = _AT_O
         return torch.cat(parts).numpy() if parts else np.zeros((0, net.head.out_features), np.float32)
 
 
+def released(net: Net) -> dict[str, NDArray[np.generic]]:
+    """A copy of all weights by name."""
+    return {name: weights.detach().cpu().numpy().copy() for name, weights in net.named_parameters()}
+
+
 def _start(net: Net, seed: int) -> None:
     """Weights normal with variance 2 / (inputs of a unit), 1 / that for the logits, of sum 0 for each unit; biases zero."""
     random = torch.Generator().manual_seed(int(generator(seed, "initial weights").integers(2**63)))

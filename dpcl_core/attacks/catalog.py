@@ -1,0 +1,65 @@
+"""The audits by method: which module attacks it, and by which named attacks where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Protocol, cast
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.spec import RunSpec
+
+# A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names.
+MODULES: Mapping[str, str] = {
+    "cosine": "dpcl_core.attacks.cosine",
+    "dp-agem": "dpcl_core.methods.dp_agem_audit",
+    "l2dp-ml": "dpcl_core.methods.l2dp_audit",
+    "dp-coeff-memory": "dpcl_core.methods.dp_coeff_memory_audit",
+    "independent-laplace": "dpcl_core.methods.independent_laplace_audit",
+    "pecl-published": "dpcl_core.methods.pecl_published_audit",
+    "pecl": "dpcl_core.methods.pecl_audit",
+    "cslr-published": "dpcl_core.methods.cslr_published_audit",
+    "local-list": "dpcl_core.methods.local_list_audit",
+}
+TRIALS = 2000  # releases on each side, where an attack does not say how many it needs
+
+
+class Audit(Protocol):
+    """How a method is attacked: one result or more for each budget of the spec; `trials` releases on each side."""
+
+    def __call__(self, spec: RunSpec, trials: int) -> Sequence[Audited]: ...
+
+
+def names(method: str) -> tuple[str, ...]:
+    """The names of a method's attacks where there are several, the one that runs are audited with first; else empty."""
+    return tuple(getattr(import_module(MODULES[method]), "ATTACKS", ())) if method in MODULES else ()
+
+
+def trials(method: str) -> int:
+    """How many releases on each side a method's audit takes where nobody says how many: so many that it proves something."""
+    return int(getattr(import_module(_module(method)), "TRIALS", TRIALS))
+
+
+def auditor(method: str, attack: str | None = None) -> Audit:
+    """The function that attacks a method, by a named attack where it has several.
+
+    Raises BadInput for a method without an audit, or without an attack of that name.
+    """
+    module = import_module(_module(method))
+    if attack is None:
+        return cast(Audit, module.audit)
+    if attack not in names(method):
+        named = ", ".join(names(method))
+        allowed = f"must be one of {named}" if named else f"must be left out: {method} has one only"
+        raise BadInput("--attack", attack, allowed)
+    return partial(module.audited, attack=attack)
+
+
+def _module(method: str) -> str:
+    methods.card(method)
+    if method not in MODULES:
+        raise BadInput("method", method, f"has no audit; audited are {', '.join(MODULES)}")
+    return MODULES[method]

@@ -1,0 +1,118 @@
+"""An attack on the DP cosine classifier: one more example, read off the sums that the learner has released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks.play import Floats, Game, Released, audited
+from dpcl_core.attacks.public import digits
+from dpcl_core.methods.base import Known
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+
+TRIALS = 6000
+_N_FEATURES, _N_KNOWN, _MOST_KNOWN = 16, 20, 20_000
+_CLASSES, _OWN = (0, 1, 2), 2  # the worst-case example has a label that nobody else has
+_N_TASKS = 2
+_ADVERSARY = "sees everything that is released after each task, knows every other example and the example in question"
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: is a worst-case example in the first task's data, or not; and a real digit?
+
+    The neighbours: tasks of known examples, and the same with one more of a label that occurs nowhere else (under
+    "replace": its features are turned round, or its label is one that the others have). Where a person can be in every
+    task, so is the example. The attacker projects each task's released sums, and their difference, on the example's own;
+    where the label list is read from the data he only looks whether the label is in it. A learned list leaves such a label
+    out, so there the example shares its label with enough others for it to be listed. Args: trials: learners on each side.
+    """
+    return [
+        audited(spec, epsilon, trials, game(spec, epsilon, is_natural=is_natural))
+        for epsilon in spec.privacy.epsilons
+        for is_natural in (False, True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Known examples, the person's and, under "replace", the one in its place: features and labels of each."""
+
+    known: Floats
+    labels: NDArray[np.int64]
+    person: Floats
+    own: int
+    other: Floats | None
+    others: int
+
+    def examples(self, side: bool | None) -> Examples:
+        """With the person (True), with whom he is replaced by, if anyone (False), or the known ones alone (None)."""
+        extra, label = (self.person, self.own) if side else (self.other, self.others)
+        if side is None or extra is None:
+            return Examples(self.known, self.labels)
+        return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
+
+    def difference(self) -> Floats:
+        """By how much the person moves the clean sums [classes, K]."""
+        moved = np.zeros((len(_CLASSES), self.known.shape[1]))
+        moved[self.own] += unit_rows(self.person[None])[0]
+        if self.other is not None:
+            moved[self.others] -= unit_rows(self.other[None])[0]
+        return moved
+
+
+def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """The neighbours for a budget, and what the attacker computes."""
+    rows = _rows(spec, epsilon, is_natural=is_natural)
+    is_in_every = spec.scenario.recurrence == "every"
+    known = Known(
+        n_inputs=rows.known.shape[1],
+        n_classes=len(_CLASSES),
+        public=_CLASSES,
+        n_people=_N_TASKS * (len(rows.known) + 1),
+        n_tasks=_N_TASKS,
+        recurrence=spec.scenario.recurrence,
+    )
+    direction = rows.difference()
+    alone = rows.examples(None)
+    by_side = {side: rows.examples(side) for side in (True, False)}
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        train = [by_side[side] if task == 0 or is_in_every else alone for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", own, alone, _CLASSES) for task, own in enumerate(train)]
+
+    def score(seed: int, seen: Released) -> Floats:
+        if spec.labels == "data":
+            return np.array([[float(seen[0]["labels"][rows.own])]])
+        after = [float((one["sums"] * direction).sum()) for one in seen]
+        first, second = after[0], after[1] - after[0]
+        return np.array([[first, first - second, first + second]])
+
+    example = "a real digit" if is_natural else "a worst-case example"
+    how = "is its label in the list?" if spec.labels == "data" else "projection of the sums on the example"
+    return Game(known, tasks, score, f"{how} ({example})", _ADVERSARY, is_gaussian=spec.labels != "data")
+
+
+def _rows(spec: RunSpec, epsilon: float, *, is_natural: bool) -> _Rows:
+    n_known, own = _N_KNOWN, _OWN
+    if spec.labels == "dp-learned":
+        needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
+        own, n_known = 0, _N_KNOWN if needed is None else max(_N_KNOWN, 4 * needed)
+    is_replaced = spec.privacy.adjacency == "replace"
+    labels = np.arange(n_known, dtype=np.int64) % 2
+    others = 0 if spec.labels == "data" else own
+    if is_natural:
+        pixels, digit = digits()
+        pools = [pixels[digit == k].astype(np.float64) for k in _CLASSES]
+        known = np.stack([pools[label][1 + place // 2 % (len(pools[label]) - 1)] for place, label in enumerate(labels)])
+        return _Rows(known, labels, pools[own][0], own, pools[1][0] if is_replaced else None, others)
+    generator = np.random.default_rng(0)
+    known = generator.standard_normal((n_known, _N_FEATURES))
+    person = generator.standard_normal(_N_FEATURES)
+    return _Rows(known, labels, person, own, -person if is_replaced else None, others)

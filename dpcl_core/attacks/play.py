@@ -1,0 +1,140 @@
+"""Plays a method's learner on two neighbouring streams, as a run would, and scores what leaves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.base import Known
+from dpcl_core.privacy.audit import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+Released = Sequence[Mapping[str, NDArray[np.generic]]]  # of one learner, what left it at every task, by name
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+SURELY = 0.999  # a method is not called wrong but by a second audit, on fresh releases, at this confidence
+_CHOOSING = 0.1  # share of the releases that choose among an attack's statistics; the rest measures the one chosen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Game:
+    """Neighbouring streams and how an attacker tells them apart. All that `score` uses is known to him.
+
+    `tasks`: of a seed and side (True: the person takes part; False: not, or under "replace" another does in his place).
+    `score`: of what left the learner of a seed, for each person that is asked about [persons, statistics], high where it
+    speaks for taking part. `takes_part` [persons], of a seed: who of several persons does on side True, the others do on
+    side False; None: there is one.
+    """
+
+    known: Known
+    tasks: Callable[[int, bool], Sequence[Task]]
+    score: Callable[[int, Released], Floats]
+    attack: str
+    adversary: str
+    is_gaussian: bool = True
+    takes_part: Callable[[int], NDArray[np.bool_]] = lambda seed: np.ones(1, dtype=np.bool_)
+
+
+def released(
+    spec: RunSpec, epsilon: float, seeds: Sequence[int], known: Known, tasks: Callable[[int], Sequence[Task]]
+) -> Iterator[tuple[int, Released, Ledger]]:
+    """What leaves one learner of every seed at this budget, task by task, with its ledger, whatever the settings' noise: a
+    release's, from the operating system. The seeds decide only what seeds of a run do.
+    """
+    of_release = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "release"})})
+    groups = [[seed] for seed in seeds] if methods.card(spec.method).shares == "cell" else [list(seeds)]
+    for group in groups:
+        cells = [Cell(epsilon, seed) for seed in group]
+        ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells}
+        learner = methods.maker(spec.method)(of_release, cells, known)
+        streams = {seed: tasks(seed) for seed in group}
+        seen: dict[Cell, list[Mapping[str, NDArray[np.generic]]]] = {cell: [] for cell in cells}
+        for step in range(known.n_tasks):
+            for _ in learner.learn({seed: streams[seed][step] for seed in group}, ledgers):
+                pass
+            for cell in cells:
+                seen[cell].append(learner.released(cell))
+        for cell in cells:
+            yield cell.seed, seen[cell], ledgers[cell]
+
+
+def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:
+    return game.tasks(seed, side)
+
+
+def scores(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int) -> tuple[Floats, Floats, float]:
+    """Of those who took part and those who did not [n, statistics], in `trials` learners of either side; and the epsilon
+    that the ledger of such a learner adds up to."""
+    took_part: list[Floats] = []
+    stayed_away: list[Floats] = []
+    accounted = math.nan
+    for side in (True, False):
+        for start in range(0, trials, at_once):
+            seeds = range(start, min(trials, start + at_once))
+            for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side)):
+                found, present = game.score(seed, seen), game.takes_part(seed) == side
+                took_part.append(found[present])
+                stayed_away.append(found[~present])
+                accounted = ledger.epsilon() if math.isnan(accounted) else accounted
+    return np.concatenate(took_part), np.concatenate(stayed_away), accounted
+
+
+def audited(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int = 500) -> Audited:
+    """What the attack proves. A proof of more than the ledger says is tried once more, on fresh releases, more strictly.
+
+    So a method that keeps its word is called wrong with a chance of at most 0.05 times 0.001.
+    Args: trials: learners on each side; at_once: how many of them are played together.
+    """
+    found = _played(spec, epsilon, trials, game, at_once, CONFIDENCE)
+    return _played(spec, epsilon, trials, game, at_once, SURELY) if found.exceeds else found
+
+
+def _played(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int, confidence: float) -> Audited:
+    took_part, stayed_away, accounted = scores(spec, epsilon, trials, game, at_once)
+    return judged(
+        took_part, stayed_away, epsilon, accounted, spec.privacy.delta, game.attack, game.adversary,
+        is_gaussian=game.is_gaussian, confidence=confidence,
+    )  # fmt: skip
+
+
+def judged(
+    took_part: Floats,
+    stayed_away: Floats,
+    claimed: float,
+    accounted: float,
+    delta: float,
+    attack: str,
+    adversary: str,
+    *,
+    is_gaussian: bool,
+    confidence: float = CONFIDENCE,
+) -> Audited:
+    """The audit that scores [n, statistics] of a learner's releases come to.
+
+    A tenth of them chooses the statistic that tells the sides apart best, the rest measures it: by counting, and by the area
+    under its curve where the trade-off `is_gaussian`. Both hold together, for each has half of the error.
+    """
+    cut = int(_CHOOSING * min(len(took_part), len(stayed_away)))
+    chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
+    one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
+    each = 1 - (1 - confidence) / 2 if is_gaussian else confidence
+    bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, each)}
+    detects = None
+    if is_gaussian:
+        bounds["gaussian"] = gaussian_bound(one, other, delta, each)
+        factor = detectable(Area.of(one, other), accounted, delta, each)
+        detects = None if factor is None or factor < 0.01 else f"noise × {int(100 * factor) / 100:g}"
+    best: Bound = max(bounds, key=lambda name: bounds[name])
+    measured = min(len(one), len(other))
+    return Audited(
+        claimed, accounted, bounds[best], delta, confidence, measured, attack, adversary,
+        through="learner", detects=detects, bound=best, bounds=bounds,
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Ways to sabotage a learner: what an audit or a test must notice. Each breaks the code and leaves the ledger as it was."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+_DRAWS = ("normal", "normal32", "laplace")
+
+
+class _Scaled:
+    """Noise as small as a factor makes it."""
+
+    def __init__(self, noise: Any, factor: float) -> None:
+        self._noise, self._factor = noise, factor
+
+    def __getattr__(self, name: str) -> Any:
+        drawn = getattr(self._noise, name)
+        if name in _DRAWS:
+            return lambda *args, **named: (drawn(*args, **named) * self._factor).astype(drawn(*args, **named).dtype)
+        if name.startswith("added"):  # noise of a standard deviation, its second argument, onto a grid
+            return lambda clean, std, *args, **named: drawn(clean, std * self._factor, *args, **named)
+        return drawn
+
+
+class _Once:
+    """Noise that is drawn once, and told again to whoever asks for as many numbers."""
+
+    def __init__(self, noise: Any, kept: dict[Any, Any]) -> None:
+        self._noise, self._kept = noise, kept
+
+    def __getattr__(self, name: str) -> Any:
+        drawn = getattr(self._noise, name)
+        if name in _DRAWS:
+            return lambda shape: self._kept.setdefault((name, shape), drawn(shape)).copy()
+        if name.startswith("added"):
+            def added(clean: Any, std: float, *args: Any, **named: Any) -> Any:
+                zeros = np.zeros_like(clean)
+                return clean + self._kept.setdefault((name, clean.shape, std), drawn(zeros, std, *args, **named))
+
+            return added
+        return drawn
+
+
+def scaled_noise(patch: pytest.MonkeyPatch, module: str, factor: float) -> None:
+    """All noise of a learner's module times a factor."""
+    loaded = import_module(module)
+    honest = loaded.noise_of
+    patch.setattr(loaded, "noise_of", lambda *args: _Scaled(honest(*args), factor))
+
+
+def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
+    """One draw of noise for all tasks of a model."""
+    loaded = import_module(module)
+    honest, kept = loaded.noise_of, {}
+
+    def noise_of(source: Any, cell: Any, purpose: str) -> Any:
+        return _Once(honest(source, cell, purpose), kept.setdefault(cell, {}))
+
+    patch.setattr(loaded, "noise_of", noise_of)
