@@ -90,7 +90,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     def score(seed: int, seen: Released) -> Floats:
         if spec.labels == "data":
             return np.array([[float(seen[0]["labels"][rows.own])]])
-        after = [float((one["sums"] * direction).sum()) for one in seen]
+        after = [float((np.asarray(one["sums"], dtype=np.float64) * direction).sum()) for one in seen]
         first, second = after[0], after[1] - after[0]
         return np.array([[first, first - second, first + second]])
 
