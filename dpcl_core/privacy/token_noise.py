@@ -82,12 +82,13 @@ def text_epsilon(ratios: Sequence[float], delta: float, n_releases: int = 1) -> 
 
 
 def remark_1(epsilons: Sequence[float], delta: float) -> float:
-    """The paper's Remark 1 for a text: sum + sqrt(2 ln(1 / delta) sum of squares). Always above the plain sum.
+    """The paper's Remark 1 for a text of L tokens: sum + sqrt(2 L ln(1 / delta')) max. Always above the plain sum.
 
-    Called advanced composition; what it would hold for is L delta + delta', not the delta that is printed.
+    Called advanced composition; what it would hold for is L delta + delta', not the delta that is printed. Args: nominal
+    budgets of the L tokens (none: 0), delta' in (0, 1), else BadInput.
     """
     _between(delta)
-    return sum(epsilons) + math.sqrt(2 * math.log(1 / delta) * sum(one * one for one in epsilons))
+    return sum(epsilons) + math.sqrt(2 * len(epsilons) * math.log(1 / delta)) * max(epsilons, default=0.0)
 
 
 def ratio_for(epsilon: float, delta: float, n_tokens: int = 1, n_releases: int = 1) -> float:

@@ -110,6 +110,12 @@ def test_the_composition_of_unequal_tokens_agrees_with_the_accountant() -> None:
     assert token_noise.text_epsilon([], DELTA) == 0.0
 
 
+def test_remark_1_takes_the_largest_budget_as_printed() -> None:
+    """32 tokens at 1 and 32 at 10: 352 + sqrt(2 * 64 * ln(10^6)) * 10. With the sum of squares it would be 650.8."""
+    assert token_noise.remark_1([1.0] * 32 + [10.0] * 32, 1e-6) == pytest.approx(772.5, abs=0.05)
+    assert token_noise.remark_1([], 1e-6) == 0
+
+
 def test_remark_1_is_never_useful() -> None:
     generator = np.random.default_rng(2)
     for _ in range(200):
