@@ -50,7 +50,7 @@ class L2dpMl(Agem):
         self._largest = 0  # λ of all steps so far
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = (*self._form.shape, 1)[:3]
-        self._draws = encoder.draw(self._plan, noise, n_channels, height, known.device)
+        self._draws = encoder.draw(self._plan, noise, n_channels, height, known.device, chosen.output_noise)
         self._statistics = encoder.Statistics.fresh(self._net.first.out_channels, known.device)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -104,20 +104,23 @@ class L2dpMl(Agem):
     def _encoder(self, perturbed: Tensor, units: Tensor, of_inputs: Tensor, hidden: Tensor, n: int) -> Tensor:
         """The encoder's gradient on a part of a batch of n: of the reconstruction of x̄ from h̄, with h̄ held constant.
 
-        Each value of x̄ and of h̄ is mostly noise, and the gradient a product of both: it is divided by their scales, public
-        numbers, and by the number of values, so that one step size serves all budgets. In single precision, which keeps a
-        picture under noise of 10^4 to two decimals: only the encoder's own slight turns hear of the rest.
+        Each value of x̄ and of h̄ is mostly noise, and the gradient a product of both: unless `encoder_divisor` is none, it
+        is divided by their scales, public numbers, and by the number of values, so that one step size serves all budgets. In
+        single precision, which keeps a picture under noise of 10^4 to two decimals: only the encoder's own slight turns hear
+        of the rest.
         """
-        kernel, plan = self._net.first.weight, replace(self._plan, n_mean=n)
-        if self._chosen.encoder_weight == 0:
+        kernel, plan, chosen = self._net.first.weight, replace(self._plan, n_mean=n), self._chosen
+        if chosen.encoder_weight == 0:
             return torch.zeros_like(kernel)
-        if self._chosen.first_layer == "batch-norm":
+        if chosen.first_layer == "batch-norm":
             units = self._statistics.normalised((units + of_inputs).relu(), training=False).float()
             of_inputs = torch.zeros_like(of_inputs)
-        rebuilt = encoder.rebuilt(kernel, encoder.shared_hidden(units, of_inputs, hidden), *perturbed.shape[2:])
-        loss = taylor.reconstruction(perturbed.float(), rebuilt, self._chosen.recon_objective) / n
+        decoded = encoder.transposed if chosen.recon_objective == "taylor1-linear" else encoder.upsampled
+        rebuilt = decoded(kernel, encoder.shared_hidden(units, of_inputs, hidden), *perturbed.shape[2:])
+        loss = taylor.reconstruction(perturbed.float(), rebuilt, chosen.recon_objective) / n
         scales = (1 + plan.input_scale) * (1 + plan.hidden_scale) * plan.sizes.n_inputs
-        return torch.autograd.grad(loss, kernel)[0] * (self._chosen.encoder_weight / scales)
+        divisor = scales if chosen.encoder_divisor == "noise" else 1.0
+        return torch.autograd.grad(loss, kernel)[0] * (chosen.encoder_weight / divisor)
 
     def _softmax(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
         """Parts of a batch of n of A-GEM's own loss, for all layers, on perturbed units; nothing is clipped."""

@@ -31,6 +31,17 @@ from dpcl_core.spec import Cell, RunSpec
 
 FORM = Form((8, 8, 1), 0.0, 1.0)
 N_CLASSES, SIZE = 4, 64
+AS_PRINTED = {
+    "projection": "always",
+    "scope": "joint",
+    "recon_objective": "taylor1-linear",
+    "encoder_weight": 1.0,
+    "encoder_divisor": "none",
+    "theta_norm": "columns",
+    "first_layer": "plain",
+    "output_norm_cap": 0.0,
+    "output_noise": "shared",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -201,6 +212,25 @@ def test_gradients_are_those_of_the_published_losses(delta_r: str) -> None:
         torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-4 * max(1e-6, expected.abs().max().item()))
 
 
+def test_gradients_as_printed_are_those_of_equations_13_and_14() -> None:
+    """Σ h̄ (1/2 - x̄) over the batch's size for the encoder, no divisor, no ReLU; one χ3 for all classes."""
+    learner = made(spec(delta_r="witness", **AS_PRINTED))
+    given = batch(learner)
+    net, n, draws = copy.deepcopy(learner._net).double(), len(given.targets), learner._draws
+    kernel = net.first.weight
+    units = functional.conv2d(given.inputs, kernel, stride=2, padding=2)
+    hidden = (units.clamp(-1, 1) + 2 * draws.hidden / n).detach()
+    # θ1 stands once in Σ (1/2 - x̄)ᵀ θ1 h̄: the encoder applied to the one, against the other.
+    loss = (functional.conv2d(0.5 - given.inputs, kernel, stride=2, padding=2) * hidden).sum()
+    (of_encoder,) = torch.autograd.grad(loss, kernel)
+    last = net.rest[1:]((units + 2 * draws.hidden / n).relu().detach()).clamp(0, 1)
+    slopes = 0.5 + last @ net.head.weight.T / 4 - functional.one_hot(given.targets, N_CLASSES)
+    of_output = (slopes.T @ last - draws.output[:1]) / n
+    ours = learner._gradients(given)
+    for found, expected in ((ours[0], of_encoder / n), (ours[-2], of_output)):
+        torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-4 * expected.abs().max().item())
+
+
 @pytest.mark.parametrize("form", [Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0), Form((9, 11, 1), 0.0, 1.0)])
 def test_every_kind_of_example_has_its_gradients(form: Form) -> None:
     run, n_values = spec(batch_size=4), math.prod(form.shape)
@@ -270,6 +300,16 @@ def test_it_learns_under_noise_of_thousands_of_times_the_range_of_a_pixel() -> N
 
 
 # Settings.
+
+
+@pytest.mark.parametrize("delta_r", ["literal", "witness"])
+def test_as_printed_it_runs_to_its_end_and_claims_what_its_encoder_says(delta_r: str) -> None:
+    """Weights of any size: nothing as printed holds them. Scores are numbers all the same."""
+    learner, ledger = learned(spec(delta_r=delta_r, **AS_PRINTED))
+    assert np.isfinite(learner.scores(0, stream()[0])["argmax"]).all()
+    assert ledger.claimed is not None
+    norm = learner._net.first.weight.detach().abs().sum(dim=(1, 2, 3)).max().item()
+    assert ledger.claimed.numbers["‖θ1‖"] == pytest.approx(norm, rel=1e-6)
 
 
 def test_algorithm_1_takes_and_keeps_whole_tasks_and_scales_noise_by_them() -> None:

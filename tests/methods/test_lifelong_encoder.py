@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.data.dataset import Form
+from dpcl_core.methods.cards.l2dp_ml import OutputNoise
 from dpcl_core.methods.lifelong import claim, encoder, nets
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
@@ -27,9 +28,9 @@ def plan(form: Form, epsilon1: float = 0.25, epsilon2: float = 0.25, batch: int 
     return claim.Plan(claim.sizes(form, 10), "witness", batch, epsilon1, epsilon2)
 
 
-def drawn(form: Form, given: claim.Plan, seed: int = 0) -> encoder.Draws:
+def drawn(form: Form, given: claim.Plan, seed: int = 0, output: OutputNoise = "per-class") -> encoder.Draws:
     height, _, n_channels = (*form.shape, 1)[:3]
-    return encoder.draw(given, SeededNoise(Cell(0.5, seed), "test"), n_channels, height, "cpu")
+    return encoder.draw(given, SeededNoise(Cell(0.5, seed), "test"), n_channels, height, "cpu", output)
 
 
 @pytest.mark.parametrize("form", [MNIST, COLOUR, WINDOWS, Form((27, 29, 1), 0.0, 1.0)])
@@ -39,6 +40,17 @@ def test_draws_have_the_shapes_of_what_they_are_added_to(form: Form) -> None:
     assert draws.inputs.shape == x.shape[1:]
     assert draws.hidden.shape == net.first(x).shape[1:]
     assert draws.output.shape == net.head.weight.shape
+
+
+def test_shared_noise_on_the_output_layer_is_one_number_a_hidden_unit_as_printed() -> None:
+    """|h_π| numbers for all classes, Laplace of scale Δ_L/ε2: seeded draws, of which 2 % would be six standard errors."""
+    given = plan(MNIST, epsilon2=0.1)
+    many = [drawn(MNIST, given, seed, "shared").output for seed in range(200)]
+    assert all(output.shape == (10, 512) and torch.equal(output, output[:1].expand(10, -1)) for output in many)
+    values = np.concatenate([output[0] for output in many])
+    assert np.abs(values).mean() == pytest.approx(given.scale2, rel=0.02)
+    assert stats.kstest(values, "laplace", (0, given.scale2)).pvalue > 0.001
+    assert stats.kstest(values, "laplace", (0, 1.1 * given.scale2)).pvalue < 1e-6
 
 
 def test_draws_are_laplace_of_the_stated_scales_and_no_other() -> None:
@@ -112,12 +124,26 @@ def test_decoder_repeats_hidden_units_and_convolves_with_the_transposed_kernel(p
     left, right = (patch - 1) // 2, patch // 2
     padded = functional.pad(larger, (left, right, left, right))
     plain = functional.conv2d(padded, kernel.transpose(2, 3).transpose(0, 1)).relu()
-    found = encoder.rebuilt(kernel, hidden, 10, 8)
+    found = encoder.upsampled(kernel, hidden, 10, 8)
     torch.testing.assert_close(found, plain)
     weights = normal(*plain.shape, seed=2)
     (ours,), (theirs,) = (torch.autograd.grad((each * weights).sum(), kernel) for each in (found, plain))
     torch.testing.assert_close(ours, theirs)
-    assert encoder.rebuilt(kernel, hidden, 9, 7).shape == (2, n_channels, 9, 7)
+    assert encoder.upsampled(kernel, hidden, 9, 7).shape == (2, n_channels, 9, 7)
+
+
+@pytest.mark.parametrize("patch", [2, 3, 4, 5])
+@pytest.mark.parametrize("size", [(10, 8), (9, 7), (11, 8)])
+def test_the_printed_decoder_is_the_encoder_s_adjoint(patch: int, size: tuple[int, int]) -> None:
+    """θ1 h̄ is what autograd gives for the transpose of x -> θ1ᵀx, border and odd sizes included."""
+    first = nets.Conv(3, 6, patch, bias=False).double()
+    x = normal(2, 3, *size).requires_grad_()
+    units = first(x)
+    hidden = normal(*units.shape, seed=1)
+    (adjoint,) = torch.autograd.grad(units, x, hidden)
+    found = encoder.transposed(first.weight, hidden, *size)
+    torch.testing.assert_close(found, adjoint)
+    assert (found < 0).any()  # no ReLU
 
 
 def test_statistics_are_those_of_batch_normalisation() -> None:

@@ -17,6 +17,7 @@ from dpcl_core.spec import Params, RunSpec
 Losses = Literal["taylor", "softmax"]
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
 FirstLayer = Literal["recentred", "plain", "batch-norm"]
+OutputNoise = Literal["per-class", "shared"]
 
 
 class L2dpMlParams(BatchParams):
@@ -74,21 +75,31 @@ class L2dpMlParams(BatchParams):
     )
     recon_objective: Reconstruction = Field(
         "taylor1-abs",
-        description="The encoder's loss. taylor1-linear: as printed, without a minimum. taylor1-abs: its size, cell by "
-        "cell, as in the predecessor's code.",
+        description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
+        "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
     )
     encoder_weight: float = Field(
         0.1,
         ge=0,
         le=1e6,
         allow_inf_nan=False,
-        description="Weight of the encoder's loss against the classifier's, with the scales of its noise divided out. Ours.",
+        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.",
+    )
+    encoder_divisor: Literal["noise", "none"] = Field(
+        "noise",
+        description="noise: the encoder's gradient is divided by the scales of its noise and by the number of input values, "
+        "public numbers, so that one step size serves all budgets. none: as printed.",
     )
     first_layer: FirstLayer = Field(
         "recentred",
         description="What the classifier reads. recentred: units less what noise alone gives them, so that no data is read "
         "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; nobody "
         "accounts for its statistics.",
+    )
+    output_noise: OutputNoise = Field(
+        "per-class",
+        description="Noise on the output layer. shared: one number for each last hidden unit, the same for all classes, as "
+        "printed. per-class: one for each class as well, as in the predecessor's code.",
     )
     test_noise: Literal["same", "none"] = Field(
         "same",
@@ -121,8 +132,10 @@ def notes(params: Params) -> tuple[str, ...]:
     """Why its epsilon is no bound, and where the noise is."""
     assert isinstance(params, L2dpMlParams)
     inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
+    one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
     return (
         "One noise vector is shared by all records. Subtracting two noisy records removes it.",
+        *([one_row] if params.output_noise == "shared" else []),
         *([inside] if params.test_noise == "same" else []),
     )
 

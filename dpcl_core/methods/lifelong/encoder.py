@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from dpcl_core.methods.cards.l2dp_ml import FirstLayer
+from dpcl_core.methods.cards.l2dp_ml import FirstLayer, OutputNoise
 from dpcl_core.methods.lifelong.claim import Plan
 from dpcl_core.methods.lifelong.nets import Conv
 from dpcl_core.privacy.noise import Noise
@@ -25,8 +25,8 @@ from dpcl_core.privacy.noise import Noise
 class Draws:
     """The three draws of a run, float64, not yet divided by λ: every record, batch, step and task gets the same numbers.
 
-    `inputs`: χ1 [channels, height, width]; `hidden`: χ2 [filters, height/2, width/2]; `output`: χ3 [n_classes, n_last]. The
-    paper gives χ3 one value for each hidden unit; one for each class as well is what the predecessor's code draws.
+    `inputs`: χ1 [channels, height, width]; `hidden`: χ2 [filters, height/2, width/2]; `output`: χ3 [n_classes, n_last],
+    whose rows are one and the same where the noise is "shared", as printed.
     """
 
     inputs: Tensor
@@ -34,10 +34,10 @@ class Draws:
     output: Tensor
 
 
-def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str) -> Draws:
+def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str, output: OutputNoise) -> Draws:
     """Draws the noise of a run: Laplace of scales Δ_R/ε1, Δ_R/ε1 and Δ_L/ε2, whose ledger entry says that it bounds nothing.
 
-    Args: n_channels, height: of an example as the network reads it.
+    Args: n_channels, height: of an example as the network reads it. output: whether each class has a χ3 of its own.
     """
     sizes = plan.sizes
     rows = -(-height // 2)
@@ -48,7 +48,7 @@ def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str) ->
     return Draws(
         laplace(plan.scale1, n_channels, height, sizes.n_inputs // (n_channels * height)),
         laplace(plan.scale1, sizes.n_hidden // sizes.n_positions, rows, sizes.n_positions // rows),
-        laplace(plan.scale2, sizes.n_classes, sizes.n_last),
+        laplace(plan.scale2, 1 if output == "shared" else sizes.n_classes, sizes.n_last).expand(sizes.n_classes, -1),
     )
 
 
@@ -66,8 +66,20 @@ def shared_hidden(units: Tensor, of_inputs: Tensor, hidden: Tensor) -> Tensor:
     return (units.detach() + of_inputs.to(units.dtype)).clamp_(-1, 1) + (2 * hidden).to(units.dtype)
 
 
-def rebuilt(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
-    """x~ [b, channels, height, width]: each hidden value repeated 2x2, the kernel spatially transposed, ReLU.
+def transposed(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
+    """x~ = θ1 h̄ [b, channels, height, width], the decoder as printed: the transpose of x -> θ1ᵀx as a matrix, no ReLU.
+
+    Args: kernel [filters, channels, patch, patch]; hidden [b, filters, rows, columns].
+    """
+    patch = kernel.shape[2]
+    # `Conv` pads so that rows = height / 2, rounded up: 2 rows come back, of which the last may lie outside the picture.
+    full = functional.conv_transpose2d(hidden, kernel, stride=2, padding=(patch - 1) // 2, output_padding=patch % 2)
+    return full[:, :, :height, :width]
+
+
+def upsampled(kernel: Tensor, hidden: Tensor, height: int, width: int) -> Tensor:
+    """x~ [b, channels, height, width] as the predecessor's code decodes: hidden values repeated 2x2, the kernel spatially
+    transposed, ReLU.
 
     Computed where the hidden values are, without repeating them: each of the four places of a 2x2 block sees every hidden
     unit through the sum of the weights that fall on it, a smaller kernel of its own. Without a bias, as the encoder.
