@@ -19,8 +19,9 @@ from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Retained, TokensScored
 from dpcl_core.methods.cards.pecl import PeclParams
 from dpcl_core.methods.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language import pecl_costs, published, repaired
+from dpcl_core.methods.language import pecl_costs, public_model, published, repaired
 from dpcl_core.methods.language.gradients import batch_of, log_probs
+from dpcl_core.methods.language.memory import Memory
 from dpcl_core.methods.language.prompts import FIRST, TEXT
 from dpcl_core.methods.language.published import Noised, Published
 from dpcl_core.methods.language.repaired import Repaired
@@ -201,6 +202,33 @@ def test_scores_of_a_task_know_nothing_of_later_ones() -> None:
     for scope in ("public", "off"):
         np.testing.assert_array_equal(scorer_of(scope, [first, second])[1], scorer_of(scope, [first, mixed])[1])
     assert not np.array_equal(scorer_of("public", [first])[0], scorer_of("off", [first])[0])
+
+
+@pytest.mark.parametrize("method", ["pecl-published", "pecl"])
+def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 11 has s-bar of the task being learned: known before its first step, with the adapters as they were left."""
+    opened: list[tuple[float, bool]] = []
+    inner = Memory.open
+
+    def watched(self: Memory, mean_score: float) -> None:
+        is_before = all(torch.equal(now, left) for now, left in zip(self._products(), self._snapshots, strict=True))
+        opened.append((mean_score, is_before))
+        inner(self, mean_score)
+
+    monkeypatch.setattr(Memory, "open", watched)
+    given = spec(method, math.inf if method == "pecl" else 10.0, **({} if method == "pecl" else {"score2_scope": "off"}))
+    trained(given)
+    expected = []
+    for task in stream():
+        rows = planes(task.train)
+        is_token = rows[:, :, TOKEN] >= 0
+        likely = np.where(is_token, public_model.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
+        by_text = scores.sum(axis=1) / is_token.sum(axis=1)
+        expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())
+    assert [score for score, _ in opened] == pytest.approx(expected, rel=1e-5)
+    assert abs(expected[0] - expected[1]) > 0.01
+    assert all(is_before for _, is_before in opened)
 
 
 @pytest.mark.parametrize("model", ["base", "current"])

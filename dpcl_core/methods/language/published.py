@@ -56,6 +56,8 @@ class Published:
         noised = Noised(self._spec, self._cell, self._subject, self._scorer, inputs, task, ledger)
         if (warning := noised.warning()) is not None:
             yield Note("warning", warning)
+        if params.stability:
+            self._memory.open(noised.mean_score())
         n_steps, size = params.n_steps(self._known.task_size), params.batch_size
         steps = plain_steps(
             self.net,
@@ -70,8 +72,7 @@ class Published:
         )
         yield from told(steps, n_steps, task, "steps")
         if params.stability:
-            norms = input_norms(self.net, texts, self._known.device, noised.read)
-            self._memory.remember(norms, noised.mean_score())
+            self._memory.remember(input_norms(self.net, texts, self._known.device, noised.read))
 
     def _loss(self, noised: Noised) -> TextLoss:
         """Eqs. 12 and 13; a weight of 0 is no term at all."""

@@ -62,6 +62,8 @@ class Repaired:
         examples = self._subject.learned_from(task)
         inputs = planes(examples)
         texts = self._subject.prompted(inputs, examples.labels, task.name)
+        if self._params.stability:
+            self._memory.open(self._mean_score(inputs, task, ledger))
         seeded = self._spec.privacy.noise == "seeded"
         batches = Batches(
             self._plan.sample_rate,
@@ -81,7 +83,7 @@ class Repaired:
         )
         yield from self._told(steps, task, "noisy steps")
         if self._params.stability:
-            self._remember(self._mean_score(inputs, task, ledger))
+            self._remember()
 
     def _loss(self, inputs: Planes) -> TextLoss:
         """The loss of the task, with the term for sensitive tokens: a function of each text and of what is public."""
@@ -117,11 +119,11 @@ class Repaired:
         inputs = public_text.encoded(self._spec.data.backbone, self._params.length)
         return float(scoring.means(self._scorer.scores(inputs, self._subject.of_public_model(inputs)), inputs).mean())
 
-    def _remember(self, mean_score: float) -> None:
+    def _remember(self) -> None:
         """Omega is made of released weights and of what layers read of public texts."""
         inputs = public_text.encoded(self._spec.data.backbone, self._params.length)
         probe = self._subject.prompted(inputs, np.zeros(len(inputs), np.int64), "public")
-        self._memory.remember(input_norms(self.net, probe, self._known.device), mean_score)
+        self._memory.remember(input_norms(self.net, probe, self._known.device))
 
     def _local(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         """One noisy vector for every token, one answer for every label: from then on no text is read."""
@@ -136,6 +138,8 @@ class Repaired:
         released = noisy_embeddings(table, inputs[:, :, TOKEN], self._noise.ratio, clip, noise, ledger, task=task.index)
         stored = self._subject.table(released)
         texts = without_tokens(self._subject.prompted(inputs, labels, task.name))
+        if params.stability:
+            self._memory.open(self._public_mean_score())
         steps = plain_steps(
             self.net,
             texts,
@@ -149,7 +153,7 @@ class Repaired:
         )
         yield from self._told(steps, task, "steps on the noisy copies")
         if params.stability:
-            self._remember(self._public_mean_score())
+            self._remember()
 
     def _drawn(self, purpose: str) -> Noise:
         return noise_of(self._spec.privacy.noise, self._cell, purpose)

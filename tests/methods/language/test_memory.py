@@ -33,8 +33,9 @@ def test_nothing_is_held_in_the_first_task_or_where_nothing_has_changed() -> Non
     net = tiny.adapted()
     memory = Memory(net, 1.0, 10.0)
     moved(net, 1)
+    memory.open(0.5)
     assert float(memory.penalty()) == 0
-    memory.remember([2.0] * len(net.pairs()), 0.5)
+    memory.remember([2.0] * len(net.pairs()))
     assert float(memory.penalty().detach()) == 0
     moved(net, 2)
     assert float(memory.penalty().detach()) > 0
@@ -43,13 +44,16 @@ def test_nothing_is_held_in_the_first_task_or_where_nothing_has_changed() -> Non
 def test_penalty_equals_the_formula_after_two_tasks() -> None:
     net = tiny.adapted()
     memory, norms = Memory(net, 1.0, 10.0), ([2.0, 3.0], [5.0, 1.0])
-    omegas = []
+    omegas, then = [], products(net)
     for task, own in enumerate(norms):
+        memory.open(0.9)
         moved(net, task)
-        omegas.append([float(product.norm()) * norm for product, norm in zip(products(net), own, strict=True)])
-        memory.remember(own, 0.9 if task == 0 else 0.4)
-    then = products(net)
+        changes = [now - before for now, before in zip(products(net), then, strict=True)]
+        omegas.append([float(change.norm()) * norm for change, norm in zip(changes, own, strict=True)])
+        memory.remember(own)
+        then = products(net)
     assert memory.omega_bar == pytest.approx(np.mean(omegas, axis=0))
+    memory.open(0.4)  # of the task that is learned now, not of those before
     moved(net, 7)
     expected = sum(
         6.4 * omega * float((now - before).square().sum())
@@ -61,19 +65,23 @@ def test_penalty_equals_the_formula_after_two_tasks() -> None:
 @pytest.mark.parametrize("score", [-0.08, 1.3])
 def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
     net = tiny.adapted()
-    memory = Memory(net, 1.0, 10.0)
-    memory.remember([1.0, 1.0], score)
+    found, moves = [], Memory(net, 1.0, 10.0)
+    moved(net, 0)
+    moves.remember([1.0, 1.0])
     moved(net, 1)
-    bounded = Memory(net, 1.0, 10.0)
-    bounded._snapshots, bounded._totals, bounded._n_tasks = memory._snapshots, memory._totals, 1
-    bounded._strength = 10.0 if score < 0 else 1.0
-    assert float(memory.penalty().detach()) == pytest.approx(float(bounded.penalty().detach()), rel=1e-12)
+    for given in (score, 0.0 if score < 0 else 1.0):
+        moves.open(given)
+        found.append(float(moves.penalty().detach()))
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    assert found[0] > 0
 
 
 def test_slope_of_the_penalty_pulls_back_and_leaves_omega_alone() -> None:
     net = tiny.adapted()
     memory = Memory(net, 1.0, 10.0)
-    memory.remember([1.0, 1.0], 0.0)
+    memory.open(0.0)
+    moved(net, 2)
+    memory.remember([1.0, 1.0])
     moved(net, 3)
     parameters = list(net.trainable().values())
     slopes = torch.autograd.grad(memory.penalty(), parameters)
