@@ -22,7 +22,7 @@ from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Foresighted, Known, Learner
+from dpcl_core.methods.base import Foresighted, Known, Learner, Surveying
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.evaluation import evaluated, untrained
 from dpcl_core.methods.facts import Facts
@@ -97,6 +97,8 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
     learner = methods.maker(spec.method)(spec, cells, known)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
+    if isinstance(learner, Surveying):
+        learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
     rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(known.n_tasks)]
     for step, tasks in enumerate(rounds):
         if isinstance(learner, Foresighted):

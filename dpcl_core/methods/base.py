@@ -80,6 +80,15 @@ class Learner(Protocol):
 
 
 @runtime_checkable
+class Surveying(Protocol):
+    """A learner that may read all tasks before it learns the first, as a stream would not let it."""
+
+    def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
+        """Told of the tasks of every seed, in order; each touch of private data is in the cell's ledger."""
+        ...
+
+
+@runtime_checkable
 class Foresighted(Protocol):
     """A learner whose models do not build on each other: it may begin with the next task while another is looked at."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.backbones.language import reader
+from dpcl_core.backbones.language import reader, tokenizer
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Retained, TokensScored
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.base import Surveying
 from dpcl_core.methods.cards.pecl import PeclParams
 from dpcl_core.methods.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language import pecl_costs, public_model, published, repaired
 from dpcl_core.methods.language.gradients import batch_of, log_probs
 from dpcl_core.methods.language.memory import Memory
-from dpcl_core.methods.language.prompts import FIRST, TEXT
+from dpcl_core.methods.language.prompts import FIRST, TEXT, answer_ids, template
 from dpcl_core.methods.language.published import Noised, Published
 from dpcl_core.methods.language.repaired import Repaired
 from dpcl_core.methods.language.scoring import Scorer, planes
@@ -202,6 +205,34 @@ def test_scores_of_a_task_know_nothing_of_later_ones() -> None:
     for scope in ("public", "off"):
         np.testing.assert_array_equal(scorer_of(scope, [first, second])[1], scorer_of(scope, [first, mixed])[1])
     assert not np.array_equal(scorer_of("public", [first])[0], scorer_of("off", [first])[0])
+
+
+def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> None:
+    """As printed: counts of later tasks too, the logarithm negative for a token of all of them; all of it in the ledger."""
+    tasks, given = stream(), spec("pecl-published", 10.0, score2_scope="all")
+    (cell,) = given.cells()
+    learner = methods.maker(given.method)(given, [cell], known())
+    ledger = Ledger(1e-3, "add-remove", "once")
+    assert isinstance(learner, Surveying)
+    learner.survey({0: tasks}, {cell: ledger})
+    assert [(entry.people_of, entry.what.split(" of")[0]) for entry in ledger.entries] == [((0, 1), "counts")]
+    assert ledger.epsilon() == math.inf
+    ready, size = tokenizer.load("lm-tiny"), tokenizer.load("lm-tiny").size
+    shares = []
+    for task in tasks:
+        counted = Counter[int]()
+        for row, label in zip(planes(task.train)[:, :, TOKEN].tolist(), task.train.labels.tolist(), strict=True):
+            counted.update(token for token in row if token >= 0)
+            counted.update([*ready.encode(template(task.name))[0], *answer_ids(ready, CLASSES[label])])
+        shares.append([counted[token] / max(counted.values()) for token in range(size)])
+    salient = (np.array(shares) >= 0.2).sum(axis=0)
+    expected = np.mean(shares, axis=0) * np.log(2 / (1 + salient))
+    scorer = learner._scorer  # type: ignore[attr-defined]
+    for task in tasks:
+        scorer.open(task, CLASSES)
+        np.testing.assert_allclose(scorer.score2, expected, rtol=1e-12)
+    assert expected.min() < 0
+    assert scorer_of("seen", tasks)[1].min() >= 0
 
 
 @pytest.mark.parametrize("method", ["pecl-published", "pecl"])

@@ -33,10 +33,11 @@ class PublishedParams(SculptingParams):
         description="token: noise by each token's score, none on stop words. sentence: one noise for a text, by its mean "
         "score, stop words included (the ablation w/o TDP).",
     )
-    score2_scope: Literal["seen", "public", "off"] = Field(
+    score2_scope: Literal["all", "seen", "public", "off"] = Field(
         "seen",
-        description="Which texts tell how common a token is (Eq. 3). seen: those of the tasks so far. public: public ones. "
-        "off: none, a token's score is its surprise. The paper counts future tasks too, which a stream does not have.",
+        description="Which texts tell how common a token is (Eq. 3). all: those of all tasks, later ones too, as printed; "
+        "they are then read before the first task. seen: those of the tasks so far, never below 0. public: public ones. "
+        "off: none, a token's score is its surprise.",
     )
     unlearning: Literal["printed", "flipped", "none"] = Field(
         "printed",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,6 +58,16 @@ class OneCell:
         self._scorer, self._make, self._waits = scorer, make, once
         self._reports = Reports(spec, cell, known)
         self._model: Model | None = None
+
+    def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
+        """Counts the tokens of all tasks where the scores ask for that. The ledger hears whose texts are read."""
+        if self._scorer is None or not self._scorer.reads_ahead:
+            return
+        tasks = streams[self._cell.seed]
+        everyone = tuple(task.index for task in tasks)
+        what = "counts of the tokens of all tasks, later ones too"
+        ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=everyone)
+        self._scorer.survey(tasks, self._known.classes)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Said]:
         task = tasks[self._cell.seed]

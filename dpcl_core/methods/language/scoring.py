@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ from dpcl_core.data.texts import PADDING, STOP, TOKEN
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.prompts import answer_ids, template
+from dpcl_core.methods.language.sensitivity import Counts, Scope
 from dpcl_core.scenarios.stream import Examples, Task
 
-Scope = Literal["seen", "public", "off"]
 Planes = NDArray[np.int32]
 
 
 class Scorer:
-    """Score2 of the tasks so far, and scores from it. `printed`: negative scores stay as they are, as published."""
+    """Score2 of the task that is learned, and scores from it. `printed`: negative scores stay as they are, as published."""
 
     def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
         self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
@@ -27,22 +27,35 @@ class Scorer:
         self._counts: list[NDArray[np.int64]] = []
         self.score2 = np.zeros(self._size)
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether texts of later tasks are counted before they come."""
+        return self._scope == "all"
+
+    def survey(self, tasks: Sequence[Task], classes: tuple[str, ...]) -> None:
+        """Counts the tokens of all tasks of the stream, where it reads ahead; before the first is opened."""
+        if self.reads_ahead:
+            self._counts = [self._count(task, classes) for task in tasks]
+
     def open(self, task: Task, classes: tuple[str, ...]) -> None:
-        """Makes `score2` [size] that of the task that begins, prompts and answers counted under "seen" as Eq. 3 has it."""
-        if self._scope == "off":
-            return
+        """Makes `score2` [size] that of the task that begins. Raises ValueError where it reads ahead and has not."""
+        if self.reads_ahead and not self._counts:
+            raise ValueError("the tokens of all tasks have to be counted before the first is opened")
+        if self._scope == "seen":
+            self._counts.append(self._count(task, classes))
+        public = np.zeros((0, self._size), np.int64)
         if self._scope == "public":
-            of_tasks = public_text.counts(self._backbone, self._params.length)
-            self.score2 = sensitivity.commonness(of_tasks, "printed" if self._printed else "smoothed", self._params.tau)
-            return
+            public = public_text.counts(self._backbone, self._params.length)
+        counts = Counts(self._scope, np.array(self._counts, np.int64).reshape(-1, self._size), public, self._params.tau)
+        self.score2 = counts.commonness(len(self._counts) - 1, "printed" if self._printed else "smoothed")
+
+    def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
+        """How often each token occurs in a task's texts, prompts and answers included, as Eq. 3 has it, [size]."""
         ready, found = tokenizer.load(self._backbone), sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size)
         np.add.at(found, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
         for label, n in zip(*np.unique(task.train.labels, return_counts=True), strict=True):
             np.add.at(found, np.array(answer_ids(ready, classes[label]), np.int64), n)
-        self._counts.append(found)
-        # Of a stream that has only begun the printed logarithm is negative or zero: future tasks are not known.
-        form: sensitivity.Form = "clipped" if self._printed else "smoothed"
-        self.score2 = sensitivity.commonness(np.stack(self._counts), form, self._params.tau)
+        return found
 
     def scores(self, inputs: Planes, log_probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
         """Score (Eq. 1) of every token [n, length]; 0 in stop words and at the padding."""
