@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.adam import Adam
+from dpcl_core.methods.head_gradients import Prepared, clipped_sums, tile_size, with_bias
 from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
@@ -57,15 +58,6 @@ def joined(parts: Sequence[Heads]) -> Heads:
     return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
-def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type[np.floating]) -> NDArray[np.floating]:
-    """Features [n, K] with a column of ones [n, K+1]; a row that is not finite becomes zero, bias included."""
-    rows = np.ones((len(features), features.shape[1] + 1), dtype=dtype)
-    rows[:, :-1] = features
-    broken = ~np.isfinite(rows).all(axis=1)
-    rows[broken] = 0
-    return rows
-
-
 def nobody_listens(step: int) -> None:
     """What is told of a step where nobody wants to know."""
 
@@ -87,58 +79,35 @@ def trained(
     trains without noise and without clipping. The caller has written the training into the ledgers.
 
     Sensitivity: one example changes a step's sum by one gradient over weights and bias together, clipped to length
-    `plan.clip_norm`; replacing one, by at most twice that.
+    `plan.clip_norm`; replacing one, by at most twice that. `head_gradients` proves it for the sums as they are computed.
+    Noise is added to sums in units of the clipping norm, so that its standard deviation is the multiplier itself.
 
     Args: features [n, K]; labels [n] int64, of `start.columns` or not.
     Raises: Diverged as soon as a weight of any budget leaves the bound of `schedule`, for all budgets of the seed.
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
-    data = Prepared.of(start, features[places], labels[places])
-    weights = start.weights.copy()
+    targets = np.searchsorted(start.columns, labels[places])
+    data = Prepared.of(features[places], targets, start.allowed, plan.expected_batch, start.weights.dtype)
+    weights, tile = start.weights.copy(), tile_size(plan.expected_batch)
     adam = Adam(weights, plan.learning_rate)
     draws = [
-        _scaled(noise, weights[0], plan.noise_std(sigma), plan.n_steps) if sigma > 0 else None
+        _scaled(noise, weights[0], sigma, plan.n_steps) if sigma > 0 else None
         for sigma, noise in zip(noise_multipliers, noises, strict=True)
     ]
     clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
+    gradient = np.empty_like(weights)
     for step in range(plan.n_steps):
-        gradient = mean_gradient(data, batches.draw(len(data.rows)), weights, clips, plan.expected_batch)
-        for part, draw in zip(gradient, draws, strict=True):
-            if draw is not None:
-                part += next(draw)
+        sums = clipped_sums(data, batches.draw(len(places)), weights, clips, tile)
+        for mean, clean, draw in zip(gradient, sums, draws, strict=True):
+            if draw is None:
+                np.multiply(clean, 1 / plan.expected_batch, out=mean)
+            else:
+                np.multiply(clean + next(draw), plan.clip_norm / plan.expected_batch, out=mean)
         adam.step(weights, gradient)
         if not max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT:  # nor where a weight is no number
             raise diverged(step, plan)
         on_step(step)
     return Heads(weights, start.columns, start.allowed, start.n_classes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """Examples as the steps read them: rows [n, K+1] with a one at the end, their lengths [n], and places of labels [n].
-
-    `allowed` [epsilons, columns]: the budgets' label spaces; `outside`: 0 in them, -inf outside (a budget without any label
-    gets zeros, and no example ever counts there).
-    """
-
-    rows: NDArray[np.floating]
-    lengths: NDArray[np.floating]
-    targets: NDArray[np.int64]
-    allowed: NDArray[np.bool_]
-    outside: NDArray[np.floating]
-
-    @classmethod
-    def of(cls, start: Heads, features: NDArray[np.generic], labels: NDArray[np.int64]) -> Prepared:
-        """Of features [n, K] whose labels [n] are all among the columns."""
-        rows = with_bias(features, start.weights.dtype)
-        usable = start.allowed | ~start.allowed.any(axis=1, keepdims=True)
-        return cls(
-            rows,
-            np.sqrt(np.einsum("nk,nk->n", rows, rows)),
-            np.searchsorted(start.columns, labels),
-            start.allowed,
-            np.where(usable, 0, -np.inf).astype(rows.dtype),
-        )
 
 
 def _scaled(noise: Noise, like: NDArray[np.floating], std: float, n_steps: int) -> Iterator[NDArray[np.floating]]:
@@ -150,49 +119,3 @@ def _scaled(noise: Noise, like: NDArray[np.floating], std: float, n_steps: int) 
         drawn *= std
         yield from drawn
         n_steps -= ahead
-
-
-def mean_gradient(
-    data: Prepared,
-    batch: NDArray[np.int64],
-    weights: NDArray[np.floating],
-    clips: NDArray[np.floating],
-    expected_batch: float,
-) -> NDArray[np.floating]:
-    """Sum of the batch's clipped gradients over the expected batch size, without noise yet: [epsilons, columns, K+1]."""
-    rows = data.rows.take(batch, axis=0)
-    taken = Prepared(rows, data.lengths[batch], data.targets[batch], data.allowed, data.outside)
-    residuals = clipped_residuals(taken, weights, clips, 1 / expected_batch)
-    gradient: NDArray[np.floating] = residuals.reshape(weights[..., 0].size, len(batch)) @ rows
-    return gradient.reshape(weights.shape)
-
-
-def clipped_residuals(
-    data: Prepared, weights: NDArray[np.floating], clips: NDArray[np.floating], scale: float = 1.0
-) -> NDArray[np.floating]:
-    """What to multiply with the rows for `scale` times the sum of their clipped per-example gradients, none of them formed.
-
-    The gradient of example i is (p_i - onehot(y_i)) ⊗ row_i, so its length is the product of the two lengths and clipping
-    is one factor for each example and budget, min(1, C / (length + 1e-6)) as Opacus has it. Examples lie innermost, so that
-    sums over labels run over whole vectors.
-
-    Args: data: one batch; weights [epsilons, columns, K+1]; clips [epsilons], inf: no clipping.
-    Returns: [epsilons, columns, b].
-    """
-    n_budgets, n_columns = data.allowed.shape
-    wide = weights.reshape(n_budgets * n_columns, weights.shape[2]) @ data.rows.T
-    residuals: NDArray[np.floating] = wide.reshape(n_budgets, n_columns, len(data.rows))
-    is_open = data.allowed.all()
-    if not is_open:
-        residuals += data.outside[:, :, None]
-    residuals -= residuals.max(axis=1, keepdims=True, initial=-np.inf)
-    np.exp(residuals, out=residuals)
-    sums = residuals.sum(axis=1)
-    # (exp - sum * onehot) / sum is the residual: the division waits for the clipping factor, which is one more.
-    residuals[:, data.targets, np.arange(len(data.rows))] -= sums
-    norms = np.sqrt(np.einsum("ecb,ecb->eb", residuals, residuals)) * data.lengths / sums
-    factors = np.minimum(1, clips[:, None] / (norms + 1e-6)) * (scale / sums)
-    if not is_open:  # an example outside a budget's label space is not in that budget's data
-        factors = np.where(data.allowed[:, data.targets], factors, 0)
-    residuals *= factors.astype(weights.dtype)[:, None, :]
-    return residuals

@@ -10,6 +10,7 @@ from scipy.stats import chi2
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods import heads
+from dpcl_core.methods.head_gradients import Prepared, clipped_sums, tile_size
 from dpcl_core.methods.schedule import LARGEST_WEIGHT
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
@@ -19,16 +20,15 @@ SPACE = (0, 1, 2, 3)
 BATCHES = ([0, 3, 4, 7, 9, 20], [1, 2, 5], [], [11, 12, 13, 29], [6], [0, 1, 2, 3, 8, 17, 25])
 
 
-def prepared(start: heads.Heads, features: np.ndarray, labels: np.ndarray) -> heads.Prepared:
-    return heads.Prepared.of(start, features, labels)
-
-
 def some_weights(n_budgets: int = 1, n_columns: int = 4, seed: int = 8) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n_budgets, n_columns, N_FEATURES + 1))
 
 
 def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights after six steps of Opacus' hooks and optimizer, with Adam, in float64; one batch is empty."""
+    """Weights after six steps of Opacus' hooks and optimizer, with Adam, in float64; one batch is empty.
+
+    Up to the grid on which our sums are exact, 2^-22 of the clipping norm.
+    """
     torch = pytest.importorskip("torch")
     import opacus.optimizers.optimizer as theirs
     from opacus import GradSampleModule
@@ -63,19 +63,19 @@ def test_training_equals_opacus_on_the_same_batches_and_noise(monkeypatch: pytes
         inputs, targets = torch.from_numpy(features[batch]), torch.from_numpy(labels[batch])
         torch.nn.functional.cross_entropy(wrapped(inputs), targets, reduction="sum").backward()
         optimizer.step()
-    np.testing.assert_allclose(ours.weights[0, :, :-1], module.weight.detach().numpy(), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(ours.weights[0, :, -1], module.bias.detach().numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.weights[0, :, :-1], module.weight.detach().numpy(), rtol=0, atol=2e-7)
+    np.testing.assert_allclose(ours.weights[0, :, -1], module.bias.detach().numpy(), rtol=0, atol=2e-7)
 
 
 def test_clipped_sums_equal_a_loop_over_examples_with_a_norm_for_each_budget() -> None:
+    """Up to the grid on which they are exact: two numbers are cut off by less than 2^-22 each, for each of 15 examples."""
     features, labels = data()
-    start = heads.fresh([SPACE, SPACE], N_FEATURES, 4, np.float64)
     weights = some_weights(n_budgets=2)
     batch = np.arange(0, 30, 2)
     longest = np.sqrt((features[batch] ** 2).sum(axis=1) + 1)
     clips = np.quantile(longest, [0.3, 0.6])
-    residuals = heads.clipped_residuals(prepared(start, features[batch], labels[batch]), weights, clips)
-    found = residuals @ heads.with_bias(features[batch], np.float64)
+    prepared = Prepared.of(features, labels, np.ones((2, 4), bool), 15.0, np.dtype(np.float64))
+    found = clipped_sums(prepared, batch, weights, clips, tile_size(15.0))
     for budget, clip in enumerate(clips):
         total = np.zeros((4, N_FEATURES + 1))
         n_clipped = 0
@@ -87,27 +87,7 @@ def test_clipped_sums_equal_a_loop_over_examples_with_a_norm_for_each_budget() -
             n_clipped += norm > clip
             total += gradient * min(1.0, clip / (norm + 1e-6))
         assert 0 < n_clipped < len(batch)
-        np.testing.assert_allclose(found[budget], total, rtol=0, atol=1e-12)
-
-
-def test_one_example_changes_a_sum_by_at_most_the_clipping_norm_whatever_it_holds() -> None:
-    features, labels = data()
-    features[4], features[5], features[6, 2] = 1e9, 0.0, np.nan
-    start = heads.fresh([SPACE], N_FEATURES, 4, np.float64)
-    clip = np.array([0.7])
-    everyone = np.arange(30)
-
-    def total(batch: np.ndarray) -> np.ndarray:
-        ready = prepared(start, features[batch], labels[batch])
-        found: np.ndarray = heads.clipped_residuals(ready, some_weights(), clip)[0] @ ready.rows
-        return found
-
-    whole = total(everyone)
-    changes = [float(np.linalg.norm(whole - total(np.delete(everyone, place)))) for place in everyone]
-    assert np.isfinite(whole).all()
-    assert max(changes) <= 0.7 + 1e-12
-    assert max(changes) > 0.7 - 1e-5  # the bound is reached, so it is not a looser one that holds
-    assert changes[6] == 0  # not a number: counts zero, in the bias as well
+        np.testing.assert_allclose(found[budget] * clip, total, rtol=0, atol=clip * 15 * 2 * 2.0**-22)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
