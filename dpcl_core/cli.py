@@ -1,6 +1,7 @@
 """The same engine from a terminal: python -m dpcl_core …
 
-Exit status: 0 done, 1 the run failed, 2 the input was wrong (one line on standard error, no traceback).
+Exit status: 0 done, 1 the run failed, 2 the input was wrong (one line on standard error, no traceback). `verify`: 0 all
+numbers match, 1 one differs, 2 one cannot be checked.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
+    check = add("verify", _verify, "recompute every epsilon of a privacy card with a second accountant")
+    check.add_argument("card", metavar="CARD", help="the privacy_card.json of an export")
     add("runs", _runs, "all stored runs").add_argument("--store", metavar="URL")
     account = add("account", _account, "noise for a budget, budget for a noise; give two of epsilon, sigma, delta")
     for option in ("epsilon", "sigma", "delta"):
@@ -339,6 +342,21 @@ def _export(options: argparse.Namespace) -> int:
     else:
         print("\n".join(str(folder / name) for name in sorted(files)))
     return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from dpcl_core.privacy import card
+
+    try:
+        content = Path(options.card).read_bytes()
+    except OSError as error:
+        raise BadInput("CARD", options.card, f"must be a file that can be read: {error.strerror}") from error
+    found = card.verify(content)
+    if options.json:
+        _print_json(card.checked_document(found))
+    else:
+        print("\n".join([*map(card.sentence, found), card.SAID]))
+    return card.exit_status(found)
 
 
 def _account(options: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.together import together
+from dpcl_core.privacy.written import written
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -132,6 +133,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
                 layer=methods.layer(spec),
             ),
             seconds,
+            written(ledgers[cell]),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Literal, cast
 from pydantic import TypeAdapter
 
 from dpcl_core.layers import Layer
-from dpcl_core.spec import Cell, NoiseSource
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -69,6 +69,53 @@ class Guarantee:
     @property
     def is_private(self) -> bool:
         return math.isfinite(self.epsilon)
+
+
+MechanismKind = Literal["gaussian", "label-list", "local", "no-bound", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A mechanism as plain numbers.
+
+    "gaussian": `steps` sums, each under Gaussian noise of `noise_multiplier` times what one unit can move it by under
+    add-remove; a unit's example i is in a step with chance `sample_rates[i]` (one example and 1.0: always). "label-list": a
+    decision a label, each within (`epsilon`, `delta`); "local": a noisy copy of every record within `epsilon`; "no-bound":
+    private data as they are; "nothing": nothing gets out.
+    """
+
+    kind: MechanismKind
+    noise_multiplier: float | None = None
+    sample_rates: tuple[float, ...] = ()
+    steps: int = 1
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """`count` equal entries of a ledger: what was done while learning `task`, to the people of the tasks `people_of`.
+
+    `shares_batches`: other models of the run with the same seed were trained on the very same random batches; `channels`:
+    what each way out costs alone, where there are several.
+    """
+
+    what: str
+    task: int
+    people_of: tuple[int, ...]
+    count: int
+    mechanism: Mechanism
+    shares_batches: bool = False
+    channels: Mapping[str, Mechanism] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A ledger written down, so that anyone can add it up again; `recurrence`: "every" where one may be in every task."""
+
+    adjacency: Adjacency
+    recurrence: Recurrence
+    entries: tuple[Spending, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +356,16 @@ class Signatures:
 
 @dataclass(frozen=True, slots=True)
 class CellFinished:
-    """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it."""
+    """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it, its ledger.
+
+    `ledger` is None in runs that were stored before ledgers were.
+    """
 
     cell: Cell
     metrics: Mapping[str, float | None]
     guarantee: Guarantee
     seconds: float
+    ledger: Written | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import card
 from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, spent, standing, ways_out, words
 from dpcl_core.spec import Cell, RunSpec
 
@@ -182,8 +183,17 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "guarantees.csv": _guarantees(events, run.spec).to_csv(index=False).encode(),
         "privacy.json": (json.dumps(_cards(events, run.spec), indent=1, ensure_ascii=False) + "\n").encode(),
         "privacy.txt": privacy_text(events).encode(),
+        card.FILE: (json.dumps(_card(run, events), indent=1, ensure_ascii=False) + "\n").encode(),
     }
     return files | {f"{name}.html": page for name, page in _figures(run, events).items()}
+
+
+def _card(run: Run, events: Sequence[Event]) -> dict[str, JsonValue]:
+    """The card that anyone can check, on which every epsilon stands beside the events it follows from."""
+    started = next((event for event in events if isinstance(event, Started)), None)
+    dataset = run.spec.data.dataset if started is None else started.dataset_title
+    finished = [event for event in events if isinstance(event, CellFinished)]
+    return card.document(run.id, run.spec.method, dataset, finished)
 
 
 def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> pd.DataFrame:

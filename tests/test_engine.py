@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dpcl_core import checks, engine, metrics
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Cell, RunSpec
 
@@ -196,6 +198,9 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
     assert [e for e in first if isinstance(e, TaskLearned)] == [e for e in second if isinstance(e, TaskLearned)]
     finished = [event for event in first if isinstance(event, CellFinished)]
     assert [event.cell for event in finished] == list(run.cells())
+    if run.labels == "prior":  # the card of every method holds up before a second accountant
+        found = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, run.method, "", finished)).encode())
+        assert [one.verdict for one in found] == ["matches"] * len(finished), [*map(privacy_card.sentence, found)]
     for event in finished:
         assert event.guarantee.unit == ("one training text" if run.params.inputs == "text" else "one training example")
         if event.cell.epsilon == 1.0:

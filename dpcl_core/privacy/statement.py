@@ -39,6 +39,7 @@ LISTS = "the list of labels of one task alone"
 # Where a method lets private data out in several ways, each has an epsilon of its own: "what is released as", "what trains".
 CHANNELS = {"replay": "replay release", "head": "head"}
 TOTAL = "replay and head together"
+OF_ALL = "all "  # so begins the name of what all models of a run have together
 _NOT_COVERED = {
     "no": "settings chosen by looking at results on the same data (tuning)",
     "public": "settings changed since by looking at results on the same data (tuning)",
@@ -120,18 +121,10 @@ def guarantee(
     what = PROTECTED[unit]
     words_of = {"noun": what.noun, "article": what.article}
     epsilon = ledger.epsilon()
-    by_task = ledger.by_task()
-    parts = {f"task {task + 1}": value for task, value in by_task.items()}
     composition = _COMPOSITION[ledger.recurrence].format(**words_of)
-    if ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries):
-        parts |= ledger.by_people()
+    if _reuses(ledger):
         composition = _REUSED.format(**words_of)
-    if channels := ledger.by_channel():
-        parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: epsilon}
-    if spec.labels == "dp-learned":
-        parts[LISTS] = ledger.lists_alone()
-    if n_tasks > 1:
-        parts[f"the same {what.one} in every task"] = ledger.if_in_every_task()
+    parts = parts_of(ledger, one=what.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
     is_subset = spec.data.train_per_class is not None
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
@@ -151,7 +144,7 @@ def guarantee(
             total, delta = together
             at = f", delta {delta:g}" if delta != spec.privacy.delta else ""
             said += f"; together they have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
-            parts[f"all {n_models} models of this run together{at}"] = total
+            parts[all_models(n_models, delta, spec.privacy.delta)] = total
         not_covered.append(said)
     return Guarantee(
         epsilon=epsilon,
@@ -170,6 +163,34 @@ def guarantee(
         audit=audit,
         layer=layer,
     )
+
+
+def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[str, float]:
+    """What a ledger's total is made of, by name: tasks, groups of people, ways out, learned lists, one in every task.
+
+    `one`: whom the unit stands for (`protected`); `has_list`: whether lists of labels were learned.
+    """
+    parts = {f"task {task + 1}": value for task, value in ledger.by_task().items()}
+    if _reuses(ledger):
+        parts |= ledger.by_people()
+    if channels := ledger.by_channel():
+        parts |= {shown_as: channels.get(name, 0.0) for name, shown_as in CHANNELS.items()} | {TOTAL: ledger.epsilon()}
+    if has_list:
+        parts[LISTS] = ledger.lists_alone()
+    if n_tasks > 1:
+        parts[f"the same {one} in every task"] = ledger.if_in_every_task()
+    return parts
+
+
+def all_models(n_models: int, delta: float, own_delta: float) -> str:
+    """The name of the part that all models of a run have together; their delta where it is not each one's own."""
+    at = f", delta {delta:g}" if delta != own_delta else ""
+    return f"{OF_ALL}{n_models} models of this run together{at}"
+
+
+def _reuses(ledger: Ledger) -> bool:
+    """Whether people of one task are read again later, though each is in one task only."""
+    return ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries)
 
 
 def _caveats(

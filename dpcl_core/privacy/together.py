@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import dp_accounting as dp
 
-from dpcl_core.privacy.accounting import Pld, Unaccountable, has_lists
+from dpcl_core.privacy.accounting import Unaccountable, has_lists
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Cell
 
@@ -28,7 +28,7 @@ def together(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
     delta = any_one.delta
     if has_lists(events):
         delta = min(0.5, delta * len(ledgers))
-    return Pld().epsilon(tuple(events.elements()), delta, any_one.adjacency), delta
+    return any_one.accountant.epsilon(tuple(events.elements()), delta, any_one.adjacency), delta
 
 
 def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:
@@ -36,6 +36,8 @@ def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:
     alone = [[entry for entry in ledger.entries if not entry.shares_batches] for ledger in ledgers]
     shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in ledgers]
     merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
+    if len({len(entries) for entries in shared}) > 1:
+        raise Unaccountable("models trained on the same batches must have as many trainings")
     merged.entries += [entry for entries in alone for entry in entries]
     for same in zip(*shared, strict=True):
         merged.spend(

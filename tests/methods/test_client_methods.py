@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.events import Event, Progress, Signatures, to_json
+from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog, cslr_published
 from dpcl_core.methods.cslr import pooling, published, release, replay, server, training
 from dpcl_core.methods.cslr.known import Public
@@ -17,10 +18,12 @@ from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.published import SlotSums
 from dpcl_core.methods.cslr.rounds import Participation
 from dpcl_core.methods.facts import Facts
+from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.statement import guarantee, standing, three_numbers
+from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 from tests.support import clients
@@ -62,6 +65,9 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
     assert {entry.task for entry in ledger.entries} == set(range(len(OF.tasks)))
     given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
     assert three_numbers(given).startswith("Replay ε = ")
+    finished = CellFinished(cell, {}, given, 1.0, written(ledger))
+    (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished])).encode())
+    assert found.verdict == "matches", privacy_card.sentence(found)
     for event in first[2]:
         assert isinstance(event, Progress | Signatures)
         if isinstance(event, Progress):

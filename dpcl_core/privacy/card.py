@@ -1,0 +1,331 @@
+"""The privacy card of a run, and its check: a second accountant computes every number on it anew from the events beside it.
+
+A card is a JSON document of version 1, described in `docs/privacy_card.md`: the run's models as `cells`, each with its
+epsilon, the parts that this is made of, and the ledger's events, from which both follow.
+
+The check finds inconsistency, not forgery: whether the events are what was done, no card can show.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.events import CellFinished, JsonValue, Mechanism, MechanismKind, Spending, Written, plain_number
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.protected import who
+from dpcl_core.spec import Adjacency, Cell, NoiseSource, Recurrence, Spec
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.accounting import Accountant
+
+FILE = "privacy_card.json"
+NAME = "privacy card of a continual learner"
+_HOW_TO_CHECK = (
+    "Each epsilon follows from the events beside it. Check them with any accountant, or with: python -m dpcl_core verify "
+    "privacy_card.json. That finds inconsistency, not forgery."
+)
+SAID = "This finds inconsistency, not forgery: whether the events are what was done, no card can show."
+_LARGEST_FILE = 16_000_000  # bytes
+_WIDEST = 0.05  # of epsilon: an interval that is wider checks nothing
+_ROUNDING = 1e-6  # of epsilon: the arithmetic of either accountant
+
+Verdict = Literal["matches", "differs", "unchecked"]
+Task = Annotated[int, Field(ge=1, le=100_000)]
+Number = Annotated[float, Field(ge=0)]  # which no NaN is
+
+
+class _Mechanism(Spec):
+    mechanism: MechanismKind
+    noise_multiplier: Annotated[float, Field(ge=1e-6, le=1e12)] | None = None
+    sample_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=1000)
+    steps: int = Field(1, ge=1, le=10**9)
+    epsilon: Annotated[float, Field(ge=0, le=1e4)] | None = None
+    delta: Annotated[float, Field(ge=0, lt=1)] | None = None
+
+    @property
+    def read(self) -> Mechanism:
+        return Mechanism(self.mechanism, self.noise_multiplier, self.sample_rates, self.steps, self.epsilon, self.delta)
+
+
+class _Event(_Mechanism):
+    what: str
+    task: Task
+    people_of: tuple[Task, ...] = Field(max_length=1000)
+    count: int = Field(ge=1, le=10_000)
+    adjacency: Adjacency
+    shares_batches: bool = False
+    channels: Mapping[str, _Mechanism] = Field(default_factory=dict)
+
+
+class _Cell(Spec):
+    """A model on a card. `events` are read one by one, so that one that is not known leaves the others checked."""
+
+    asked: Number
+    seed: int
+    guarantee: Literal["proved", "nominal", "none"]
+    unit: str
+    noise: NoiseSource
+    epsilon: Number
+    delta: float = Field(gt=0, lt=1)
+    adjacency: Adjacency
+    recurrence: Recurrence | None
+    parts: Mapping[str, Number]
+    events: Annotated[tuple[Mapping[str, object], ...], Field(max_length=2000)] | None
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.asked, self.seed)
+
+
+class _Card(Spec):
+    card: Literal["privacy card of a continual learner"]  # NAME
+    version: Literal[1]
+    how_to_check: str
+    run_id: str
+    method: str
+    dataset: str
+    cells: tuple[_Cell, ...] = Field(min_length=1, max_length=1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    """A number on a card, and the interval that holds the exact one; without a bound both ends are infinite."""
+
+    name: str
+    stated: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the second accountant makes of one model; `why` says what differs beyond numbers, or why nothing can be said."""
+
+    cell: Cell
+    verdict: Verdict
+    numbers: tuple[Recounted, ...]
+    why: str = ""
+
+
+class _Contradiction(ValueError):
+    """The card contradicts itself before anything is added up."""
+
+
+def document(run_id: str, method: str, dataset: str, finished: Sequence[CellFinished]) -> dict[str, JsonValue]:
+    """The card of a run. `events` are null for a model that was stored before ledgers were."""
+    return {
+        "card": NAME,
+        "version": 1,
+        "how_to_check": _HOW_TO_CHECK,
+        "run_id": run_id,
+        "method": method,
+        "dataset": dataset,
+        "cells": [_cell(one) for one in finished],
+    }
+
+
+def _cell(one: CellFinished) -> dict[str, JsonValue]:
+    given, ledger = one.guarantee, one.ledger
+    return {
+        "asked": plain_number(one.cell.epsilon),
+        "seed": one.cell.seed,
+        "guarantee": statement.kind(given),
+        "unit": given.unit,
+        "noise": given.noise,
+        "epsilon": plain_number(given.epsilon),
+        "delta": given.delta,
+        "adjacency": "replace" if given.adjacency.startswith("replace") else "add-remove",
+        "recurrence": None if ledger is None else ledger.recurrence,
+        "parts": {name: plain_number(value) for name, value in given.parts.items()},
+        "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
+    }
+
+
+def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
+    return {
+        "what": entry.what,
+        "task": entry.task + 1,
+        "people_of": [task + 1 for task in entry.people_of],
+        "count": entry.count,
+        "adjacency": adjacency,
+        **_numbers(entry.mechanism),
+        **({"shares_batches": True} if entry.shares_batches else {}),
+        **({"channels": {name: _numbers(one) for name, one in entry.channels.items()}} if entry.channels else {}),
+    }
+
+
+def _numbers(one: Mechanism) -> dict[str, JsonValue]:
+    """A mechanism on a card, without the numbers that it does not have."""
+    if one.kind == "gaussian":
+        own: dict[str, JsonValue] = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates)}
+        return {"mechanism": one.kind, **own, "steps": one.steps}
+    named: dict[str, JsonValue] = {"epsilon": one.epsilon, "delta": one.delta}
+    return {"mechanism": one.kind, **{name: value for name, value in named.items() if value is not None}}
+
+
+def verify(content: bytes) -> list[Checked]:
+    """Every model of a card checked. Raises BadInput for what is no card."""
+    cells = _read(content).cells
+    return [_checked(cell, cells) for cell in cells]
+
+
+def exit_status(found: Sequence[Checked]) -> int:
+    """0 where all models match, 1 where one differs, 2 where one cannot be checked."""
+    verdicts = {one.verdict for one in found}
+    return 1 if "differs" in verdicts else 2 if "unchecked" in verdicts else 0
+
+
+def sentence(found: Checked) -> str:
+    """What the check of one model found, in one line."""
+    head = f"epsilon asked {found.cell.epsilon:g}, seed {found.cell.seed}: "
+    if found.verdict == "matches":
+        total = found.numbers[0]
+        where = "no bound" if math.isinf(total.stated) else f"epsilon {total.stated:.6g} in {_span(total)}"
+        return f"{head}matches ({where}; numbers checked: {len(found.numbers)})"
+    wrong = [number for number in found.numbers if number.verdict == found.verdict]
+    if found.verdict == "differs":
+        pairs = [f"{one.name} is stated as {one.stated:.6g}, and the events give {_span(one)}" for one in wrong]
+        return f"{head}differs: {'; '.join(pairs) or found.why}"
+    return f"{head}cannot be checked: {found.why or f'{wrong[0].name} is known no better than {_span(wrong[0])}'}"
+
+
+def checked_document(found: Sequence[Checked]) -> dict[str, JsonValue]:
+    """The whole check as JSON; `low` and `high` hold the exact number between them."""
+    return {
+        "exit_status": exit_status(found),
+        "finds": SAID,
+        "cells": [
+            {
+                "asked": plain_number(one.cell.epsilon),
+                "seed": one.cell.seed,
+                "verdict": one.verdict,
+                "why": one.why or None,
+                "numbers": [
+                    {
+                        "name": number.name,
+                        "stated": plain_number(number.stated),
+                        "low": plain_number(number.low),
+                        "high": plain_number(number.high),
+                        "verdict": number.verdict,
+                    }
+                    for number in one.numbers
+                ],
+            }
+            for one in found
+        ],
+    }
+
+
+def _span(number: Recounted) -> str:
+    return "no bound" if math.isinf(number.low) else f"[{number.low:.6g}, {number.high:.6g}]"
+
+
+def _read(content: bytes) -> _Card:
+    must = f"must be the {FILE} of an export, a JSON document of version 1"
+    if len(content) > _LARGEST_FILE:
+        raise BadInput("card", f"{len(content):,} bytes", f"{must}, of {_LARGEST_FILE:,} bytes at most")
+    try:
+        return _Card.model_validate(json.loads(content))
+    except ValidationError as error:
+        found = first_of(error, "card")
+        raise BadInput(found.field, found.value, f"{found.allowed}; the file {must}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput("card", "no JSON", must) from error
+
+
+def _checked(cell: _Cell, cells: Sequence[_Cell]) -> Checked:
+    from dpcl_core.privacy.accounting import Pld, Unaccountable  # loads the accountants, which take seconds
+    from dpcl_core.privacy.second import HIGH, LOW
+
+    try:
+        ends = [_recomputed(cell, accountant) for accountant in (LOW, HIGH, Pld())]
+    except _Contradiction as found:
+        return Checked(cell.cell, "differs", (), str(found))
+    except (Unaccountable, ArithmeticError) as found:
+        return Checked(cell.cell, "unchecked", (), str(found))
+    stated, why = {"epsilon": cell.epsilon, **cell.parts}, ""
+    of_all = {name: stated.pop(name) for name in cell.parts if name.startswith(statement.OF_ALL)}
+    for name in dict.fromkeys([*stated, *ends[0]]):
+        if name not in stated or name not in ends[0]:
+            says = "the events have no such part" if name in stated else "the card leaves this part out"
+            return Checked(cell.cell, "differs", (), f"{name}: {says}")
+    numbers = [_recounted(name, value, [end[name] for end in ends]) for name, value in stated.items()]
+    try:
+        for name, value in of_all.items():
+            ends_of_all = [_together(name, cells, accountant) for accountant in (LOW, HIGH, Pld())]
+            numbers.append(_recounted(name, value, ends_of_all))
+    except (_Contradiction, Unaccountable, ArithmeticError) as found:
+        why = f"{name}: {found}"
+    verdicts = {number.verdict for number in numbers} | ({"unchecked"} if why else set())
+    worst: Verdict = "differs" if "differs" in verdicts else "unchecked" if "unchecked" in verdicts else "matches"
+    return Checked(cell.cell, worst, tuple(numbers), why)
+
+
+def _recounted(name: str, stated: float, ends: Sequence[float]) -> Recounted:
+    low, high, first = ends
+    return Recounted(name, stated, low, high, _verdict(stated, low, high, first))
+
+
+def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
+    """Whether a stated epsilon is the exact one, as far as its interval tells.
+
+    The first accountant rounds up, at times above the interval: the very number that it gives is right there, too.
+    """
+    if math.isinf(low):
+        return "matches" if math.isinf(stated) else "differs"
+    if stated < low * (1 - _ROUNDING) - _ROUNDING:
+        return "differs"
+    if math.isinf(high) or high - low > _WIDEST * (1 + low):
+        return "unchecked"
+    is_close = stated <= high * (1 + _ROUNDING) + _ROUNDING
+    return "matches" if is_close or stated == first or abs(stated - first) <= _ROUNDING * (1 + first) else "differs"
+
+
+def _recomputed(cell: _Cell, accountant: Accountant) -> dict[str, float]:
+    """The total and all parts of a model as this accountant has them. Raises Unaccountable and _Contradiction."""
+    from dpcl_core.privacy.written import read
+
+    ledger = read(_ledger(cell), cell.delta, accountant)
+    n_tasks = 2 if any(name.startswith("the same ") for name in cell.parts) else 1
+    has_list = statement.LISTS in cell.parts
+    parts = statement.parts_of(ledger, one=who(cell.unit), has_list=has_list, n_tasks=n_tasks)
+    return {"epsilon": ledger.epsilon(), **parts}
+
+
+def _together(name: str, cells: Sequence[_Cell], accountant: Accountant) -> float:
+    """What all models of the card have together, stated under this name. Raises Unaccountable and _Contradiction."""
+    from dpcl_core.privacy.together import together
+    from dpcl_core.privacy.written import read
+
+    total, delta = together({one.cell: read(_ledger(one), one.delta, accountant) for one in cells})
+    if name != (expected := statement.all_models(len(cells), delta, cells[0].delta)):
+        raise _Contradiction(f"the card holds {expected}")
+    return total
+
+
+def _ledger(cell: _Cell) -> Written:
+    """What the events of a model say. Raises Unaccountable where that is nothing, _Contradiction where it cannot be its."""
+    from dpcl_core.privacy.accounting import Unaccountable
+
+    if cell.events is None or cell.recurrence is None:
+        raise Unaccountable("the run was stored before events were kept; run it again")
+    entries = []
+    for place, raw in enumerate(cell.events, start=1):
+        try:
+            one = _Event.model_validate(raw)
+        except ValidationError as error:
+            raise Unaccountable(f"event {place} is not known: {first_of(error)}") from error
+        if one.adjacency != cell.adjacency:
+            raise _Contradiction(f"event {place} is accounted under {one.adjacency}, the model under {cell.adjacency}")
+        channels = {name: channel.read for name, channel in one.channels.items()}
+        people = tuple(task - 1 for task in one.people_of)
+        entries.append(Spending(one.what, one.task - 1, people, one.count, one.read, one.shares_batches, channels))
+    return Written(cell.adjacency, cell.recurrence, tuple(entries))

@@ -1,0 +1,311 @@
+"""A second accountant, built apart from the first: an interval that holds the exact epsilon of a composition.
+
+Nothing of the privacy loss distributions of `accounting` is used. What has a closed form keeps it: Gaussian releases are one
+Gaussian, lists of labels and noisy copies have finitely many losses, which are listed. Sampled steps are composed as random
+variables (after Gopi, Lee and Wutschitz 2021): each loss is rounded to the nearest point of a grid, shifted so that its mean
+is kept, and n of them are added by Fourier transform. The sum of n rounding errors, independent, of mean zero and within a
+step h of the grid each, exceeds r = h sqrt(n ln(1/eta) / 2) with chance eta at most (Hoeffding). So with everything that was
+cut off or rounded inside eta, the exact epsilon lies between epsilon(delta + eta) - r and epsilon(delta - eta) + r.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.signal import lfilter
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+
+from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, LocalDpEvent, SampledGroupDpEvent, Unaccountable
+from dpcl_core.privacy.gaussian import SENSITIVITY
+from dpcl_core.spec import Adjacency
+
+_SHARE = 1e-4  # of delta that the interval gives up for what is cut off, wrapped around and rounded
+_ACCURACY = 1e-3  # of epsilon: the grid is as fine as that asks for, where it may have that many points
+_FEWEST, _MOST = 1 << 14, 1 << 21  # points of the grid
+_MOST_LOSSES = 20_000  # that are listed one by one
+_LAMBDAS = np.geomspace(1e-3, 1e5, 60)  # where the moments of a loss are bounded
+_ROUND_OFF = 2.0**-50  # relative error of one number of a Fourier transform, and of its power for each factor
+
+Delta = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The exact epsilon lies in [low, high]; both infinite where there is no bound."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """One end of the interval as an accountant, so that a ledger can be added up by it."""
+
+    end: str
+
+    def epsilon(self, events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float:
+        """Raises Unaccountable for a mechanism that it does not know under this adjacency."""
+        found = interval(events, delta, adjacency)
+        return found.low if self.end == "low" else found.high
+
+
+LOW, HIGH = Second("low"), Second("high")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixture:
+    """A step whose worst case is one number from Gaussians around `centres` by `chances`, or by `others` without the person.
+
+    The logarithm of their ratio grows with the number.
+    """
+
+    noise_multiplier: float
+    centres: tuple[float, ...]
+    chances: tuple[float, ...]
+    others: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A composition taken apart: mu squared of all Gaussians, sampled steps, pure choices by (epsilon, delta)."""
+
+    mu_squared: float
+    steps: dict[_Mixture, int]
+    choices: dict[tuple[float, float], int]
+
+
+def interval(events: Iterable[dp.DpEvent], delta: float, adjacency: Adjacency) -> Interval:
+    """Where the exact epsilon of all these events lies. Raises Unaccountable."""
+    counts: dict[dp.DpEvent, int] = {}
+    for event in events:
+        counts[event] = counts.get(event, 0) + 1
+    return _interval(tuple(sorted(counts.items(), key=repr)), delta, adjacency)
+
+
+@lru_cache(maxsize=1024)
+def _interval(counts: tuple[tuple[dp.DpEvent, int], ...], delta: float, adjacency: Adjacency) -> Interval:
+    parts = _Parts(0.0, {}, {})
+    for event, count in counts:
+        if not _taken_apart(event, count, adjacency, parts):
+            return Interval(math.inf, math.inf)
+    if not parts.steps:
+        exact = _epsilon(_with_choices(partial(_delta_of_gaussian, math.sqrt(parts.mu_squared)), parts.choices), delta)
+        return Interval(exact, exact)
+    steps = dict(parts.steps)
+    if parts.mu_squared > 0:
+        steps[_Mixture(1 / math.sqrt(parts.mu_squared), (0.0, 1.0), (0.0, 1.0), (1.0, 0.0))] = 1
+    ends = [_of_steps(steps, is_joining, parts.choices, delta) for is_joining in (False, True)]
+    return Interval(max(end.low for end in ends), max(end.high for end in ends))
+
+
+def _taken_apart(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Parts) -> bool:
+    """Adds an event that happens `count` times to the parts; False where it has no bound."""
+    match event:
+        case dp.NoOpDpEvent():
+            return True
+        case dp.NonPrivateDpEvent() | dp.GaussianDpEvent(0) | dp.PoissonSampledDpEvent(_, dp.GaussianDpEvent(0)):
+            return False
+        case dp.SelfComposedDpEvent(inner, n):
+            return _taken_apart(inner, count * n, adjacency, parts)
+        case dp.GaussianDpEvent(sigma):
+            parts.mu_squared += count * (SENSITIVITY[adjacency] / sigma) ** 2
+        case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
+            step = _step(sigma, (1 - rate, rate), adjacency)
+            parts.steps[step] = parts.steps.get(step, 0) + count
+        case SampledGroupDpEvent(sigma, rates):
+            if adjacency == "replace":  # bounded by its members coming all at once
+                return _taken_apart(event.all_at_once, count, adjacency, parts)
+            chances = np.ones(1)
+            for rate in rates:
+                chances = np.convolve(chances, [1 - rate, rate])
+            step = _step(sigma, tuple(map(float, chances)), adjacency)
+            parts.steps[step] = parts.steps.get(step, 0) + count
+        case LabelListDpEvent(epsilon, delta):
+            choice = (epsilon, delta)
+            parts.choices[choice] = parts.choices.get(choice, 0) + count * LABELS_CHANGED[adjacency]
+        case LocalDpEvent(epsilon) if adjacency == "replace":
+            parts.choices[epsilon, 0.0] = parts.choices.get((epsilon, 0.0), 0) + count
+        case _:
+            raise Unaccountable(f"no epsilon under {adjacency} adjacency is known for {event}")
+    return True
+
+
+def _step(sigma: float, chances: tuple[float, ...], adjacency: Adjacency) -> _Mixture:
+    """A sampled step: with chance `chances[k]` the person moves the sum by k, against not at all or, replaced, by -k."""
+    if adjacency == "replace":
+        stays, goes = chances
+        return _Mixture(sigma, (-1.0, 0.0, 1.0), (0.0, stays, goes), (goes, stays, 0.0))
+    centres = tuple(float(k) for k in range(len(chances)))
+    return _Mixture(sigma, centres, chances, (1.0,) + (0.0,) * (len(chances) - 1))
+
+
+def _delta_of_gaussian(mu: float, epsilon: float) -> float:
+    """Exact delta of a Gaussian at any real epsilon (Balle and Wang 2018, Theorem 8); mu 0: nothing happened."""
+    if mu == 0:
+        return max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
+    other = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    return float(ndtr(mu / 2 - epsilon / mu)) - math.exp(min(other, 0.0))
+
+
+def _with_choices(delta_of: Delta, choices: dict[tuple[float, float], int]) -> Delta:
+    """Delta of all this and of choices that are (epsilon, delta)-close, at their worst (Kairouz et al. 2015).
+
+    A choice loses +epsilon or -epsilon, the former e^epsilon times as likely, and everything with chance delta.
+    """
+    losses, infinite = {0.0: 1.0}, 0.0
+    for (epsilon, delta), count in choices.items():
+        infinite = infinite - (1 - infinite) * math.expm1(count * math.log1p(-delta))
+        up = 1 / (1 + math.exp(-epsilon))
+        logs = [math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(count + 1)]
+        own = {
+            (2 * k - count) * epsilon: math.exp(log + k * math.log(up) + (count - k) * (math.log(up) - epsilon))
+            for k, log in enumerate(logs)
+        }
+        if len(losses) * len(own) > _MOST_LOSSES:
+            raise Unaccountable("it has more lists of labels than the second accountant lists losses of")
+        joined: dict[float, float] = {}
+        for loss, mass in losses.items():
+            for other, chance in own.items():
+                joined[loss + other] = joined.get(loss + other, 0.0) + mass * chance
+        losses = joined
+    return lambda at: infinite + (1 - infinite) * sum(mass * delta_of(at - loss) for loss, mass in losses.items())
+
+
+def _epsilon(delta_of: Delta, delta: float) -> float:
+    """Smallest epsilon of at least 0 with no more than this delta."""
+    if delta <= 0:
+        return math.inf
+    if delta_of(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while delta_of(high) > delta:
+        high *= 2
+        if high > 1e12:
+            return math.inf
+    return float(brentq(lambda at: delta_of(at) - delta, 0.0, high, xtol=1e-12, rtol=1e-12, maxiter=500))
+
+
+def _of_steps(
+    steps: dict[_Mixture, int], is_joining: bool, choices: dict[tuple[float, float], int], delta: float
+) -> Interval:
+    """The interval of steps that are sampled and of choices, for one who leaves or, `is_joining`, one who comes."""
+    n = sum(steps.values())
+    eta = _SHARE * delta / 3
+    losses = {step: _Loss.of(step, is_joining, eta / n) for step in steps}
+    coarse = {step: loss.masses(1 << 13) for step, loss in losses.items()}
+    top, bottom = _reach(coarse, steps, eta), -_reach({s: (-y, p) for s, (y, p) in coarse.items()}, steps, eta)
+    about = max(_reach(coarse, steps, delta), 1e-3)
+    spread = math.sqrt(n * math.log(1 / eta) / 2)  # of n rounding errors, in steps of the grid
+    wanted = 1.25 * (top - bottom) * spread / (_ACCURACY * about)
+    n_points = 1 << max(_FEWEST.bit_length() - 1, min(_MOST.bit_length() - 1, math.ceil(math.log2(wanted))))
+    h = (top - bottom) / (n_points - 1)
+    transform, shift, widest = np.ones(n_points // 2 + 1, dtype=np.complex128), 0.0, 0.0
+    for step, count in steps.items():
+        values, masses, mean, width = losses[step].fine(h)
+        places = np.rint(values / h)
+        shift += count * (mean - float(masses @ places) * h)
+        widest = max(widest, width)
+        table = np.bincount(places.astype(np.int64) % n_points, weights=masses, minlength=n_points)
+        transform *= np.fft.rfft(table) ** count
+    error = n * _ROUND_OFF * float(np.abs(transform).sum())
+    chances = np.maximum(np.fft.irfft(transform, n_points), 0.0)
+    first = math.ceil(bottom / h)
+    delta_of = _with_choices(_tabled(np.roll(chances, -(first % n_points)), first * h + shift, h), choices)
+    lost, off = 3 * eta + error, spread * (h + widest)
+    return Interval(max(0.0, _epsilon(delta_of, delta + lost) - off), _epsilon(delta_of, delta - lost) + off)
+
+
+def _tabled(chances: NDArray[np.float64], first: float, h: float) -> Delta:
+    """Delta at any epsilon of a loss that is first, first + h, ... with these chances: sum of p (1 - e^(epsilon - y))+."""
+    backwards = chances[::-1]
+    tails = np.append(np.cumsum(backwards)[::-1], 0.0)
+    discounted = np.append(lfilter([1.0], [1.0, -math.exp(-h)], backwards)[::-1], 0.0)  # seen from each point: e^-(y - y_k)
+
+    def delta_of(epsilon: float) -> float:
+        k = min(max(0, math.floor((epsilon - first) / h) + 1), len(chances))
+        return float(tails[k] - math.exp(min(0.0, epsilon - first - k * h)) * discounted[k])
+
+    return delta_of
+
+
+def _reach(
+    found: dict[_Mixture, tuple[NDArray[np.float64], NDArray[np.float64]]], counts: dict[_Mixture, int], chance: float
+) -> float:
+    """What the sum of all losses exceeds with this chance at most (Chernoff's bound)."""
+    logs = sum(
+        counts[step] * logsumexp(_LAMBDAS[:, None] * values[None, :], b=masses[None, :], axis=1)
+        for step, (values, masses) in found.items()
+    )
+    return float(np.min((logs - math.log(chance)) / _LAMBDAS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """The privacy loss of one step, where its number lies between `low` and `high`."""
+
+    step: _Mixture
+    is_joining: bool
+    low: float
+    high: float
+
+    @staticmethod
+    def of(step: _Mixture, is_joining: bool, tail: float) -> _Loss:
+        """The loss of one who leaves or comes; the number lies further out with a chance of `tail` at most."""
+        reach = -float(ndtri(tail / 2)) * step.noise_multiplier
+        weights = step.others if is_joining else step.chances
+        centres = [centre for centre, weight in zip(step.centres, weights, strict=True) if weight > 0]
+        return _Loss(step, is_joining, min(centres) - reach, max(centres) + reach)
+
+    def at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The loss where the number is x: how much likelier it is, in logarithms."""
+        sigma = self.step.noise_multiplier
+        exponents = [x * centre / sigma**2 - centre**2 / (2 * sigma**2) for centre in self.step.centres]
+        with_person, without = (
+            logsumexp(np.stack([e for e, w in zip(exponents, weights, strict=True) if w > 0]), axis=0,
+                      b=np.asarray([w for w in weights if w > 0])[:, None])
+            for weights in (self.step.chances, self.step.others)
+        )  # fmt: skip
+        found: NDArray[np.float64] = with_person - without
+        return -found if self.is_joining else found
+
+    def masses(self, n_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Losses in the middle of equal cells of the number, and the chances of these cells, which add up to 1."""
+        edges = np.linspace(self.low, self.high, n_cells + 1)
+        weights = self.step.others if self.is_joining else self.step.chances
+        chances = np.zeros(n_cells)
+        for centre, weight in zip(self.step.centres, weights, strict=True):
+            z = (edges - centre) / self.step.noise_multiplier
+            # From the nearer tail, so that small chances keep their digits.
+            chances += weight * np.where(z[:-1] > 0, ndtr(-z[:-1]) - ndtr(-z[1:]), ndtr(z[1:]) - ndtr(z[:-1]))
+        return self.at((edges[1:] + edges[:-1]) / 2), chances / chances.sum()
+
+    def fine(self, h: float) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
+        """Losses and chances in cells finer than a grid of step h, the exact mean, and the widest cell in terms of loss."""
+        steepest = (max(self.step.centres) - min(self.step.centres)) / self.step.noise_multiplier**2
+        n_cells = min(_MOST, max(1 << 12, math.ceil(4 * steepest * (self.high - self.low) / h)))
+        values, masses = self.masses(n_cells)
+        return values, masses, self._mean(), steepest * (self.high - self.low) / n_cells
+
+    def _mean(self) -> float:
+        """Mean of the loss between `low` and `high`, by adaptive quadrature around every centre."""
+        sigma = self.step.noise_multiplier
+        weights = self.step.others if self.is_joining else self.step.chances
+
+        def density(x: float) -> float:
+            pairs = zip(self.step.centres, weights, strict=True)
+            return sum(w * math.exp(-(((x - c) / sigma) ** 2) / 2) for c, w in pairs) / (sigma * math.sqrt(2 * math.pi))
+
+        centres = [centre for centre in self.step.centres if self.low < centre < self.high]
+        total, mass = (
+            quad(function, self.low, self.high, points=centres, limit=400, epsabs=1e-14, epsrel=1e-12)[0]
+            for function in (lambda x: density(x) * float(self.at(np.asarray([x]))[0]), density)
+        )
+        return float(total / mass)

@@ -1,0 +1,93 @@
+"""A ledger as plain numbers and back: what the store keeps, and what a privacy card hands to whoever checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import dp_accounting as dp
+
+from dpcl_core.events import Mechanism, Spending, Written
+from dpcl_core.privacy.accounting import (
+    Accountant,
+    LabelListDpEvent,
+    LocalDpEvent,
+    SampledGroupDpEvent,
+    Unaccountable,
+)
+from dpcl_core.privacy.ledger import Entry, Ledger
+
+
+def written(ledger: Ledger) -> Written:
+    """The ledger's entries in order, equal neighbours counted. Raises Unaccountable for a mechanism unknown here."""
+    found: list[Spending] = []
+    for entry in ledger.entries:
+        channels = {name: mechanism(event) for name, event in entry.channels.items()}
+        one = Spending(entry.what, entry.task, entry.people_of, 1, mechanism(entry.event), entry.shares_batches, channels)
+        if found and replace(found[-1], count=1) == one:
+            found[-1] = replace(one, count=found[-1].count + 1)
+        else:
+            found.append(one)
+    return Written(ledger.adjacency, ledger.recurrence, tuple(found))
+
+
+def read(ledger: Written, delta: float, accountant: Accountant) -> Ledger:
+    """The ledger that was written down, added up by this accountant."""
+    entries = [
+        Entry(event(one.mechanism), one.task, one.what, one.people_of, one.shares_batches, _events(one.channels))
+        for one in ledger.entries
+        for _ in range(one.count)
+    ]
+    return Ledger(delta, ledger.adjacency, ledger.recurrence, accountant, entries)
+
+
+def mechanism(event: dp.DpEvent) -> Mechanism:
+    """A ledger's event as plain numbers. Raises Unaccountable for one that no mechanism here writes."""
+    match event:
+        case dp.SelfComposedDpEvent(inner, count):
+            one = mechanism(inner)
+            return replace(one, steps=one.steps * count)
+        case dp.GaussianDpEvent(sigma):
+            return Mechanism("gaussian", float(sigma), (1.0,))
+        case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
+            return Mechanism("gaussian", float(sigma), (float(rate),))
+        case SampledGroupDpEvent(sigma, rates):
+            return Mechanism("gaussian", float(sigma), tuple(map(float, rates)))
+        case LabelListDpEvent(epsilon, delta):
+            return Mechanism("label-list", epsilon=float(epsilon), delta=float(delta))
+        case LocalDpEvent(epsilon):
+            return Mechanism("local", epsilon=float(epsilon))
+        case dp.NonPrivateDpEvent():
+            return Mechanism("no-bound")
+        case dp.NoOpDpEvent():
+            return Mechanism("nothing")
+    raise Unaccountable(f"{event} cannot be written down")
+
+
+def event(given: Mechanism) -> dp.DpEvent:
+    """The event that these numbers describe; `mechanism` gives the numbers back. Raises Unaccountable where some lack."""
+    one = _once(given)
+    # Trainings stay counted, single steps too: models that share batches are told apart by their counts (`together.joint`).
+    return dp.SelfComposedDpEvent(one, given.steps) if given.kind == "gaussian" else one
+
+
+def _once(given: Mechanism) -> dp.DpEvent:
+    match given:
+        case Mechanism("gaussian", float(sigma), (rate,)):
+            step = dp.GaussianDpEvent(sigma)
+            return step if rate == 1 else dp.PoissonSampledDpEvent(rate, step)
+        case Mechanism("gaussian", float(sigma), rates) if rates:
+            return SampledGroupDpEvent(sigma, rates)
+        case Mechanism("label-list", _, _, _, float(epsilon), float(delta)):
+            return LabelListDpEvent(epsilon, delta)
+        case Mechanism("local", _, _, _, float(epsilon)):
+            return LocalDpEvent(epsilon)
+        case Mechanism("no-bound"):
+            return dp.NonPrivateDpEvent()
+        case Mechanism("nothing"):
+            return dp.NoOpDpEvent()
+    raise Unaccountable(f"a mechanism of kind {given.kind!r} lacks its numbers")
+
+
+def _events(channels: Mapping[str, Mechanism]) -> Mapping[str, dp.DpEvent]:
+    return {name: event(one) for name, one in channels.items()}
