@@ -6,26 +6,52 @@ import copy
 import os
 import ssl
 import struct
+from collections.abc import Callable
 from hashlib import sha256, shake_256
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.privacy import rounded
 from dpcl_core.spec import Cell, NoiseSource
+
+Addition32 = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 class Noise(Protocol):
-    """A source of standard normal numbers; each call draws anew."""
+    """A source of noise; each call draws anew. What is released comes from `added`, its kin, or `words`.
 
-    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]: ...
+    They round the sum of clean numbers and noise to a public grid (`privacy.rounded`), so that no last digit tells of the
+    clean ones. Clean numbers are finite, standard deviations above 0. `normal` and `laplace` are for simulations.
+    """
 
-    def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """The same in single precision, for training: half the entropy and a third of the time."""
+    def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        """Numbers of any shape, each plus Gaussian noise of its own of this standard deviation."""
+        ...
+
+    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
+        """The same in single precision and on a coarser grid, for training."""
+        ...
+
+    def additions32(self, size: int, std: float, count: int) -> Addition32:
+        """What is called for each of `count` such additions to arrays of `size` numbers: quicker for many small ones."""
+        ...
+
+    def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+        """The same as `added` with Laplace noise of this scale (standard deviation 1.41 times that)."""
         ...
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Random whole numbers, all 64-bit ones equally likely: for decisions whose chance must be exact."""
+        ...
+
+    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Standard normal numbers as floating point has them."""
+        ...
+
+    def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """The same in single precision."""
         ...
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -34,18 +60,30 @@ class Noise(Protocol):
 
 
 class ReleaseNoise:
-    """Standard normal numbers from the operating system's entropy, never recorded and never repeatable.
+    """Noise from the operating system's entropy, never recorded and never repeatable, exact to the last digit."""
 
-    Drawn by Box and Muller's transform; not hardened against floating-point attacks (Mironov 2012).
-    """
+    def __init__(self, bits: rounded.Bits | None = None) -> None:
+        """`bits`: random bytes from elsewhere, for tests of the transforms."""
+        self._bits = bits or os.urandom
+        self._many = bits or _many_bytes
+
+    def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        return rounded.added(clean, std, self._bits)
+
+    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
+        return rounded.added32(clean, std, self._many)
+
+    def additions32(self, size: int, std: float, count: int) -> Addition32:
+        return rounded.Ahead32(size, std, count, self._many).added
+
+    def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+        return rounded.laplace_added(clean, scale, self._many)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(self._bits(8 * count), dtype=np.uint64)
 
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        count = int(np.prod(shape, dtype=np.int64))
-        half = (count + 1) // 2
-        bits = np.frombuffer(os.urandom(16 * half), dtype=np.uint64).reshape(2, half)
-        uniform = ((bits >> np.uint64(11)) + np.uint64(1)) * 2.0**-53  # in (0, 1]: the logarithm stays finite
-        radius, angle = np.sqrt(-2 * np.log(uniform[0])), 2 * np.pi * uniform[1]
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count].reshape(shape)
+        return self.added(np.zeros(shape), 1.0)
 
     def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Reaches 6.7 standard deviations: 32 random bits have no rarer outcome."""
@@ -65,15 +103,8 @@ class ReleaseNoise:
         drawn *= radius  # in place throughout: a quarter of what a step of heads takes is noise
         return drawn.reshape(-1)[:count].reshape(shape)
 
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """By inverting the distribution: one bit for the sign, 53 for the size."""
-        bits = np.frombuffer(_many_bytes(8 * int(np.prod(shape, dtype=np.int64))), dtype=np.uint64)
-        uniform = ((bits >> np.uint64(11)) + np.uint64(1)) * 2.0**-53  # in (0, 1]: the logarithm stays finite
-        sizes: NDArray[np.float64] = np.where(bits & np.uint64(1), np.log(uniform), -np.log(uniform)).reshape(shape)
-        return sizes
+        return self.laplace_added(np.zeros(shape), 1.0)
 
 
 def _many_bytes(count: int) -> bytes:
@@ -86,7 +117,7 @@ def _many_bytes(count: int) -> bytes:
 
 
 class SeededNoise:
-    """Repeatable standard normal numbers for teaching. Whoever knows the seed can subtract them: no guarantee is left.
+    """Repeatable noise for teaching. Whoever knows the seed can subtract them: no guarantee is left.
 
     The stream depends on the cell (budget and seed) and the purpose, so that no two cells share noise and no draw shares
     numbers with class orders or subsets, which use other purposes.
@@ -96,14 +127,29 @@ class SeededNoise:
         label = f"noise/{purpose}".encode() + struct.pack("<dq", cell.epsilon, cell.seed)
         self._generator = np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
 
+    def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
+        return rounded.together(whole, np.rint(low + std / step * self.normal(low.shape)), step)
+
+    def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
+        whole, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
+        return rounded.together(whole, np.rint(low + np.float32(std / step) * self.normal32(low.shape)), step)
+
+    def additions32(self, size: int, std: float, count: int) -> Addition32:
+        return lambda clean: self.added32(clean, std)
+
+    def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+        whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(scale))
+        return rounded.together(whole, np.rint(low + scale / step * self.laplace(low.shape)), step)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return self._generator.integers(0, 2**64, count, dtype=np.uint64)
+
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self._generator.standard_normal(shape)
 
     def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         return self._generator.standard_normal(shape, dtype=np.float32)
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return self._generator.integers(0, 2**64, count, dtype=np.uint64)
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self._generator.laplace(size=shape)

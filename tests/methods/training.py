@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcl_core.methods.schedule import Schedule
+from dpcl_core.privacy.noise import Addition32
 
 N_FEATURES = 5
 
@@ -46,6 +47,14 @@ class Recorded:
     def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.normal(shape).astype(np.float32)
 
+    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
+        return (clean + std * self.normal(clean.shape)).astype(clean.dtype)
+
+    added32 = added
+
+    def additions32(self, size: int, std: float, count: int) -> Addition32:
+        return lambda clean: self.added32(clean, std)
+
 
 class Silent:
     """Noise that is zero."""
@@ -55,6 +64,14 @@ class Silent:
 
     def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape, dtype=np.float32)
+
+    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
+        return clean.copy()
+
+    added32 = added
+
+    def additions32(self, size: int, std: float, count: int) -> Addition32:
+        return lambda clean: clean.copy()
 
 
 class Prescribed:

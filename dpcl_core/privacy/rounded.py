@@ -1,0 +1,280 @@
+"""Noise that is rounded together with what it hides: an exact real sum brought to a public grid, and nothing else.
+
+`fl(x + noise)` keeps the grid of x's own last digits, and they tell x apart (Mironov 2012). Here what is released is
+
+    y = g * round((s + n) / g),
+
+s the clean number, n a real number with exactly the law promised (Gaussian, Laplace), g a power of two that depends on the
+noise's scale alone. Rounding comes after the noise, so it is post-processing: y costs what s + n costs, whatever grid s lies
+on, and nothing is added to delta. No s + n is ever written down. Only the whole number round((s + n) / g) is computed, the
+one that belongs to the real n:
+
+* n is made of two uniform real numbers U and V by Box and Muller, sqrt(-2 ln U) cos(2 pi V) and the same with the sine (of U
+  alone by inversion, for Laplace). Their first binary digits are random bits; the others are not drawn yet.
+* What arithmetic gives for (s + n) / g lies within a bound of the truth, whatever the other digits may be. Where it is
+  farther than that from the middle between two whole numbers, the rounding is certain. Elsewhere more digits are drawn for
+  the same U and V and the number is looked at again, in double precision, then in intervals of any precision, until it is
+  certain (Ziv's strategy). Both numbers of a pair are looked at with the same digits.
+
+So tails are not cut off and nothing is lost between floating-point numbers. What is assumed: bits are fair and independent,
+and NumPy's log, cos and sin are within 8 units in the last place (`tests/privacy/test_rounded.py` measures them), square
+roots and arithmetic within half of one (IEEE 754). Run times are not covered: a number that is looked at again takes longer.
+
+s / g is a whole number and a rest in [-1/2, 1/2], both exact, and only the rest meets the noise, so that the size of s does
+not enter the error. (Numbers below 2^-1000 g, or 2^-120 g in single precision, may lose digits in that division: s is then
+meant as it comes out of it.) Where the sum of whole numbers needs more digits than a float has, its rounding is
+post-processing again. A zero is given out as +0: -0 would tell of the sign of s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from mpmath import libmp
+from numpy.typing import NDArray
+
+Bits = Callable[[int], bytes]  # so many random bytes, drawn anew at every call
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+Float = TypeVar("Float", bound=np.floating)
+
+_PLACES, _PLACES32 = 24, 5  # the grid is the noise's scale over 2^24 to 2^25; over 2^5 to 2^6 in single precision
+_BLOCK, _BLOCK32 = 1 << 14, 1 << 15  # numbers: arrays of 128 KB, which stay in the processor's cache
+
+# The bounds on the error of (s + n) / g. Double precision, 64 digits, U in [2^-20, 1 - 2^-16]: the radius r <= 5.3 is within
+# 2^-45.7 (U's rounding, 2^-54, over r = 2^-7.5: 2^-46.5; its other digits, 2^-44, over r = 5.3: 2^-46.4; log's 8 units:
+# 2^-47.6), the angle within 2^-50.2, cosine and sine within 2^-50 more: together 2^-45.1 of a standard deviation, 2^-20.1 of
+# a grid step, and 2^-25 for rounding products and sums below 2^28. With a grid of 2^-6 the range may be wider.
+_MARGIN, _RANGE, _RANGE_AGAIN = 2.0**-19, (2.0**-20, 1 - 2.0**-16), (2.0**-28, 1 - 2.0**-34)
+# Laplace, 63 digits, U in [2^-20, 1]: 2^-43 for U's other digits, 2^-46 for log's 8 units: 2^-17.8 of a grid step.
+_MARGIN_LAPLACE = 2.0**-17
+# Single precision, 32 digits, U in [2^-12, 1 - 2^-13]: the radius r <= 4.1 is within 2.5e-6 (log's 8 units: 2.0e-6; U's
+# rounding, 2^-25, over r = 2^-6: 1.9e-6, but there r is small), the angle within 4.0e-7, cosine and sine within 4.8e-7 more,
+# times r: 3.8e-6. Together 6.3e-6 of a standard deviation, 4.1e-4 of a grid step, and 1.6e-5 for rounding sums below 512.
+_MARGIN32, _LOWEST32, _SPAN32 = 2.0**-11, np.uint32(2**20), np.uint32(2**32 - 2**19 - 2**20)
+
+
+def grid(std: float) -> float:
+    """The power of two that results are multiples of, for noise of this standard deviation (or scale, for Laplace)."""
+    return _grid(std, _PLACES, 900)
+
+
+def grid32(std: float) -> float:
+    """The same in single precision. Rounding to it adds at most 8.2e-5 of itself to the variance."""
+    return _grid(std, _PLACES32, 90)
+
+
+def _grid(std: float, places: int, most: int) -> float:
+    if not 2.0**-most <= std <= 2.0**most:
+        raise ValueError(f"noise of scale {std} has no grid: must lie between 2^-{most} and 2^{most}")
+    return math.ldexp(1.0, math.frexp(std)[1] - 1 - places)
+
+
+def parts(clean: NDArray[Float], step: float) -> tuple[NDArray[Float], NDArray[Float]]:
+    """Numbers as whole multiples of a power of two and what is left of each, in [-1/2, 1/2] of it; both exact."""
+    low = clean * clean.dtype.type(1 / step)
+    whole = np.rint(low)
+    low -= whole
+    return whole, low
+
+
+def together(whole: NDArray[Float], more: NDArray[Float], step: float) -> NDArray[Float]:
+    """(whole + more) * step, in place of `whole`."""
+    whole += more
+    whole *= whole.dtype.type(step)
+    whole += whole.dtype.type(0)  # makes +0 of -0
+    return whole
+
+
+def added(clean: Floats, std: float, bits: Bits) -> Floats:
+    """Finite numbers of any shape, each plus Gaussian noise of its own of exactly this standard deviation, on `grid(std)`.
+
+    Raises ValueError where the standard deviation is 0 or beyond all use.
+    """
+    return _blockwise(clean, std, bits, _normal)
+
+
+def laplace_added(clean: Floats, scale: float, bits: Bits) -> Floats:
+    """The same with Laplace noise, of density exp(-|n| / scale) / (2 scale)."""
+    return _blockwise(clean, scale, bits, _laplace)
+
+
+def added32(clean: NDArray[np.float32], std: float, bits: Bits) -> NDArray[np.float32]:
+    """The same as `added` in single precision, on the coarser `grid32(std)`."""
+    return Ahead32(clean.size, std, 1, bits).added(clean)
+
+
+def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats, Words, float, Bits], Floats]) -> Floats:
+    step = grid(std)
+    flat = np.asarray(clean, dtype=np.float64).reshape(-1)
+    found = np.empty_like(flat)
+    for start in range(0, len(flat), _BLOCK):
+        part = flat[start : start + _BLOCK]
+        pairs = np.zeros((2, -(-len(part) // 2)))  # of an odd number of values the last draw is thrown away
+        pairs.reshape(-1)[: len(part)] = part
+        whole, low = parts(pairs, step)
+        words = np.frombuffer(bits(8 * pairs.size), dtype=np.uint64).reshape(pairs.shape)
+        done = together(whole, rounded(low, words, std / step, bits), step)
+        found[start : start + _BLOCK] = done.reshape(-1)[: len(part)]
+    return found.reshape(np.shape(clean))
+
+
+def _normal(low: Floats, words: Words, ratio: float, bits: Bits, within: tuple[float, float] = _RANGE) -> Floats:
+    """round(low + ratio n) for pairs of exact standard normal n, from 64 digits of each U and V, more where needed.
+
+    Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25 (2^6 where
+    the range is wider).
+    """
+    uniform, sums = _first_look(words, ratio)
+    sums += low
+    found: Floats = np.rint(sums)
+    sums -= found
+    is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= within[0]) & (uniform <= within[1])
+    for pair in np.flatnonzero(~is_certain):
+        found[:, pair] = _closely(_gaussian_pair, low[:, pair], words[:, pair].tolist(), ratio, 64, bits)
+    return found
+
+
+def _first_look(words: Words, ratio: float) -> tuple[Floats, Floats]:
+    """U [pairs] and ratio n [2, pairs] as double precision has them."""
+    uniform = words[0] * 2.0**-64
+    angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
+    with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
+        radius = np.sqrt(np.log(uniform) * (-2 * ratio**2))
+        return uniform, np.stack([np.cos(angle), np.sin(angle)]) * radius
+
+
+def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
+    """round(low + ratio n) for exact Laplace n of scale 1: the first bit is its sign, 63 more are digits of U = e^-|n|."""
+    uniform = (words >> np.uint64(1)) * 2.0**-63
+    signed = np.where(words & np.uint64(1), -ratio, ratio)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = low - signed * np.log(uniform)
+        found: Floats = np.rint(sums)
+        sums -= found
+    is_certain = (np.abs(sums) <= 0.5 - _MARGIN_LAPLACE) & (uniform >= _RANGE[0])
+    for row, place in np.argwhere(~is_certain):
+        known = [int(words[row, place]) >> 1]
+        (found[row, place],) = _closely(_exponential, low[row, [place]], known, signed[row, place], 63, bits)
+    return found
+
+
+class Ahead32:
+    """Gaussian noise for `count` additions to arrays of `size` numbers in single precision, as `added32`; drawn ahead.
+
+    For training, whose steps are many and may be small. No number of noise serves two additions, no pair spans two, and
+    working memory is used again. Keep it where it was made: a copy in another process would add the same noise.
+    """
+
+    def __init__(self, size: int, std: float, count: int, bits: Bits) -> None:
+        n_blocks = max(1, -(-size // _BLOCK32))
+        self._width, self._left, self._bits = max(1, -(-size // n_blocks)), count * n_blocks, bits
+        self._half = -(-self._width // 2)
+        self._step = grid32(std)
+        self._ratio = std / self._step
+        most = max(1, min(self._left, _BLOCK32 // self._width))
+        self._sums = np.empty((most, 2, self._half), dtype=np.float32)
+        self._radius, self._angle = np.empty((2, most, self._half), dtype=np.float32)
+        self._low, self._whole, self._more = np.empty((3, 2 * self._half), dtype=np.float32)
+        self._n_drawn = 0
+
+    def added(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The next addition. Args: clean, of any shape with `size` numbers."""
+        flat = np.ascontiguousarray(clean, dtype=np.float32).reshape(-1)
+        found = np.empty_like(flat)
+        for start in range(0, len(flat), self._width):
+            found[start : start + self._width] = self._next(flat[start : start + self._width])
+        return found.reshape(np.shape(clean))
+
+    def _next(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self._n_drawn == 0:
+            self._draw()
+        self._n_drawn -= 1
+        sums, low, whole, more = self._sums[self._n_drawn].reshape(-1), self._low, self._whole, self._more
+        np.multiply(clean, np.float32(1 / self._step), out=low[: len(clean)])
+        low[len(clean) :] = 0
+        np.rint(low, out=whole)
+        np.subtract(low, whole, out=low)
+        sums += low
+        np.rint(sums, out=more)
+        sums -= more
+        np.abs(sums, out=sums)
+        is_unsure = sums > np.float32(0.5 - _MARGIN32)
+        pairs = np.flatnonzero(is_unsure[: self._half] | is_unsure[self._half :] | self._is_far[self._n_drawn])
+        if len(pairs):
+            self._look_again(pairs)
+        return together(whole, more, self._step)[: len(clean)]
+
+    def _draw(self) -> None:
+        """ratio * n with n standard normal, for as many blocks as stay in the processor's cache."""
+        self._n_drawn = n = min(self._left, len(self._sums))
+        if n == 0:
+            raise ValueError("more additions than were asked for")
+        self._left -= n
+        self._words = np.frombuffer(self._bits(8 * n * self._half), dtype=np.uint32).reshape(n, 2, self._half)
+        self._is_far = self._words[:, 0] - _LOWEST32 > _SPAN32
+        radius, angle, sums = self._radius[:n], self._angle[:n], self._sums[:n]
+        radius[...] = self._words[:, 0]
+        radius += np.float32(0.5)  # keeps the logarithm finite
+        radius *= np.float32(2.0**-32)
+        np.log(radius, out=radius)
+        radius *= np.float32(-2 * self._ratio**2)
+        np.sqrt(radius, out=radius)
+        angle[...] = self._words[:, 1].view(np.int32)  # in [-pi, pi], where it has more digits
+        angle *= np.float32(2 * math.pi * 2.0**-32)
+        np.cos(angle, out=sums[:, 0])
+        np.sin(angle, out=sums[:, 1])
+        sums *= radius[:, None]
+
+    def _look_again(self, pairs: NDArray[np.intp]) -> None:
+        """At these pairs with 32 more digits of each U and V, in double precision."""
+        words = self._words[self._n_drawn].take(pairs, axis=1).astype(np.uint64)
+        words <<= np.uint64(32)
+        words |= np.frombuffer(self._bits(4 * words.size), dtype=np.uint32).reshape(words.shape)
+        low = self._low.reshape(2, -1).take(pairs, axis=1).astype(np.float64)
+        self._more.reshape(2, -1)[:, pairs] = _normal(low, words, self._ratio, self._bits, _RANGE_AGAIN)
+
+
+Interval = tuple[object, object]  # lower and upper end, as mpmath's library has numbers
+Transform = Callable[[list[Interval], int], list[Interval]]
+
+
+def _closely(
+    transform: Transform, low: Floats, digits: list[int], ratio: float, n_digits: int, bits: Bits
+) -> list[int]:
+    """round(low + ratio n), with as many digits as it takes: 64 more of each uniform number until intervals agree.
+
+    Args: low: for each of the numbers n that `transform` makes; digits: the first `n_digits` of each uniform number.
+    """
+    factor = libmp.from_float(float(ratio))
+    while True:
+        digits = [known << 64 | int.from_bytes(bits(8), "little") for known in digits]
+        n_digits += 64
+        if digits[0] == 0:  # the logarithm has no bound yet
+            continue
+        precision = n_digits + 64
+        uniform = [(libmp.from_man_exp(known, -n_digits), libmp.from_man_exp(known + 1, -n_digits)) for known in digits]
+        found = []
+        for rest, drawn in zip(low.tolist(), transform(uniform, precision), strict=True):
+            start = libmp.from_float(rest)
+            total = libmp.mpi_add((start, start), libmp.mpi_mul((factor, factor), drawn, precision), precision)
+            found.append([libmp.to_int(end, libmp.round_nearest) for end in total])
+        if all(first == last for first, last in found):  # rounding is monotone: all between the ends agree with them
+            return [first for first, _ in found]
+
+
+def _exponential(uniform: list[Interval], precision: int) -> list[Interval]:
+    """-ln U."""
+    return [libmp.mpi_neg(libmp.mpi_log(uniform[0], precision))]
+
+
+def _gaussian_pair(uniform: list[Interval], precision: int) -> list[Interval]:
+    """sqrt(-2 ln U) times cos(2 pi V) and sin(2 pi V)."""
+    (exponential,), two = _exponential(uniform, precision), (libmp.ftwo, libmp.ftwo)
+    radius = libmp.mpi_sqrt(libmp.mpi_mul(two, exponential, precision), precision)
+    pi = (libmp.mpf_pi(precision, libmp.round_floor), libmp.mpf_pi(precision, libmp.round_ceiling))
+    angle = libmp.mpi_mul(libmp.mpi_mul(two, pi, precision), uniform[1], precision)
+    return [libmp.mpi_mul(radius, side, precision) for side in libmp.mpi_cos_sin(angle, precision)]

@@ -1,0 +1,208 @@
+"""Noise rounded exactly: its law, its first look held against mpmath, and every way of looking again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import chain
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import chi2, laplace, norm
+
+from dpcl_core.privacy import rounded
+from dpcl_core.privacy.noise import Noise, ReleaseNoise, SeededNoise
+from dpcl_core.spec import Cell
+
+FALSE_ALARM = 1e-6
+NOISES: list[Noise] = [ReleaseNoise(), SeededNoise(Cell(1.0, 0), "a test")]
+
+
+@pytest.fixture(autouse=True)
+def _precision() -> Iterator[None]:
+    with mpmath.workprec(400):
+        yield
+
+
+def fed(words: np.ndarray, then: bytes = b"\0") -> rounded.Bits:
+    """Random bits chosen beforehand; whatever is asked for after them is `then`, over and over."""
+    rest = iter([words.tobytes()])
+
+    def bits(count: int) -> bytes:
+        chunk = next(rest, then * count)
+        assert len(chunk) == count
+        return chunk
+
+    return bits
+
+
+def uniform(words: np.ndarray, n_digits: int, then: bytes) -> list[mpmath.mpf]:
+    """The numbers in [0, 1] with these digits, and zeros or ones behind them."""
+    return [mpmath.mpf(int(word) + (then == b"\xff")) / mpmath.mpf(2) ** n_digits for word in words]
+
+
+def exact_pairs(words: np.ndarray, n_digits: int, then: bytes = b"\0") -> list[list[mpmath.mpf]]:
+    """Standard normal numbers of the pairs words [2, n]: first those of the cosine, then those of the sine."""
+    pairs = list(zip(*(uniform(row, n_digits, then) for row in words), strict=True))
+    radii = [mpmath.sqrt(-2 * mpmath.log(u)) for u, _ in pairs]
+    return [
+        [radius * side(2 * mpmath.pi * v) for radius, (_, v) in zip(radii, pairs, strict=True)]
+        for side in (mpmath.cos, mpmath.sin)
+    ]
+
+
+def rounded_exactly(clean: np.ndarray, drawn: list[mpmath.mpf], std: float, step: float) -> list[float]:
+    sums = zip(clean.ravel().tolist(), drawn, strict=True)
+    return [float(mpmath.nint((mpmath.mpf(value) + std * n) / step) * step) for value, n in sums]
+
+
+def corner_words(dtype: type[np.unsignedinteger], n: int = 200) -> np.ndarray:
+    """Words [2, n]: random ones, and U and V near their ends and quarters."""
+    most, generator = np.iinfo(dtype).max, np.random.default_rng(7)
+    words = generator.integers(0, most, (2, n), dtype=dtype, endpoint=True)
+    ends = [1, 2, 1000, most // 4, most // 4 + 1, most // 2, most // 2 + 1, most - 1000, most - 1, most]
+    words[0, : len(ends)], words[1, 40 : 40 + len(ends)] = ends, ends
+    words[0, 40 : 40 + len(ends)], words[1, 80 : 80 + len(ends)] = 1, ends
+    return words
+
+
+@pytest.mark.parametrize("then", [b"\0", b"\xff"])
+@pytest.mark.parametrize("std", [1.0, 3.7, 2.0**-30 * 1.9])
+def test_double_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> None:
+    """Clean numbers on no grid, large, tiny; half of them put within 2^-30 of a grid step from where rounding turns."""
+    words, step = corner_words(np.uint64), rounded.grid(std)
+    drawn = list(chain(*exact_pairs(words, 64, then)))
+    clean = np.random.default_rng(1).standard_normal(400) * std * np.geomspace(1e-12, 1e6, 400)
+    turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n in drawn]
+    clean[::2] = [value + (-1) ** place * step * 2.0**-30 for place, value in enumerate(turns)][::2]
+    found = rounded.added(clean, std, fed(words, then))
+    assert found.tolist() == rounded_exactly(clean, drawn, std, step)
+
+
+@pytest.mark.parametrize("then", [b"\0", b"\xff"])
+@pytest.mark.parametrize("std", [1.0, 3.7, 1e-3])
+def test_single_precision_is_the_exact_sum_rounded(std: float, then: bytes) -> None:
+    words, step = corner_words(np.uint32), rounded.grid32(std)
+    drawn = list(chain(*exact_pairs(words, 32, then)))
+    clean = (np.random.default_rng(1).standard_normal(400) * std * np.geomspace(1e-6, 1e3, 400)).astype(np.float32)
+    turns = [float(step * (mpmath.floor(n * std / step) + 0.5) - std * n) for n in drawn]
+    clean[::2] = np.nextafter(np.array(turns, dtype=np.float32), np.float32(0))[::2]  # a tie would be looked at for ever
+    found = rounded.added32(clean, std, fed(words, then))
+    assert found.dtype == np.float32
+    assert found.tolist() == [float(np.float32(value)) for value in rounded_exactly(clean, drawn, std, step)]
+
+
+@pytest.mark.parametrize("then", [b"\0", b"\xff"])
+def test_laplace_is_the_exact_sum_rounded(then: bytes) -> None:
+    words, scale = corner_words(np.uint64).ravel() | np.uint64(2), 5.3  # of nothing but zeros no logarithm is found
+    step = rounded.grid(scale)
+    signs = [-1 if word & np.uint64(1) else 1 for word in words]
+    drawn = [-sign * mpmath.log(u) for sign, u in zip(signs, uniform(words >> np.uint64(1), 63, then), strict=True)]
+    clean = np.random.default_rng(1).standard_normal(400) * np.geomspace(1e-9, 1e9, 400)
+    turns = [float(step * (mpmath.floor(n * scale / step) + 0.5) - scale * n) for n in drawn]
+    clean[::2] = [value + step * 2.0**-30 for value in turns][::2]
+    assert rounded.laplace_added(clean, scale, fed(words, then)).tolist() == rounded_exactly(clean, drawn, scale, step)
+
+
+def test_first_looks_are_far_within_their_bounds() -> None:
+    """Random words and all corners: an error of a third of the bound would mean functions within some 3 units, not 8."""
+    words = corner_words(np.uint64, 800)
+    ratio = 2.0**25
+    found, sums = rounded._first_look(words, ratio)
+    inside = (found >= rounded._RANGE[0]) & (found <= rounded._RANGE[1])
+    errors = np.array([[float(n * ratio - mpmath.mpf(z)) for n, z in zip(*rows, strict=True)] for rows in
+                       zip(exact_pairs(words, 64), sums.tolist(), strict=True)])  # fmt: skip
+    assert inside.sum() > 700
+    assert np.abs(errors[:, inside]).max() < rounded._MARGIN / 2
+    words32 = corner_words(np.uint32, 800)
+    ahead = rounded.Ahead32(words32.size, 63.9 / 32, 1, fed(words32))
+    ahead._draw()
+    pairs = zip(exact_pairs(words32, 32), ahead._sums[0].tolist(), strict=True)
+    errors = np.array([[float(n * 63.9 - mpmath.mpf(z)) for n, z in zip(*rows, strict=True)] for rows in pairs])
+    inside = ~ahead._is_far[0]
+    assert inside.sum() > 700
+    assert np.abs(errors[:, inside]).max() < rounded._MARGIN32 / 2
+
+
+def test_tails_are_not_cut_off() -> None:
+    """U of 71 and of 39 zeros: beyond 9 and 7 standard deviations, where 32 digits end at 6.7; U of ones gives 0."""
+    for added, words in ((rounded.added, np.zeros(2, np.uint64)), (rounded.added32, np.zeros(2, np.uint32))):
+        chunks = iter([words.tobytes()])
+        high = added(np.zeros(2, np.float32), 1.0, lambda count, chunks=chunks: next(chunks, b"\1" * count))
+        assert 7.3 < high[0] < 10.2
+        low = added(np.zeros(2, np.float32), 1.0, fed(~words, b"\xff"))
+        assert low.tolist() == [0.0, 0.0]
+
+
+def fits(values: np.ndarray, step: float, law: Callable[[np.ndarray], np.ndarray], n_cells: int = 60) -> bool:
+    """Chi-square of counts in cells cut between the points of the grid: false alarm 1e-6."""
+    places = np.quantile(values, np.linspace(0, 1, n_cells + 1)[1:-1]) / step
+    edges = np.unique(step * (np.round(places) + 0.5))
+    expected = len(values) * np.diff(np.concatenate([[0.0], law(edges), [1.0]]))
+    counts = np.bincount(np.searchsorted(edges, values), minlength=len(expected))
+    return bool(((counts - expected) ** 2 / expected).sum() < chi2.isf(FALSE_ALARM, len(expected) - 1))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_rounded_numbers_follow_the_law_and_ten_percent_less_noise_does_not(noise: Noise) -> None:
+    """300,001 draws of each kind: an odd count, so the pairs of the transform are cut."""
+    n, std, clean = 300_001, 3.7, 0.0123
+    double = noise.added(np.full(n, clean), std)
+    single = noise.added32(np.full(n, clean, np.float32), std).astype(np.float64)
+    steps = noise.additions32(101, std, 1000)
+    small = np.concatenate([steps(np.full(101, clean, np.float32)) for _ in range(1000)]).astype(np.float64)
+    wide = noise.laplace_added(np.full(n, clean), std)
+    for values, step, law in (
+        (double, rounded.grid(std), norm(clean, std)),
+        (single, rounded.grid32(std), norm(clean, std)),
+        (small, rounded.grid32(std), norm(clean, std)),
+        (wide, rounded.grid(std), laplace(clean, std)),
+    ):
+        assert (values % step == 0).all()
+        assert fits(values, step, law.cdf)
+        assert not fits(values, step, type(law.dist)()(clean, 0.9 * std).cdf)
+        half = len(values) // 2
+        assert abs(np.corrcoef(values[:half], values[-half:])[0, 1]) < 5 / np.sqrt(half)  # five standard errors
+        assert abs(np.corrcoef(values[:half] ** 2, values[-half:] ** 2)[0, 1]) < 6 / np.sqrt(half)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_zero_is_never_negative(noise: Noise) -> None:
+    """Clean numbers of 0, -0 and a little below: 2.0e-2 of single-precision results are 0, and none says from which side."""
+    for clean in (0.0, -0.0, -1e-6):
+        zeros = noise.added32(np.full(20_000, clean, np.float32), 1.0)
+        assert (zeros == 0).sum() > 50
+        assert not np.signbit(zeros[zeros == 0]).any()
+    assert not np.signbit(rounded.added(np.full(2, -0.0), 1.0, fed(np.array([2**64 - 1, 0], np.uint64), b"\xff"))).any()
+
+
+def test_no_number_serves_twice_and_no_more_are_given_than_asked_for() -> None:
+    """40,000 numbers a step: two blocks; and small steps drawn together."""
+    for size, count in ((40_000, 3), (7, 50)):
+        steps = rounded.Ahead32(size, 1.0, count, os.urandom)
+        found = np.stack([steps.added(np.zeros(size, np.float32)) for _ in range(count)])
+        found = found.reshape(-1, min(size, 20_000))  # the two blocks of a large step apart
+        assert len({row.tobytes() for row in found}) == len(found)
+        with pytest.raises(ValueError, match="more additions"):
+            steps.added(np.zeros(size, np.float32))
+
+
+def test_the_grid_is_a_power_of_two_of_the_scale_alone_and_no_scale_is_without_one() -> None:
+    for std in (1e-20, 0.3, 1.0, 1.9999999, 2.0, 7e20):
+        for found, places in ((rounded.grid(std), 24), (rounded.grid32(std), 5)):
+            assert Fraction(found).numerator == 1 or Fraction(found).denominator == 1
+            assert np.frexp(found)[0] == 0.5
+            assert 2**places <= Fraction(std) / Fraction(found) < 2 ** (places + 1)
+    for std in (0.0, -1.0, np.nan, np.inf, 1e-300):
+        with pytest.raises(ValueError, match="no grid"):
+            rounded.added(np.zeros(1), std, os.urandom)
+
+
+def test_shapes_are_kept_and_empty_arrays_stay_empty() -> None:
+    for noise in NOISES:
+        for shape in ((), (0,), (3, 0, 2), (3, 5), (1,)):
+            assert noise.added(np.zeros(shape), 1.0).shape == shape
+            assert noise.added32(np.zeros(shape, np.float32), 1.0).shape == shape
+            assert noise.laplace_added(np.zeros(shape), 1.0).shape == shape
