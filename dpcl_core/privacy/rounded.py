@@ -128,10 +128,11 @@ def _normal(low: Floats, words: Words, ratio: float, bits: Bits, within: tuple[f
     Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25 (2^6 where
     the range is wider).
     """
-    uniform, sums = _first_look(words, ratio)
-    sums += low
-    found: Floats = np.rint(sums)
-    sums -= found
+    with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
+        uniform, sums = _first_look(words, ratio)
+        sums += low
+        found: Floats = np.rint(sums)
+        sums -= found
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= within[0]) & (uniform <= within[1])
     for pair in np.flatnonzero(~is_certain):
         found[:, pair] = _closely(_gaussian_pair, low[:, pair], words[:, pair].tolist(), ratio, 64, bits)
@@ -142,9 +143,8 @@ def _first_look(words: Words, ratio: float) -> tuple[Floats, Floats]:
     """U [pairs] and ratio n [2, pairs] as double precision has them."""
     uniform = words[0] * 2.0**-64
     angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
-    with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
-        radius = np.sqrt(np.log(uniform) * (-2 * ratio**2))
-        return uniform, np.stack([np.cos(angle), np.sin(angle)]) * radius
+    radius = np.sqrt(np.log(uniform) * (-2 * ratio**2))
+    return uniform, np.stack([np.cos(angle), np.sin(angle)]) * radius
 
 
 def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
