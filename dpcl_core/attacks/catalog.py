@@ -15,6 +15,9 @@ from dpcl_core.spec import RunSpec
 # A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names.
 MODULES: Mapping[str, str] = {
     "cosine": "dpcl_core.attacks.cosine",
+    "peft-ensemble": "dpcl_core.attacks.heads",
+    "naive": "dpcl_core.attacks.heads",
+    "non-cl": "dpcl_core.attacks.heads",
     "dp-agem": "dpcl_core.methods.dp_agem_audit",
     "l2dp-ml": "dpcl_core.methods.l2dp_audit",
     "dp-coeff-memory": "dpcl_core.methods.dp_coeff_memory_audit",

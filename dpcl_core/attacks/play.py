@@ -122,6 +122,7 @@ def judged(
     A tenth of them chooses the statistic that tells the sides apart best, the rest measures it: by counting, and by the area
     under its curve where the trade-off `is_gaussian`. Both hold together, for each has half of the error.
     """
+    is_gaussian = is_gaussian and math.isfinite(accounted)  # without noise on all of it no trade-off is
     cut = int(_CHOOSING * min(len(took_part), len(stayed_away)))
     chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]

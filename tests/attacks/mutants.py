@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcl_core.methods import heads
+
 _DRAWS = ("normal", "normal32", "laplace")
 
 
@@ -61,3 +63,13 @@ def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
         return _Once(honest(source, cell, purpose), kept.setdefault(cell, {}))
 
     patch.setattr(loaded, "noise_of", noise_of)
+
+
+def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
+    """Last layers add up gradients of any length."""
+    honest = heads.mean_gradient
+
+    def mean_gradient(data: Any, batch: Any, weights: Any, clips: Any, expected_batch: float) -> Any:
+        return honest(data, batch, weights, np.full_like(clips, np.inf), expected_batch)
+
+    patch.setattr(heads, "mean_gradient", mean_gradient)

@@ -1,0 +1,154 @@
+"""Attacks on last layers trained by DP-SGD: many examples at right angles in one training, and a real digit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks.play import Floats, Game, Released, audited
+from dpcl_core.attacks.public import digits
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.spec import RunSpec
+
+TRIALS = 20_000
+_N_PERSONS = 256  # in one training, each along an axis of its own
+_MOST_NATURAL = 200  # trainings on each side with the digit in question, of which each asks about one person alone
+_AT_ONCE = 16  # trainings side by side, few enough for one process
+_CLASSES, _N_TASKS, _MOST_KNOWN = (0, 1), 2, 20_000
+_ADVERSARY = (
+    "sees the weights after each task, knows every other example and the example in question, which lies along an axis of "
+    "its own"
+)
+_OF_A_DIGIT = "sees the weights after each task, knows every other example and the digit in question"
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: who of many worst-case examples took part in a training; and a real digit?
+
+    A worst-case example lies along an axis that nobody else's features have, long enough for its gradient to be clipped all
+    the while: the weights on its axis carry its own gradients and noise, and nobody else's but through the bias. So one
+    training asks about many persons, each of whom takes part by a coin of the audit. Under "replace" another example, of the
+    other label, is there in place of one who does not. The attacker takes the difference of the two classes' weights on the
+    axis, after either task, and the difference of the two tasks. Args: trials: persons on each side.
+
+    Raises: BadInput where more than a last layer is trained.
+    """
+    assert isinstance(spec.params, PeftParams)
+    if spec.params.adapter != "head":
+        raise BadInput("params.adapter", spec.params.adapter, "must be head: the audit trains last layers only")
+    n_learners = math.ceil(trials / _N_PERSONS)
+    found = []
+    for epsilon in spec.privacy.epsilons:
+        found.append(audited(spec, epsilon, n_learners, axes(spec, spec.params, epsilon), _AT_ONCE))
+        natural = digit(spec, spec.params, epsilon)
+        found.append(audited(spec, epsilon, min(trials, _MOST_NATURAL), natural, _AT_ONCE))
+    return found
+
+
+def axes(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
+    """Persons along axes of their own. On side False those take part who do not on side True."""
+    # Long enough to be clipped while the other class is likelier than 0.35 / length of the right one, short enough for the
+    # weights to leave both likely.
+    length = max(4.0, 2 * params.clip_norm)
+    rows = length * np.eye(_N_PERSONS, dtype=np.float32)
+    labels = np.arange(_N_PERSONS, dtype=np.int64) % 2
+    crowd = _crowd(spec, epsilon)
+    others = np.zeros((len(crowd), _N_PERSONS), dtype=np.float32)
+    alone = Examples(others, crowd)
+    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+
+    def takes_part(seed: int) -> NDArray[np.bool_]:
+        coins: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
+        return coins
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        present = takes_part(seed) == side
+        named = np.where(present, labels, 1 - labels)
+        there = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
+        own = Examples(np.vstack([rows[there], others]), np.append(named[there], crowd))
+        return _stream(own, alone, is_in_every)
+
+    sign = np.where(labels == 0, 1.0, -1.0)
+
+    def score(seed: int, seen: Released) -> Floats:
+        return _statistics([sign * _contrast(one)[:-1] if one else np.zeros(_N_PERSONS) for one in seen])
+
+    known = _known(spec, _N_PERSONS, _N_PERSONS + len(crowd))
+    attack = "weights on the example's own axis (worst-case examples)"
+    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part)
+
+
+def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
+    """A real digit among others, or not; under "replace" one of the other class in its place."""
+    pixels, digits_ = digits()
+    pools = [pixels[digits_ == k] for k in _CLASSES]
+    crowd = _crowd(spec, epsilon)
+    others = np.stack([pools[label][1 + place % (len(pools[label]) - 1)] for place, label in enumerate(crowd)])
+    alone = Examples(others, crowd)
+    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        own = alone
+        if side or is_replaced:
+            label = 0 if side else 1
+            own = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
+        return _stream(own, alone, is_in_every)
+
+    # At weights of zero the gradient of an example is half of its row for one class, and minus that for the other.
+    towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)
+
+    def score(seed: int, seen: Released) -> Floats:
+        return _statistics([np.array([_contrast(one) @ towards if one else 0.0]) for one in seen])
+
+    known = _known(spec, pixels.shape[1], len(crowd) + 1)
+    return Game(known, tasks, score, "projection of the weights on the example's gradient (a real digit)", _OF_A_DIGIT)
+
+
+def _crowd(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
+    """Labels of examples that everybody knows of; enough of each for a learned list to name it."""
+    n = 10
+    if spec.labels == "dp-learned":
+        needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
+        n = n if needed is None else max(n, 2 * needed)
+    return np.arange(2 * n, dtype=np.int64) % 2
+
+
+def _known(spec: RunSpec, n_inputs: int, task_size: int) -> Known:
+    return Known(
+        n_inputs=n_inputs,
+        n_classes=len(_CLASSES),
+        public=_CLASSES,
+        n_people=task_size * (1 if spec.scenario.recurrence == "every" else _N_TASKS),
+        n_tasks=_N_TASKS,
+        recurrence=spec.scenario.recurrence,
+    )
+
+
+def _stream(own: Examples, alone: Examples, is_in_every: bool) -> list[Task]:
+    """Tasks of which the first has the persons in question, or each where everybody may be in each."""
+    train = [own if task == 0 or is_in_every else alone for task in range(_N_TASKS)]
+    table = np.concatenate([part.table for part in (own, alone)])  # one for all tasks, as in a run
+    starts = {id(own): 0, id(alone): len(own)}
+    parts = [Examples(table, part.labels, rows=starts[id(part)] + np.arange(len(part))) for part in train]
+    return [Task(task, f"task {task + 1}", part, parts[-1], _CLASSES) for task, part in enumerate(parts)]
+
+
+def _contrast(released: Mapping[str, NDArray[np.generic]]) -> Floats:
+    """What speaks for class 0 against class 1, by feature [K+1]."""
+    weights = np.asarray(released["weights"], dtype=np.float64)
+    found: Floats = weights[0] - weights[1]
+    return found
+
+
+def _statistics(after: Sequence[Floats]) -> Floats:
+    """Of what speaks for each person after either task: each alone, what the tasks share taken away, and both."""
+    first, second = after
+    return np.stack([first, second, first - second, first + second], axis=1)
