@@ -407,7 +407,7 @@ def _audit(options: argparse.Namespace) -> int:
     elif options.attack == inverted.NAME:
         results = inverted.audited(spec, options.trials or attacks.TRIALS)
     else:
-        own = attacks.names(spec.method)
+        own = attacks.fitting(spec)
         of_texts = [part.NAME for part in (planted_codes, inverted) if part.is_offered(spec)]
         if of_texts and options.attack not in (None, "all", *own):
             raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")

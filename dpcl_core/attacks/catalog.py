@@ -12,7 +12,8 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.audit import Audited
 from dpcl_core.spec import RunSpec
 
-# A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names.
+# A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; where
+# settings decide what is released, also `fitting`, the names of those that attack it.
 MODULES: Mapping[str, str] = {
     "cosine": "dpcl_core.attacks.cosine",
     "peft-ensemble": "dpcl_core.attacks.heads",
@@ -39,6 +40,12 @@ class Audit(Protocol):
 def names(method: str) -> tuple[str, ...]:
     """The names of a method's attacks where there are several, the one that runs are audited with first; else empty."""
     return tuple(getattr(import_module(MODULES[method]), "ATTACKS", ())) if method in MODULES else ()
+
+
+def fitting(spec: RunSpec) -> tuple[str, ...]:
+    """Those of a method's attacks that fit what a run with these settings releases."""
+    found = getattr(import_module(MODULES[spec.method]), "fitting", None) if spec.method in MODULES else None
+    return names(spec.method) if found is None else cast("tuple[str, ...]", found(spec))
 
 
 def trials(method: str) -> int:

@@ -2,10 +2,14 @@
 Table 5, and rehearsed while a head is averaged without noise.
 
 What the paper leaves open is chosen here: lists are fitted once a task, groups of a task are its labels' sub-modes in K =
-`modes_per_task` of its own, and running averages are of released sums, after which the groups of a round are named. The
-whole has no bound. Clustering lists
-together lets one client move what others are counted as, so that not even the replay has one; with one group a label nothing
-is clustered, and the replay has. What the noise would cost if the printed sensitivity held stands in the claim as accounted.
+`modes_per_task` of its own, and groups of a round are named after the running average of what was released. Where print does
+not work, settings have it either way: lists noised before they are matched or not, averages by Eq. 2 or by shares, a round's
+own release or a running average, raw targets or ones on the simplex.
+
+The whole has no bound. Lists that are clean when the server clusters them let one client move what others are counted as,
+so that not even the replay has one; with one group a label nothing is clustered, and the replay has, unless its sums are
+divided by how many clients came. Lists noised at home have a bound of their own, and all that is made of them keeps it. What
+the noise would cost if the printed sensitivity held stands in the claim as accounted.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import ListLearner, Lists
 from dpcl_core.methods.cslr.pooling import pooled
 from dpcl_core.methods.cslr.public import PublicView
-from dpcl_core.methods.cslr.published import SlotSums
+from dpcl_core.methods.cslr.published import Aggregation, SlotSums
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import TaskRows, listed
 from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
@@ -44,7 +48,10 @@ _N_AXES = 2  # of the view that names groups and draws maps
 
 @dataclass(slots=True, eq=False)
 class _Now:
-    """A task while it is learned: its clients' lists, and of its groups the running average released."""
+    """A task while it is learned: its clients' lists, and of its groups the running averages of what was released.
+
+    `named`: the one that groups are named after; `sums`: the one that is replayed.
+    """
 
     index: int
     ledger: Ledger
@@ -52,6 +59,7 @@ class _Now:
     features: NDArray[np.float64]
     n_groups: int
     random: np.random.Generator
+    named: SlotSums | None = None
     sums: SlotSums | None = None
 
 
@@ -75,7 +83,8 @@ class CslrPublished:
         self._head = RoundHead(spec, self._cell, known, self._n_clients, 0.0)
         self._telling = Telling(spec, cells, known, self._public)
         self._parts: list[Replay] = []
-        self._claim = self._claimed(spec, known) if self._sigma > 0 else None
+        self._aggregation = Aggregation(params.aggregation == "shares", params.targets == "simplex")
+        self._spec, self._known = spec, known
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
@@ -83,10 +92,10 @@ class CslrPublished:
         rows = replace(rows, z=self._seen_on_axes(rows.z))
         total, text = self._params.rounds, f"rounds on {task.name}"
         yield Progress("training", 0, total, task.index, f"lists of {task.name}")
-        ledger.claimed = self._claim
-        if self._params.modes_per_task > 1:
+        n_groups = len(rows.space) * self._params.modes_per_task
+        ledger.claimed = self._claimed(n_groups) if self._sigma > 0 else None
+        if what := self._without_bound():
             unbounded = dp.NonPrivateDpEvent()
-            what = "lists clustered together: one client can move the entries of others"
             ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
         lists = self._lists(rows, task.index)
         now = _Now(
@@ -94,7 +103,7 @@ class CslrPublished:
             ledger,
             lists,
             comparison.features(lists, self._compared.features),
-            len(rows.space) * self._params.modes_per_task,
+            n_groups,
             generator(self._cell.seed, f"matching of task {task.index}"),
         )
         rounds = self._head.trained(
@@ -125,46 +134,81 @@ class CslrPublished:
 
         return listed(rows, range(self._n_users), learner, draws, _AT_MOST)
 
+    def _without_bound(self) -> str:
+        """Why the replay has no bound; empty where it has one."""
+        if self._params.noisy_lists:
+            return ""
+        if self._params.modes_per_task > 1:
+            return "lists clustered together: one client can move the entries of others"
+        return "" if self._aggregation.by_shares else "sums divided by how many clients came, a private number"
+
     def _average(self, now: _Now, chosen: Chosen) -> None:
         """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
 
         Groups keep their names from round to round by matching to the running average of what was released.
+        """
+        lists = now.lists.take(chosen)
+        expected = self._params.participation * self._n_clients
+        if self._params.noisy_lists:
+            (received,) = published.sent(lists, [self._sigma], [self._noise], [now.ledger], task=now.index)
+            ids = self._ids(now, received.lists())
+            sums = published.averaged(
+                received, ids, now.n_groups, self._sigma, self._noise, expected=expected, rule=self._aggregation
+            )
+        else:
+            (sums,) = published.published(
+                lists,
+                self._ids(now, lists, now.features[chosen]),
+                now.n_groups,
+                [self._sigma],
+                [self._noise],
+                [now.ledger],
+                task=now.index,
+                sample_rate=self._params.participation,
+                n_clients=self._n_clients,
+                pooled=self._params.modes_per_task > 1,
+                rule=self._aggregation,
+            )
+        now.named = sums if now.named is None else now.named.mixed(sums)
+        now.sums = sums if now.sums is None else now.sums.mixed(sums, self._params.averaging)
+        self._parts[now.index :] = [now.sums.replay(rule=self._aggregation)]
+
+    def _ids(self, now: _Now, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+        """Groups int64 [n, L] of a round's lists, of whose entries `features` [n, L, f] may be known already.
 
         With one group a label nothing is clustered: entries come label by label, and a client knows its own.
         """
-        n_entries = now.lists.weights.shape[1]
-        ids = np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (len(chosen), 1))
-        if len(chosen) and self._params.modes_per_task > 1:
-            first = self._public.view.residuals(now.lists.means[chosen])[..., 0]
-            rule, weights = self._compared.rule, now.lists.weights[chosen]
-            released = None if now.sums is None else self._compared.features(now.sums.replay().elements())
-            ids = pooled(now.features[chosen], now.n_groups, rule, first, released, weights, now.random).ids
-        (sums,) = published.published(
-            now.lists.take(chosen),
-            ids,
-            now.n_groups,
-            [self._sigma],
-            [self._noise],
-            [now.ledger],
-            task=now.index,
-            sample_rate=self._params.participation,
-            n_clients=self._n_clients,
-            pooled=self._params.modes_per_task > 1,
-        )
-        now.sums = sums if now.sums is None else now.sums.mixed(sums)
-        self._parts[now.index :] = [now.sums.replay()]
+        n, n_entries = lists.weights.shape
+        if not n or self._params.modes_per_task == 1:
+            return np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (n, 1))
+        seen = comparison.features(lists, self._compared.features) if features is None else features
+        first = self._public.view.residuals(lists.means)[..., 0]
+        released = None
+        if now.named is not None:
+            released = self._compared.features(now.named.replay(rule=self._aggregation).elements())
+        return pooled(seen, now.n_groups, self._compared.rule, first, released, lists.weights, now.random).ids
 
-    def _claimed(self, spec: RunSpec, known: Known) -> Claim:
-        """The paper's number, and what its noise costs over all rounds of this run under the premises that it prints."""
-        n_tasks = known.n_tasks if known.recurrence == "every" else 1
+    def _claimed(self, n_groups: int) -> Claim:
+        """The paper's number, and what its noise costs over all rounds of this run under the premises that it prints.
+
+        What does not follow from a premise is counted as it is: lists beside the sums, and entries that are clipped one by
+        one, sqrt(L) of a list and sqrt(K) of K groups.
+        """
+        params, privacy = self._params, self._spec.privacy
+        longest = max(
+            params.list_size if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1
+        )
+        n_tasks = self._known.n_tasks if self._known.recurrence == "every" else 1
         reading = cslr_accounting.Reading(
             self._sigma,
-            n_rounds=n_tasks * self._params.rounds,
-            sampling="poisson" if self._params.participation < 1 else "everyone",
-            sample_rate=self._params.participation,
+            n_rounds=n_tasks * params.rounds,
+            sampling="poisson" if params.participation < 1 else "everyone",
+            sample_rate=params.participation,
             n_clients=self._n_users,
-            delta=spec.privacy.delta,
-            adjacency=spec.privacy.adjacency,
+            delta=privacy.delta,
+            adjacency=privacy.adjacency,
+            sensitivity=math.sqrt(longest),
+            with_list=params.noisy_lists,
         )
         claim = cslr_accounting.nominal_claim(self._cell.epsilon, reading)
         return replace(claim, accounted=cslr_accounting.costs(reading).pld)

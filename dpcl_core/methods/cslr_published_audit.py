@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
 from dpcl_core.methods.cslr.attacks import ATTACKS, Rule, Setting
 from dpcl_core.methods.cslr.attacks import audited as played
@@ -14,23 +15,39 @@ from dpcl_core.privacy.cslr_accounting import printed_multiplier
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
-__all__ = ["ATTACKS", "audit", "audited", "setting"]
+__all__ = ["ATTACKS", "audit", "audited", "fitting", "setting"]
 
 
 def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
-    """The noise over all rounds, at every budget of the spec: what a run is audited with."""
-    return audited(spec, trials, "rounds")
+    """What a run is audited with, at every budget of the spec: the noise over all rounds, or lists that clients noise."""
+    return audited(spec, trials, "lists" if _params(spec).noisy_lists else "rounds")
 
 
 def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
-    """One of the `ATTACKS` at every budget of the spec. Args: trials: releases on each side, times the attack's `times`."""
+    """One of the `ATTACKS` at every budget of the spec. Args: trials: releases on each side, times the attack's `times`.
+
+    Raises BadInput for an attack on what a run with these settings does not release.
+    """
+    if attack not in fitting(spec):
+        is_noisy = "true" if _params(spec).noisy_lists else "false"
+        allowed = f"must be one of {', '.join(fitting(spec))} with params.noisy_lists = {is_noisy}"
+        raise BadInput("--attack", attack, allowed)
     return [played(setting(spec, epsilon), attack, trials) for epsilon in spec.privacy.epsilons]
+
+
+def fitting(spec: RunSpec) -> tuple[str, ...]:
+    """Attacks on what the run releases: noised lists are all that there is of clients before the head."""
+    return ("lists", "head") if _params(spec).noisy_lists else ("rounds", "pooled", "head")
+
+
+def _params(spec: RunSpec) -> CslrPublishedParams:
+    assert isinstance(spec.params, CslrPublishedParams)
+    return spec.params
 
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
-    params = spec.params
-    assert isinstance(params, CslrPublishedParams)
+    params = _params(spec)
     found = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     lives = n_tasks if spec.scenario.recurrence == "every" else 1
@@ -44,4 +61,5 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
         delta=spec.privacy.delta,
         rule=rule,
         n_groups=params.modes_per_task,
+        list_size=params.list_size if params.noisy_lists else 0,
     )

@@ -146,6 +146,8 @@ def nominal_claim(epsilon: float, reading: Reading) -> Claim:
         "share of clients a round": 1.0 if reading.sampling == "everyone" else reading.sample_rate,
         "δ": reading.delta,
     }
+    if reading.with_list:
+        numbers["statistics of each client's own list"] = float(reading.n_statistics)
     named = {"by Eq. 9": found.eq_9, "by RDP": found.rdp, "by PLD": found.pld, "of one round alone, by PLD": one_round.pld}
     numbers |= {f"computed ε {how}": value for how, value in named.items() if value is not None}
     return Claim(epsilon, SOURCE, {"replay release": epsilon}, numbers)

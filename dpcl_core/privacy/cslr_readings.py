@@ -52,6 +52,10 @@ def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[
         "modes": Row(
             f"{all_rounds}, each of K = {n_tasks} groups clipped on its own", replace(base, sensitivity=math.sqrt(n_tasks))
         ),
+        "whole": Row(
+            f"{all_rounds}, lists released too, every entry clipped on its own: the printed algorithm, whole",
+            replace(base, with_list=True, sensitivity=math.sqrt(n_tasks)),
+        ),
         "plain": Row(f"{all_rounds}, nothing amplified (Eqs. 6 to 9)", replace(base, sampling="everyone")),
         "fixed": Row(f"{all_rounds}, {fixed.n_sampled} of {n_clients} clients, one replaced by another", fixed),
         "head": Row(f"{all_rounds}, and a head with the same noise", base, is_head_alike=True),

@@ -43,6 +43,8 @@ def part(view: View, reading: Reading, claims: Mapping[float, float]) -> dict[st
     )
     kept = st.session_state.setdefault("list-audits-done", {})
     for name, attack in ATTACKS.items():
+        if name == "lists":  # of a run whose clients noise them; the card of a server that sees them has what they cost
+            continue
         st.markdown(f"**{attack.title}.** The attacker {attack.adversary}.")
         if st.button(f"Play {2 * attack.n_releases(TRIALS):,} rounds", key=f"list-audit-{name}"):
             with st.spinner("Playing ..."):

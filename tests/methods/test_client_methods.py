@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpcl_core.methods.cslr.published import SlotSums
 from dpcl_core.methods.cslr.rounds import Participation
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy import card as privacy_card
-from dpcl_core.privacy import mechanisms
+from dpcl_core.privacy import cslr_accounting, gaussian, mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.statement import guarantee, standing, three_numbers
@@ -385,6 +386,74 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
         share = np.maximum(running.weights, 1 / (4 * 2))[:, None]
         assert previous == pytest.approx(running.means / share)
         running = running.mixed(newest)
+
+
+PRINT = {
+    "noisy_lists": True, "aggregation": "entries", "averaging": 0.0, "targets": "raw", "signature_covariance": "own",
+    "signature_norm": "raw", "second_moments": "full", "modes_per_task": 4, "list_size": 4, "rounds": 3,
+    "participation": 0.3, "anchors": 100, "hidden": 128, "restarts": 1, "local_steps": 2, "learning_rate": 3e-4,
+}  # fmt: skip
+
+
+def test_every_equation_as_printed_is_the_layer_as_printed() -> None:
+    """Lists' cost and claim stand where the print has them: replay with a bound of its own, head and whole without."""
+    data = {"dataset": "ag_news", "backbone": "minilm"}  # only named: the stream is an invented one
+    asked = clients.spec("cslr-published", params=PRINT, data=data)
+    layer = catalog.layer(asked)
+    assert layer is not None
+    assert [one.parameter for one in layer.departures] == ["scenario.clients", "params.rounds"]
+    assert layer.name == "as printed"
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    multiplier = 1.45 / math.sqrt(1 + 3 * 4)
+    bound = gaussian.epsilon(multiplier / math.sqrt(4 * 3), 1e-5)  # four tasks of three rounds, none of them amplified
+    assert ledger.by_channel()[REPLAY] == pytest.approx(bound, rel=1e-3)
+    assert ledger.by_channel()[HEAD] == ledger.epsilon() == math.inf
+    claim = ledger.claimed
+    assert claim is not None
+    assert claim.accounted is not None
+    reading = cslr_accounting.Reading(1.45 / math.sqrt(2 * 4 * 4), n_rounds=12, n_statistics=1, n_clients=8)
+    assert claim.accounted == pytest.approx(cslr_accounting.costs(reading).pld, rel=1e-6)
+
+
+@pytest.mark.parametrize("changed", ["noisy_lists", "aggregation", "averaging", "targets"])
+def test_each_switch_away_from_print_is_named(changed: str) -> None:
+    usual = catalog.card("cslr-published").params.model_fields[changed].default
+    layer = catalog.layer(clients.spec("cslr-published", params={**PRINT, changed: usual}))
+    assert layer is not None
+    assert layer.name == "made to work"
+    assert f"params.{changed}" in [one.parameter for one in layer.departures]
+
+
+def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq 2; names of groups still follow the running average."""
+    released: list[SlotSums] = []
+    replayed: list[np.ndarray] = []
+    true, drawn = published.published, training.invented
+
+    def releasing(*given: object, **named: object) -> object:
+        sums = true(*given, **named)  # type: ignore[arg-type]
+        released.extend(sums)
+        return sums
+
+    def looking(parts: Sequence[object], *given: object, **named: object) -> object:
+        replayed.append(parts[-1].means)  # type: ignore[attr-defined]
+        return drawn(parts, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(published, "published", releasing)
+    monkeypatch.setattr(training, "invented", looking)
+    one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
+    params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
+    clients.run(small("cslr-published", params=params), one, PUBLIC)
+    assert len(released) == len(replayed) == 3
+    for sums, means in zip(released, replayed, strict=True):
+        assert means == pytest.approx(sums.replay().means)
+
+
+def test_a_private_divisor_leaves_the_replay_without_a_bound() -> None:
+    params = {"aggregation": "entries", "modes_per_task": 1, "participation": 1.0}
+    (ledger,) = clients.run(small("cslr-published", params=params), OF, PUBLIC)[0].values()
+    assert ledger.by_channel()[REPLAY] == math.inf
+    assert any("how many clients came" in entry.what for entry in ledger.entries)
 
 
 @pytest.mark.parametrize("method", ["cslr-published", "cslr-central", "cslr-server-head", "local-list"])

@@ -110,29 +110,14 @@ PUBLISHED = Print(
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
         "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
         "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
+        "params.noisy_lists": Printed((True,), "Noise on every list leaves nothing to match with these numbers of clients."),
+        "params.aggregation": Printed(
+            ("entries",), "How many clients came is private, and one without a group would draw its mean to zero."
+        ),
+        "params.averaging": Printed((0.0,), "An average over rounds has less noise, and costs nothing more."),
+        "params.targets": Printed(("raw",), "Noisy targets are no distribution."),
     },
     _OPEN | _LISTS_OPEN | _ROUNDS_OPEN | _REPLAY_OPEN,
-    (
-        Departure(
-            "",
-            "noised before they are matched, Algorithm 1, line 2",
-            "clients' lists are matched without noise",
-            "What the server clusters is then more than what the ledger counts.",
-        ),
-        Departure(
-            "",
-            "the round's own release, Eq. 2",
-            "replay from a running average, 0.9 of the last one",
-            "An average over rounds has less noise, and costs nothing more.",
-        ),
-        Departure(
-            "",
-            "unweighted entries over the clients that came, Eq. 2",
-            "entries weighted by their share of a client's rows, over the expected number of clients",
-            "The number of clients in a round is private, and a client without a group draws its mean to zero.",
-        ),
-        Departure("", "as they are released", "targets brought onto the simplex", "Noise leaves no distribution."),
-    ),
 )
 _MATCHED_AT_HOME = Departure(
     "",

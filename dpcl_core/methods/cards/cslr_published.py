@@ -35,6 +35,28 @@ class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParam
     dimensions: Annotated[int, Field(ge=2, le=1024)] | None = Field(
         None, description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
     )
+    noisy_lists: bool = Field(
+        False,
+        description="Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and anew "
+        "in every round, as printed (Algorithm 1, line 2).",
+    )
+    aggregation: Literal["shares", "entries"] = Field(
+        "shares",
+        description="How groups are averaged. shares: entries count by their share of a client's texts, over the expected "
+        "number of clients. entries: each counts the same, over the clients that came, as printed (Eq. 2).",
+    )
+    averaging: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
+    )
+    targets: Literal["simplex", "raw"] = Field(
+        "simplex",
+        description="Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as "
+        "printed.",
+    )
 
 
 def check(spec: RunSpec, facts: Facts) -> None:
@@ -55,6 +77,14 @@ def notes(params: Params) -> tuple[str, ...]:
     """What stands before everything else that is said of its protection."""
     assert isinstance(params, CslrPublishedParams)
     head = "The head's updates travel without noise, and no number here covers them."
+    if params.noisy_lists:
+        lists = (
+            "Lists are noised before they leave a client, and all that follows is made of them: the replay's bound counts "
+            "each of a client's lists in full, for the server sees whose they are."
+        )
+        return head, lists
+    if params.aggregation == "entries":
+        return head, "Sums are divided by how many clients came, a private number: no bound follows even for the replay."
     if params.modes_per_task == 1:
         return (head,)
     clustered = (

@@ -40,7 +40,8 @@ _MOST_ROUNDS = 2000  # of more the rest is not attacked: a weaker attack, in sec
 class Setting:
     """What is attacked: a claim, the noise of one statistic over its clipping norm (0: none), and how often it is drawn.
 
-    `rule`: by which entries are assigned where lists are clustered, into `n_groups`.
+    `rule`: by which entries are assigned where lists are clustered, into `n_groups`. `list_size`: entries of the lists that
+    clients noise themselves, at the same noise; 0 where they do not.
     """
 
     claimed: float
@@ -51,6 +52,7 @@ class Setting:
     rule: Rule = "hungarian"
     n_groups: int = _N_MODES
     n_statistics: int = N_STATISTICS
+    list_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,26 @@ def _rounds(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
             odds, rate = share * (2 * seen - share) / (2 * sigma**2), setting.sample_rate
             found += np.logaddexp(math.log1p(-rate), math.log(rate) + odds) if rate < 1 else odds
         return found
+
+    return "", *_counts(lambda count: scores(1.0, count), lambda count: scores(0.0, count), n, setting.delta)
+
+
+def _lists(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
+    """All lists of a client that noises them itself, as long as clipping lets them be, of the rounds that it is in.
+
+    The server sees whose lists they are, and so in which rounds. Added up along what the client would send, k lists hold
+    k sqrt(1 + 3 L) or nothing, under sqrt(k) times the printed noise: one coordinate is one life.
+    """
+    share, sigma = math.sqrt(1 + 3 * setting.list_size), setting.noise_multiplier
+
+    def scores(present: float, count: int) -> Floats:
+        coins = Batches(setting.sample_rate, None)
+        times = np.zeros(count)
+        for _ in range(min(setting.n_rounds, _MOST_ROUNDS)):
+            times[coins.draw(count)] += 1
+        seen = share * present * times + sigma * np.sqrt(times) * noise.normal((count,))
+        odds: Floats = seen if sigma == 0 else share * (2 * seen - share * times) / (2 * sigma**2)
+        return odds
 
     return "", *_counts(lambda count: scores(1.0, count), lambda count: scores(0.0, count), n, setting.delta)
 
@@ -221,6 +243,13 @@ ATTACKS: Mapping[str, Attack] = {
         "sees the noisy sums of every round, and knows all other clients and when they took part; what the client in "
         "question sends is as long as clipping lets it be",
         _rounds,
+    ),
+    "lists": Attack(
+        "Lists noised at home",
+        "likelihood ratio of all noisy lists that one client sends",
+        "is the server: sees one client's noisy list of every round that it is in, and knows whose it is; the list is as "
+        "long as clipping lets it be",
+        _lists,
     ),
     "pooled": Attack(
         "Lists clustered together",

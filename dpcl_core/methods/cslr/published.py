@@ -21,12 +21,29 @@ from dpcl_core.privacy.noise import Noise
 _SHARE_SCALE = 0.5  # of shares and of targets beside means in a noisy list
 
 
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How the statistics of a group become an average, and that a mixture: what Eq. 2 leaves to be repaired, or not.
+
+    `by_shares`: entries count by their share of a client's rows, averages are over the expected number of clients, and a
+    mean is its sum over the group's share. Else each client's entries of a group count once, over the clients that came (Eq.
+    2 as printed): a client without one then draws the group's mean to zero, and the divisor is private. `on_simplex`:
+    whether targets are brought onto the simplex; the paper does so with weights alone.
+    """
+
+    by_shares: bool = True
+    on_simplex: bool = True
+
+
+REPAIRED = Aggregation()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSums:
-    """Averages over clients as released: shares w [K], w mu [K, d], w M [K, d] or [K, d, d], and w y [K, C].
+    """Averages over clients as released: weights [K], means [K, d], second moments [K, d] or [K, d, d] and targets [K, C].
 
-    They are kept, and averaged over rounds, before they are divided by shares: a slot without data then weighs nothing,
-    where quotients of noise would stay.
+    By shares all but the weights are still multiplied by them, w mu and so on: they are kept, and averaged over rounds,
+    before they are divided by shares; a slot without data then weighs nothing, where quotients of noise would stay.
     """
 
     weights: NDArray[np.float64]
@@ -43,18 +60,61 @@ class SlotSums:
             keep * self.targets + (1 - keep) * other.targets,
         )
 
-    def replay(self, floor: float = 1e-3) -> Replay:
-        """The mixture: sums over their shares (no less than 1 / (4 K)), brought to where clean statistics live.
+    def replay(self, floor: float = 1e-3, rule: Aggregation = REPAIRED) -> Replay:
+        """The mixture: by shares, sums over their shares (no less than 1 / (4 K)); brought to where clean statistics live.
 
-        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; targets come onto the simplex.
+        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights come onto the simplex, targets by the rule.
         """
-        shares = np.maximum(self.weights, 1 / (4 * len(self.weights)))
+        shares = np.maximum(self.weights, 1 / (4 * len(self.weights))) if rule.by_shares else np.ones_like(self.weights)
         means, targets = self.means / shares[:, None], self.targets / shares[:, None]
-        if self.seconds.ndim == 2:
-            covariances = np.maximum(self.seconds / shares[:, None] - means**2, floor)[:, None, :]
-        else:
-            covariances = psd(self.seconds / shares[:, None, None] - means[:, :, None] * means[:, None, :], floor)
-        return Replay(simplex(shares), means, covariances, simplex(targets))
+        seconds = self.seconds / shares.reshape(-1, *[1] * (self.seconds.ndim - 1))
+        covariances = _covariances(means, seconds, floor)
+        weights = simplex(shares if rule.by_shares else self.weights)
+        return Replay(
+            weights,
+            means,
+            covariances[:, None, :] if covariances.ndim == 2 else covariances,
+            simplex(targets) if rule.on_simplex else targets,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """What n clients' lists of L entries consist of: weights [n, L], means, second moments and targets [n, L, ...].
+
+    Of clean lists private; of ones that clients noised themselves (`sent`) released.
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, lists: Lists, bound: float = 1.0) -> Statistics:
+        """Every entry's mean, second moment (Frobenius norm) and target shortened to `bound` (Table 5: 1 each)."""
+        flat = lists.second_moments.reshape(*lists.weights.shape, math.prod(lists.covariances.shape[2:]))
+        seconds = clipped_rows(flat, bound).reshape(*lists.weights.shape, *lists.covariances.shape[2:])
+        return cls(lists.weights, clipped_rows(lists.means, bound), seconds, clipped_rows(lists.targets, bound))
+
+    def lists(self, floor: float = 1e-3) -> Lists:
+        """The lists as a matcher reads them: weights on the simplex, covariances M - mu muᵀ of eigenvalues >= `floor`."""
+        return Lists(simplex(self.weights), self.means, _covariances(self.means, self.seconds, floor), self.targets)
+
+    def by_slot(self, ids: NDArray[np.int64], n_slots: int, rule: Aggregation) -> list[NDArray[np.float64]]:
+        """Each statistic of every client, all slots side by side [n, D]: weights, means, second moments, targets.
+
+        By shares entries are weighted and added up. Else those of one client in one slot are averaged, so that a slot holds
+        at most one clipped entry of a client; weights are added up either way.
+        """
+        found = (ids[:, None, :] == np.arange(n_slots)[:, None]).astype(np.float64)
+        weighted = found * self.weights[:, None, :]
+        belongs = weighted if rule.by_shares else found / np.maximum(found.sum(axis=2, keepdims=True), 1)
+        flat = self.seconds.reshape(*self.weights.shape, math.prod(self.seconds.shape[2:]))
+        return [
+            side_by_side(values)
+            for values in (weighted.sum(axis=2), belongs @ self.means, belongs @ flat, belongs @ self.targets)
+        ]
 
 
 def published(
@@ -70,43 +130,98 @@ def published(
     n_clients: int,
     pooled: bool,
     bound: float = 1.0,
+    rule: Aggregation = REPAIRED,
 ) -> list[SlotSums]:
     """Eq 2 for each budget: four statistics of every slot summed over the round's clients, noise sigma times each bound.
 
-    Every element's mu, M and y are clipped to `bound` (Table 5: 1 each) and weighted by its share: w, w mu, w M, w y. Shares
-    are not negative and sum to at most 1, so that each statistic of a client, all slots side by side, is at most `bound`
-    long, however many elements fall in one slot. Two deviations from the print repair it: there elements are added up
-    unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the number
-    of clients in the round, which is private; here by the expected one.
+    Every element's mu, M and y are clipped to `bound` (Table 5: 1 each). By shares they are weighted, w, w mu, w M, w y:
+    shares are not negative and sum to at most 1, so that each statistic of a client, all slots side by side, is at most
+    `bound` long, however many elements fall in one slot. Two deviations from the print repair it: there elements are added
+    up unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the
+    number of clients in the round, which is private; here by the expected one. As printed (`rule`) means, second moments
+    and targets of K slots are sqrt(K) times `bound` long at most, and the ledger counts that; the divisor it cannot count.
 
-    The statistics of a round share the client sample, so they are one event of multiplier sigma / 2. That sensitivity is
-    proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists together; the ledger
-    then grants the printed sensitivity, which does not hold (see `pooling.pooled`), and says so in the entry.
+    The statistics of a round share the client sample, so they are one event: of multiplier sigma / 2 by shares. That
+    sensitivity is proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists
+    together; the ledger then grants the printed sensitivity, which does not hold (see `pooling.pooled`), and says so in the
+    entry.
 
     Raises BadInput for fewer than two clients.
     """
     expected = expected_clients(n_clients, sample_rate)
-    shape = lists.covariances.shape[2:]
-    belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
-    flat = lists.second_moments.reshape(*lists.weights.shape, math.prod(shape))
+    statistics = Statistics.of(lists, bound)
+    wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
+    bounds = (bound, wide, wide, wide)
     parts = [
-        ClientVectors(REPLAY, side_by_side(values), bound, stds_of(sigmas, bound))
-        for values in (
-            belongs.sum(axis=2),
-            belongs @ clipped_rows(lists.means, bound),
-            belongs @ clipped_rows(flat, bound),
-            belongs @ clipped_rows(lists.targets, bound),
-        )
+        ClientVectors(REPLAY, values, longest, stds_of(sigmas, bound))
+        for values, longest in zip(statistics.by_slot(ids, n_slots, rule), bounds, strict=True)
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
     what = f"four statistics of {n_slots} slots{granted}"
     sums = noisy_client_sums(parts, noises, ledgers, task=task, what=what, sample_rate=sample_rate)
-    weights, means, seconds, targets = (total / expected for total in sums)
-    by_slot = (n_slots, -1)
+    return _slot_sums(sums, n_slots, statistics, expected if rule.by_shares else max(1, len(lists)))
+
+
+def sent(
+    lists: Lists, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int
+) -> list[Statistics]:
+    """Algorithm 1, line 2: every client noises the four statistics of its own list and sends them; one set a budget.
+
+    Each entry's mean, second moment and target is at most 1 long after clipping and shares sum to at most 1: a list of L
+    entries is at most sqrt(1 + 3 L) long, under noise of sigma on every number. The server sees whose list it is, so that
+    nothing is averaged and no sample amplifies (`mechanisms.noisy_client_vectors`).
+    """
+    clean = Statistics.of(lists)
+    shapes = [values.shape for values in (clean.weights, clean.means, clean.seconds, clean.targets)]
+    vectors = np.concatenate(
+        [side_by_side(values) for values in (clean.weights, clean.means, clean.seconds, clean.targets)], axis=1
+    )
+    part = ClientVectors(REPLAY, vectors, math.sqrt(1 + 3 * shapes[0][1]), list(sigmas))
+    what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
+    ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
+    return [
+        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(each, ends, axis=1), shapes, strict=True)))
+        for each in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+    ]
+
+
+def averaged(
+    received: Statistics,
+    ids: NDArray[np.int64],
+    n_slots: int,
+    sigma: float,
+    noise: Noise,
+    *,
+    expected: float,
+    rule: Aggregation,
+) -> SlotSums:
+    """Eq 2 over lists noised at home, under the printed noise once more: post-processing of what clients sent."""
+    sums = []
+    for values in received.by_slot(ids, n_slots, rule):
+        total = values.sum(axis=0)
+        sums.append((total + sigma * noise.normal(total.shape) if sigma > 0 else total)[None])
+    (found,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
+    return found
+
+
+def _slot_sums(
+    sums: Sequence[NDArray[np.float64]], n_slots: int, statistics: Statistics, divisor: float
+) -> list[SlotSums]:
+    """Sums [E, D] of the four statistics over a divisor, slot by slot."""
+    shape, by_slot = statistics.seconds.shape[2:], (n_slots, -1)
+    weights, means, seconds, targets = (total / divisor for total in sums)
     return [
         SlotSums(shares, own.reshape(by_slot), second.reshape(n_slots, *shape), target.reshape(by_slot))
         for shares, own, second, target in zip(weights, means, seconds, targets, strict=True)
     ]
+
+
+def _covariances(means: NDArray[np.float64], seconds: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """M - mu muᵀ of means [..., d], as diagonals [..., d] or matrices [..., d, d], eigenvalues at least `floor`."""
+    if seconds.ndim == means.ndim:
+        return np.maximum(seconds - means**2, floor)
+    return psd(seconds - means[..., :, None] * means[..., None, :], floor)
+
 
 def noisy_lists(
     lists: Lists,

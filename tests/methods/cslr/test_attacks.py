@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from dpcl_core.attacks import catalog as audits
+from dpcl_core.errors import BadInput
 from dpcl_core.methods import cslr_published_audit, local_list_audit
-from dpcl_core.methods.catalog import attacks as attacks_of
 from dpcl_core.methods.cslr import attacks
 from dpcl_core.methods.cslr.attacks import ATTACKS, Setting
 from dpcl_core.privacy import cslr_accounting, gaussian
@@ -111,8 +113,23 @@ def test_a_runs_own_settings_are_what_is_attacked() -> None:
     found = [cslr_published_audit.setting(spec, epsilon) for epsilon in spec.privacy.epsilons]
     assert [one.noise_multiplier for one in found] == [3.20, 1.45, 0.0]
     assert {(one.n_rounds, one.sample_rate, one.n_groups, one.rule) for one in found} == {(50, 0.5, 4, "hungarian")}
-    assert attacks_of("cslr-published") == tuple(ATTACKS)
+    assert audits.names("cslr-published") == tuple(ATTACKS)
     assert [one.claimed for one in cslr_published_audit.audit(spec, 100)] == [1.0, 4.0, math.inf]
+
+
+def test_lists_noised_at_home_are_what_is_attacked() -> None:
+    """The attack proves no more than the Gaussian of all the lists allows, and much of it at little noise."""
+    own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
+    scenario = {"kind": "federated", "clients": 20, "tasks": 2}
+    spec = _spec("cslr-published", (1.0, math.inf), params=own, scenario=scenario)
+    assert [one.list_size for one in map(partial(cslr_published_audit.setting, spec), (1.0, math.inf))] == [1, 1]
+    assert audits.fitting(spec) == ("lists", "head")
+    bounded, clear = cslr_published_audit.audit(spec, 2000)
+    most = gaussian.epsilon(3.20 / math.sqrt(2 * 4), 1e-5)  # two tasks, sqrt(1 + 3) long each
+    assert 0.3 * most < bounded.lower_bound < most
+    assert clear.lower_bound > 5
+    with pytest.raises(BadInput, match=r"--attack = pooled: must be one of lists, head with params\.noisy_lists = true"):
+        cslr_published_audit.audited(spec, 100, "pooled")
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])

@@ -14,7 +14,7 @@ from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.matchers import assign
 from dpcl_core.methods.cslr.pooling import pooled
 from dpcl_core.methods.cslr.public import PublicView, public_modes
-from dpcl_core.methods.cslr.published import SlotSums, noisy_lists, published
+from dpcl_core.methods.cslr.published import Aggregation, SlotSums, Statistics, averaged, noisy_lists, published, sent
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -225,3 +225,88 @@ def test_one_client_is_refused() -> None:
         published(
             ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=1.0, n_clients=1, pooled=True
         )
+
+
+STATISTICS = ("weights", "means", "seconds", "targets")
+AS_PRINTED = Aggregation(by_shares=False, on_simplex=False)
+
+
+@pytest.mark.parametrize("form", ["diagonal", "full"])
+def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: str) -> None:
+    """Computed here entry by entry: each client's clipped entry of a group once, a client without one as zero."""
+    lists, came = GIVEN.oracle(form), np.array([0, 3, 4, 7])
+    ids = np.random.default_rng(0).permuted(OWN_IDS, axis=1)[came]
+    ids[2] = 1  # one client has nothing anywhere else: its four entries of the group are one average
+    (found,) = published(
+        lists.take(came), ids, K, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.3, n_clients=N, pooled=True,
+        rule=AS_PRINTED,
+    )  # fmt: skip
+    means, seconds = np.zeros((K, toy.D)), np.zeros((K, *lists.covariances.shape[2:]))
+    weights, targets = np.zeros(K), np.zeros((K, K))
+    for row, client in enumerate(came):
+        for group in range(K):
+            own = [entry for entry in range(K) if ids[row, entry] == group]
+            for entry in own:
+                mean, covariance = lists.means[client, entry], lists.covariances[client, entry]
+                outer = np.outer(mean, mean)
+                moment = covariance + (outer if form == "full" else np.diag(outer))
+                means[group] += mean * min(1, 1 / np.linalg.norm(mean)) / len(own) / len(came)
+                seconds[group] += moment * min(1, 1 / np.linalg.norm(moment)) / len(own) / len(came)
+                targets[group] += lists.targets[client, entry] / len(own) / len(came)
+                weights[group] += lists.weights[client, entry] / len(came)
+    assert found.means == pytest.approx(means)
+    assert found.seconds == pytest.approx(seconds)
+    assert found.targets == pytest.approx(targets)
+    assert found.weights == pytest.approx(weights)
+    replay = found.replay(floor=1e-12, rule=AS_PRINTED)
+    assert replay.means == pytest.approx(means), "nothing is divided by shares"
+    assert replay.targets == pytest.approx(targets), "targets stay as they are released"
+    assert replay.weights == pytest.approx(weights), "shares of clients sum to 1 already"
+
+
+def test_an_entry_that_is_clipped_on_its_own_costs_the_root_of_the_groups() -> None:
+    """Means, second moments and targets of K groups side by side: sqrt(K) long, and so the ledger has it."""
+    random = np.random.default_rng(4)
+    lists = adversarial(random)
+    ids = np.tile(np.arange(K), (12, 1))
+    longest = {"weights": 1.0, "means": math.sqrt(K), "seconds": math.sqrt(K), "targets": math.sqrt(K)}
+    values = dict(zip(longest, Statistics.of(lists).by_slot(ids, K, AS_PRINTED), strict=True))
+    for name, bound in longest.items():
+        assert np.linalg.norm(values[name], axis=1).max() <= bound + 1e-12
+    assert np.linalg.norm(values["means"], axis=1).max() == pytest.approx(math.sqrt(K))
+    book = ledger()
+    sums(ORACLE, OWN_IDS, 1.45, book, rule=AS_PRINTED)
+    (entry,) = book.entries
+    assert entry.event.noise_multiplier == pytest.approx(1.45 / math.sqrt(1 + 3 * K))
+
+
+def test_a_list_is_noised_in_its_four_statistics_before_anybody_matches_it() -> None:
+    """Line 2 of Algorithm 1. Without noise: clipped as in Table 5; with: sigma on every number, and what it costs."""
+    lists = adversarial(np.random.default_rng(5))
+    books = [ledger(), ledger()]
+    clean, noisy = sent(lists, [0.0, 1.45], [ReleaseNoise()] * 2, books, task=0)
+    for values in (clean.means, clean.seconds, clean.targets):
+        assert np.linalg.norm(values, axis=2).max() <= 1 + 1e-12
+    assert clean.weights == pytest.approx(lists.weights)
+    assert clean.means == pytest.approx(Statistics.of(lists).means)
+    for name in STATISTICS:
+        away = getattr(noisy, name) - getattr(clean, name)
+        assert away.std() == pytest.approx(1.45, rel=-norm.ppf(5e-7) / math.sqrt(2 * away.size))
+    assert isinstance(books[0].entries[0].event, dp.NonPrivateDpEvent)
+    event = books[1].entries[0].event
+    assert event == dp.GaussianDpEvent(1 / (math.sqrt(1 + 3 * K) / 1.45)), "no sample amplifies what the server sees singly"
+    lengths = [np.linalg.norm(getattr(clean, name).reshape(12, -1), axis=1) for name in STATISTICS]
+    assert np.linalg.norm(lengths, axis=0).max() <= math.sqrt(1 + 3 * K)
+    read = noisy.lists()
+    assert read.weights.sum(axis=1) == pytest.approx(np.ones(12))
+    assert read.covariances.min() >= 1e-3
+    (nobody,) = sent(ORACLE.take(np.zeros(0, dtype=np.int64)), [1.45], [ReleaseNoise()], [ledger()], task=0)
+    assert nobody.means.shape == (0, K, toy.D)
+
+
+@pytest.mark.parametrize("rule", [Aggregation(), AS_PRINTED], ids=["by shares", "as printed"])
+def test_lists_noised_at_home_are_averaged_as_they_came(rule: Aggregation) -> None:
+    """Without noise the same as Eq 2 of the clean lists; whatever is made of them is in no ledger again."""
+    (received,) = sent(FITTED, [0.0], [ReleaseNoise()], [ledger()], task=0)
+    found = averaged(received, OWN_IDS, K, 0.0, ReleaseNoise(), expected=N, rule=rule)
+    assert flat(found) == pytest.approx(flat(sums(FITTED, OWN_IDS, rule=rule)))
