@@ -118,7 +118,7 @@ def test_a_runs_own_settings_are_what_is_attacked() -> None:
 
 
 def test_lists_noised_at_home_are_what_is_attacked() -> None:
-    """The attack proves no more than the Gaussian of all the lists allows, and much of it at little noise."""
+    """The attack proves no more than the Gaussian of all the lists allows: 1.5 of its 3.8 mostly, 0.2 up or down."""
     own = {"rounds": 1, "participation": 1.0, "noisy_lists": True, "list_size": 1, "modes_per_task": 1}
     scenario = {"kind": "federated", "clients": 20, "tasks": 2}
     spec = _spec("cslr-published", (1.0, math.inf), params=own, scenario=scenario)
@@ -126,7 +126,7 @@ def test_lists_noised_at_home_are_what_is_attacked() -> None:
     assert audits.fitting(spec) == ("lists", "head")
     bounded, clear = cslr_published_audit.audit(spec, 2000)
     most = gaussian.epsilon(3.20 / math.sqrt(2 * 4), 1e-5)  # two tasks, sqrt(1 + 3) long each
-    assert 0.3 * most < bounded.lower_bound < most
+    assert 0.3 < bounded.lower_bound < most  # six and ten deviations away
     assert clear.lower_bound > 5
     with pytest.raises(BadInput, match=r"--attack = pooled: must be one of lists, head with params\.noisy_lists = true"):
         cslr_published_audit.audited(spec, 100, "pooled")
