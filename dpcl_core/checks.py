@@ -34,17 +34,10 @@ def parse(raw: Raw) -> RunSpec:
     Raises BadInput naming the first wrong setting by its dotted key.
     """
     fields = dict(raw)
-    method = methods.card(_text(fields.setdefault("method", DEFAULT_METHOD), "method"))
+    fields["method"] = _text(fields.get("method", DEFAULT_METHOD), "method")
+    fields["params"] = _table(fields.get("params", {}), "params")
     scenario = _table(fields.get("scenario", {}), "scenario")
-    kind = scenarios.card(_text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind"))
-    try:
-        fields["scenario"] = kind.settings.model_validate({**scenario, "kind": kind.name})
-    except ValidationError as error:
-        raise first_of(error, "scenario") from error
-    try:
-        fields["params"] = method.params.model_validate(_table(fields.get("params", {}), "params"))
-    except ValidationError as error:
-        raise first_of(error, "params") from error
+    fields["scenario"] = {**scenario, "kind": _text(scenario.get("kind", DEFAULT_SCENARIO), "scenario.kind")}
     try:
         return RunSpec.model_validate(fields)
     except ValidationError as error:

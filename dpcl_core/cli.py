@@ -1,7 +1,7 @@
 """The same engine from a terminal: python -m dpcl_core …
 
-Exit status: 0 done, 1 the run failed, 2 the input was wrong (one line on standard error, no traceback). `verify`: 0 all
-numbers match, 1 one differs, 2 one cannot be checked.
+Exit status: 0 done, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback). `verify`:
+0 all numbers match, 1 one differs, 2 one cannot be checked.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpcl_core.tuning.settings import TuneSpec
 
 Command = Callable[[argparse.Namespace], int]
+_INPUT = ("wrong-input", "data-missing")  # failures that another input would mend
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(options)
     except (BadInput, StoreTrouble) as error:
         print(_one_line(error), file=sys.stderr)
-        return 2
+        return 2 if error.kind in _INPUT else 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader left (… | head); nothing is wrong
         return 0
@@ -176,7 +177,7 @@ def _exit_status(run: Run) -> int:
     if run.status == "finished":
         return 0
     print(run.error or f"the run was {run.status}", file=sys.stderr)
-    return 2 if run.error_kind in ("wrong-input", "data-missing") else 1
+    return 2 if run.error_kind in _INPUT else 1
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -429,11 +430,14 @@ def _audit(options: argparse.Namespace) -> int:
 def _spec(options: argparse.Namespace) -> RunSpec:
     from dpcl_core import presets
 
-    if (options.spec is None) == (options.preset is None):
-        raise BadInput("command line", options.spec or "", "give either a SPEC.toml or --preset NAME")
-    raw: Mapping[str, object]
+    if options.spec is not None and options.preset is not None:
+        raise BadInput("command line", options.spec, "give either a SPEC.toml or --preset NAME, not both")
+    raw: Mapping[str, object] = {}
     if options.preset is not None:
         raw = presets.raw(options.preset)
+    elif options.spec is None:  # settings alone are a run, too: such commands are printed beside every result
+        if not options.set:
+            raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
     else:
         try:
             raw = checks.read_toml(Path(options.spec).read_text(encoding="utf-8"))

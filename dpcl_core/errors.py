@@ -40,6 +40,12 @@ class StoreTrouble(RuntimeError):
     kind: FailureKind = "store"
 
 
+class StoreUnknown(StoreTrouble):
+    """What was given as a store's address is none: an input to be changed, not a store in trouble."""
+
+    kind: FailureKind = "wrong-input"
+
+
 def failure_kind(error: BaseException) -> FailureKind:
     """The kind of a failure, for the page to choose its words and its fix."""
     kind: FailureKind | None = getattr(error, "kind", None)
@@ -57,6 +63,8 @@ def failure_kind(error: BaseException) -> FailureKind:
 def first_of(error: ValidationError, prefix: str = "") -> BadInput:
     """The first complaint of a pydantic model, as one sentence naming the field by its dotted key."""
     found = error.errors(include_url=False)[0]
+    if isinstance(said := found.get("ctx", {}).get("error"), BadInput):
+        return said
     # Tuple positions and union branches are noise to a reader; the key he typed is not.
     keys: Iterable[str] = (part for part in found["loc"] if isinstance(part, str) and part.isidentifier())
     field = ".".join(filter(None, [prefix, *keys])) or "spec"

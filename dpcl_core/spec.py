@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    model_validator,
+)
+
+from dpcl_core.errors import BadInput, first_of
 
 LabelSetting = Literal["data", "prior", "prior-const", "dp-learned"]
 Adjacency = Literal["add-remove", "replace"]
@@ -135,11 +147,37 @@ class Cell:
     seed: int
 
 
+# Who knows which settings belong to a method or a scenario: the catalogs above, asked by name when a spec is made.
+_CATALOGS = {"params": "dpcl_core.methods.catalog", "scenario": "dpcl_core.scenarios.catalog"}
+
+
+def settings_model(field: Literal["params", "scenario"], name: str) -> type[Spec]:
+    """The settings of the method or scenario of this name. Raises BadInput naming the known ones."""
+    card = import_module(_CATALOGS[field]).card(name)
+    return cast(type[Spec], card.params if field == "params" else card.settings)
+
+
+def _read(field: Literal["params", "scenario"], name: str, given: object) -> Spec:
+    model = settings_model(field, name)
+    if isinstance(given, Mapping):
+        try:
+            return model.model_validate(given)
+        except ValidationError as error:
+            raise first_of(error, field) from error
+    if type(given) is not model:
+        raise BadInput(field, type(given).__name__, f"must be settings of {name}: {model.__name__} or a table of its fields")
+    return given
+
+
 class RunSpec(Spec):
-    """What to run; nothing about where, when or on what device."""
+    """What to run; nothing about where, when or on what device.
+
+    `params` and `scenario` are settings of the method and of the kind of scenario named, as their models, as plain tables
+    (then checked by these models), or left out (then the models' defaults).
+    """
 
     method: str
-    params: SerializeAsAny[Params] = Params()
+    params: SerializeAsAny[Params] = Params()  # in its place the method's own defaults
     data: DataSpec = DataSpec()
     scenario: SerializeAsAny[ScenarioSpec]
     labels: LabelSetting = Field("prior-const", description="Where the classifier's list of labels comes from.")
@@ -151,6 +189,20 @@ class RunSpec(Spec):
     seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(
         (0, 1, 2, 3, 4), min_length=1, max_length=100, description="One model each: the order of classes and other draws."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_settings(cls, given: object) -> object:
+        """Tables of settings as the models that they belong to; settings of another method or scenario are refused."""
+        if not isinstance(given, Mapping) or not isinstance(given.get("method"), str):
+            return given
+        fields = dict(given)
+        fields["params"] = _read("params", fields["method"], fields.get("params", {}))
+        scenario = fields.get("scenario", {})
+        kind = scenario.get("kind") if isinstance(scenario, Mapping) else getattr(scenario, "kind", None)
+        if isinstance(kind, str):
+            fields["scenario"] = _read("scenario", kind, scenario)
+        return fields
 
     def cells(self) -> Iterator[Cell]:
         """Every model of the run, budgets outermost."""

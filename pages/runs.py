@@ -268,7 +268,7 @@ def _do(action: Callable[[], object], done: str = "") -> bool:
 
 
 def _stop(run: Run) -> None:
-    _do(lambda: state.executor().stop(run.id))
+    _do(lambda: runpanel.stop(run.id))
 
 
 def _retry(run: Run) -> None:

@@ -8,9 +8,13 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec
 
 
@@ -180,3 +184,32 @@ def test_what_fills_a_batch_are_examples_with_public_labels() -> None:
     assert str(refused(larger)).endswith("with public labels")
     lacking = {**raw, "public_labels": ["0", "1"]}
     assert str(refused(lacking)) == "public_labels = 0, 1: must name a label of every task: task 2 would have none"
+
+
+def test_a_spec_made_in_python_takes_the_settings_of_its_method_and_survives_json() -> None:
+    """`params` may be left out, given as a table, or as the method's own model; nothing else is taken."""
+    spec = RunSpec(method="naive", scenario=ClassIncremental(tasks=2))
+    assert spec.params == methods.card("naive").params()
+    tables = {"method": "naive", "params": {}, "scenario": {"kind": "class-incremental", "tasks": 2}}
+    assert RunSpec.model_validate(tables) == spec
+    for name in presets.names():
+        loaded = presets.load(name)
+        again = RunSpec.model_validate_json(loaded.model_dump_json())
+        assert again == loaded
+        assert type(again.params) is type(loaded.params)
+        assert again.digest() == loaded.digest()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"params": CosineParams()}, "params = CosineParams: must be settings of naive: PeftParams or a table"),
+        ({"params": {"rate": 1}}, "params.rate = 1: no such setting"),
+        ({"params": 3}, "params = int: must be settings of naive"),
+        ({"method": "naiv"}, "method = naiv: must be one of cosine"),
+        ({"scenario": {"kind": "x"}}, "scenario.kind = x: must be one of class-incremental"),
+    ],
+)
+def test_foreign_settings_are_refused_where_a_spec_is_made(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(says)):
+        RunSpec.model_validate({"method": "naive", "scenario": {"kind": "class-incremental"}, **fields})

@@ -256,7 +256,8 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
     ("arguments", "words"),
     [
         (["audit", "--preset", "digits-cosine", "--attack", "guess"], ["--attack = guess", "must be left out"]),
-        (["run"], ["SPEC.toml", "--preset"]),
+        (["run"], ["SPEC.toml", "--preset", "--set"]),
+        (["run", "a.toml", "--preset", "digits-cosine"], ["a.toml", "not both"]),
         (["run", "--preset", "nothing"], ["preset = nothing", "digits-cosine"]),
         (["run", "/no/such/file.toml"], ["/no/such/file.toml", "can be read"]),
         (["run", "--preset", "digits-cosine", "--set", "privacy.epsilons=[0]"], ["privacy.epsilons = 0", "above 0"]),
@@ -297,6 +298,16 @@ def test_wrong_input_is_one_line_and_status_2(
     for word in words:
         assert word in err
     assert "Traceback" not in err
+
+
+def test_trouble_with_the_store_is_no_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1 where the store cannot do its part, 2 where what was given is no address of one."""
+    (tmp_path / "store.sqlite").write_bytes(b"no database at all" * 100)
+    damaged = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    for url, expected in ((damaged, 1), ("postgresql://me:secret@127.0.0.1:1/runs", 1), ("gopher://me:secret@x", 2)):
+        status, out, err = called("runs", "--store", url, capsys=capsys)
+        assert (status, out, err.count("\n")) == (expected, "", 1), err
+        assert "secret" not in err
 
 
 def test_the_module_runs_as_a_program() -> None:

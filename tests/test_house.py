@@ -112,3 +112,11 @@ def test_every_room_is_in_the_architecture() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for name in FLOORS:
         assert f"{name}.py" in text or f"{name}/" in text, f"{name} is not in ARCHITECTURE.md"
+
+
+def test_a_figures_source_is_escaped_once() -> None:
+    """Where its line is shown it is escaped as text; escaped before, a backslash would be shown."""
+    for path in [*(ROOT / "pages").rglob("*.py"), ROOT / "dpcl_core" / "export.py"]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Provenance":
+                assert "plain(" not in ast.unparse(node), f"{path}: {ast.unparse(node)}"

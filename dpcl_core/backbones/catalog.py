@@ -252,7 +252,7 @@ def available(card: BackboneCard) -> str | None:
         return None
     lacking = [package for package in ("timm", "torchvision") if find_spec(package) is None]
     if lacking:
-        return f"needs {' and '.join(lacking)}: install requirements-vision.txt"
+        return f"needs {' and '.join(lacking)}: run pip install -r requirements.txt"
     model = card.name.removeprefix(TIMM)
     if weights.local(model) or weights.in_hub_cache(f"timm/{model}") or hub.is_reachable():
         return None

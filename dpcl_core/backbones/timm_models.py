@@ -53,7 +53,7 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
     ones. Raises BadInput for a model timm does not know, DataMissing where timm or the weights are missing.
     """
     if find_spec("timm") is None or ensure_torchvision() == "absent":
-        raise DataMissing(weights.FIELD, card.name, "needs timm and torchvision: install requirements-vision.txt")
+        raise DataMissing(weights.FIELD, card.name, "needs timm and torchvision: run pip install -r requirements.txt")
     import timm
     from timm.data.config import resolve_data_config
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -31,13 +32,14 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from dpcl_core.errors import StoreTrouble
+from dpcl_core.errors import StoreTrouble, StoreUnknown
 
 LAYOUT = 2  # raise it with every change of the tables below
 _GROWN_FROM = (1,)  # layouts that lack tables of this one and are otherwise the same
 BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
+_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may hold one
 
 metadata = MetaData()
 
@@ -157,6 +159,8 @@ def absolute(url: str) -> str:
 def trouble(error: Exception, url: str) -> StoreTrouble:
     """What a person can do about an error of the database, in one sentence."""
     said = " ".join(str(getattr(error, "orig", None) or error).split())
+    if password := make_url(url).password:
+        said = said.replace(str(password), "***")
     text = said.lower()
     if "readonly" in text or "read-only" in text:
         fix = "is read-only, so nothing new can be kept; what is stored is untouched"
@@ -174,8 +178,8 @@ def trouble(error: Exception, url: str) -> StoreTrouble:
 
 
 def shown(url: str) -> str:
-    """The URL as it may be printed: without its password."""
-    return make_url(url).render_as_string(hide_password=True)
+    """The URL as it may be printed: without its password, also where it is no URL that can be read."""
+    return _PASSWORD.sub(r"\1***@", url)
 
 
 def _checked(url: str) -> URL:
@@ -183,14 +187,14 @@ def _checked(url: str) -> URL:
     try:
         where = make_url(url)
         where.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise StoreTrouble(f"store {url}: {allowed}") from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause repeats the URL
     except ImportError as error:
         raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
     if where.get_backend_name() not in ("sqlite", "postgresql"):
-        raise StoreTrouble(f"store {shown(url)}: {allowed}")
+        raise StoreUnknown(f"store {shown(url)}: {allowed}")
     if where.get_backend_name() == "sqlite" and where.database in (None, "", ":memory:"):
-        raise StoreTrouble(f"store {url}: a store in memory is seen by one process alone; {allowed}")
+        raise StoreUnknown(f"store {url}: a store in memory is seen by one process alone; {allowed}")
     return where
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
 
 ACTIVE = ("queued", "starting", "running", "stopping")
+_ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
 _RULES = "Post-processing: switching costs no privacy; choosing the best on private validation data would."
 
 
@@ -211,7 +212,7 @@ def segments(fraction: float, n_tasks: int) -> str:
 
 def _buttons(run: Run, result: Result) -> None:
     if run.status in ("queued", "starting", "running"):
-        st.button("Stop", key="stop", type="primary", on_click=attempt(lambda: state.executor().stop(run.id)))
+        st.button("Stop", key="stop", type="primary", on_click=attempt(lambda: stop(run.id)))
         return
     if run.status == "stopping":
         st.button("Stopping …", key="stop", disabled=True)
@@ -222,6 +223,14 @@ def _buttons(run: Run, result: Result) -> None:
         st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
     if result.said:
         export(run.id)
+
+
+def stop(run_id: str) -> None:
+    """Asks a run to stop. Raises BadInput where it came too late, so that nobody wonders at a run that finished."""
+    state.executor().stop(run_id)
+    status = state.store().status(run_id)
+    if status not in ("stopping", "cancelled"):
+        raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; all that it said is kept")
 
 
 def retry(run_id: str) -> None:

@@ -8,7 +8,6 @@ import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
 from pages.parts import layout, link, strip, style
-from pages.parts.text import plain
 from pages.parts.view import View
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _noise(scale: float) -> NDArray[np.float64]:
 
 
 def _source(told: Pictures) -> Provenance:
-    return Provenance(plain(told.title), len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
+    return Provenance(told.title, len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
 
 
 def _text(scale: float) -> str:

@@ -112,7 +112,7 @@ def words(study: Study, now: float) -> status.Said:
 def _buttons(view: View, study: Study) -> None:
     run = study.turn
     if run.status in ("queued", "starting", "running"):
-        st.button("Stop", key="tune-stop", type="primary", on_click=runpanel.attempt(lambda: state.executor().stop(run.id)))
+        st.button("Stop", key="tune-stop", type="primary", on_click=runpanel.attempt(lambda: runpanel.stop(run.id)))
     elif run.status == "stopping":
         st.button("Stopping …", key="tune-stop", disabled=True)
     else:

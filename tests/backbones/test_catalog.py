@@ -113,7 +113,7 @@ def test_timm_weights_are_wanted_until_they_lie_in_the_folder(tmp_path: Path, mo
 
 def test_timm_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "find_spec", lambda name: None if name == "timm" else object())
-    assert catalog.available(catalog.card(TEST_VIT)) == "needs timm: install requirements-vision.txt"
+    assert catalog.available(catalog.card(TEST_VIT)) == "needs timm: run pip install -r requirements.txt"
 
 
 def test_weights_link_that_leads_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

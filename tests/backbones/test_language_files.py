@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def test_without_the_hub_a_folder_is_asked_for(tmp_path: Path, monkeypatch: pyte
     language_models.put(tmp_path / "somebody--gpt2")
     assert catalog.available(card) is None
     assert tokenizer.load(card.name).size == language_models.SIZE
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, family: str) -> None:
+    """In the order of a run, and with nothing imported before: some families' settings ask for torchvision by themselves."""
+    language_models.put(tmp_path / f"somebody--{family}", family)
+    code = (
+        "from dpcl_core.backbones.language import tokenizer\n"
+        f"tokenizer.load('hf:somebody/{family}')\n"
+        "from dpcl_core.backbones.language import causal\n"
+        f"causal.load('hf:somebody/{family}', 'cpu')\n"
+    )
+    environment = {**os.environ, "DPCL_WEIGHTS": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_model_of_the_hub_is_downloaded_without_pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

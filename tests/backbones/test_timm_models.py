@@ -17,7 +17,7 @@ from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.data.images import Images
 from dpcl_core.errors import BadInput, DataMissing
 
-pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="requirements-vision.txt is not installed")
+pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not installed")
 MODEL = "test_vit.r160_in1k"
 IMAGES = Images(np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3), dtype=np.uint8), (20, 30, 3))
 

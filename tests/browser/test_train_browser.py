@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from dpcl_core import checks, presets
 from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
 from tests.browser.conftest import App, Visit, ready, serve
 from tests.support import replay
 
 pytestmark = pytest.mark.browser
 PATIENCE_MS = 60_000
-# The first preset with sixty seeds in place of five: still at work when a test has pressed the next button.
-LONG = "/train?v=1&e=0.1,0.5,1,2,8,inf&sd=" + ",".join(map(str, range(60)))
 
 
 def _start(page: Page) -> str:
@@ -71,19 +71,48 @@ def test_train_from_the_form_watch_and_reload(app: App, visit: Visit) -> None:
     expect(expander.locator("summary")).to_contain_text("2 tasks of")
 
 
+def _endless() -> RunSpec:
+    """A run that cannot end while a test looks at it: hundreds of trainings of the largest size there is."""
+    sets = ["params.epochs=1000", f"seeds={list(range(100))}"]
+    return checks.parse(checks.apply_sets(presets.raw("digits-peft-head"), sets))
+
+
 def test_stop_is_acknowledged_and_keeps_the_run(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}{LONG}")
-    run_id = _start(page)
-    page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.locator(".run-state .pill")).to_have_text(re.compile("Stopping|Cancelled"), timeout=5000)
+    """Already in the browser, in the very task of the press, whatever else the machine does; then by the server."""
+    run_id = app.store().create(_endless())
+    page = visit(f"{app.url}/train?v=1&run={run_id}")
+    button = page.locator(".st-key-stop button")
+    expect(button).to_have_text("Stop")
+    expect(page.locator(".run-state .pill")).to_have_text(re.compile("Starting|Running"))
+    said = button.evaluate("button => { button.click(); return [button.dataset.acknowledged, button.ariaBusy]; }")
+    assert said == ["Stopping …", "true"]
     _said(page, "Cancelled")
     expect(page.get_by_role("button", name="Retry")).to_be_visible()
     assert app.store().get(run_id).status == "cancelled"
+    assert page.locator("[data-acknowledged]").count() == 0
+
+
+def test_a_stop_that_comes_too_late_says_so(app: App, visit: Visit) -> None:
+    """The run ends between the page's last look and the press: the page still shows Stop, the store says finished."""
+    run_id = app.store().create(_endless())
+    page = visit(f"{app.url}/train?v=1&run={run_id}")
+    expect(page.locator(".run-state .pill")).to_have_text(re.compile("Starting|Running"))
+    worker = _worker(app.store(), run_id)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        page.evaluate("document.querySelector('.st-key-stop button').addEventListener('click', () => window.pressed = true)")
+        assert app.store().end(run_id, "finished")
+        page.evaluate("document.querySelector('.st-key-stop button')?.click()")
+        if page.evaluate("window.pressed === true"):  # else the page had seen the end before the press
+            expect(page.get_by_text("had finished before Stop reached it")).to_be_visible()
+        _said(page, "Finished")
+    finally:
+        os.kill(worker, signal.SIGKILL)
 
 
 def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) -> None:
-    page = visit(f"{app.url}{LONG}")
-    run_id = _start(page)
+    run_id = app.store().create(_endless())
+    page = visit(f"{app.url}/train?v=1&run={run_id}")
     os.kill(_worker(app.store(), run_id), signal.SIGKILL)
     _said(page, "Lost")
     _said(page, "The computer stopped this run")

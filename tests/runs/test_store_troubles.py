@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +41,22 @@ def test_an_impossible_store_is_refused_in_one_sentence(url, says):
     assert "\n" not in str(caught.value)
 
 
-def test_a_password_is_never_printed():
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://someone:secret@127.0.0.1:1/runs",
+        "postgresql://someone:secret@127.0.0.1:1/runs",
+        "postgresql://someone:secret@127.0.0.1:port/runs",
+        "postgresql://someone:se@cret/secret@127.0.0.1:54 32/runs",
+        "gopher://someone:secret@127.0.0.1/runs",
+    ],
+)
+def test_a_password_is_never_printed(url):
+    """Nor with an address that cannot be read, whose own error repeats it: the whole chain of errors is looked at."""
     with pytest.raises(StoreTrouble) as caught:
-        Store("postgresql+psycopg://someone:secret@127.0.0.1:1/runs")
-    assert "secret" not in str(caught.value)
+        Store(url)
+    assert "someone:***@127.0.0.1" in str(caught.value)
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])

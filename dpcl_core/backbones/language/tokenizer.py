@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpcl_core.backbones.language import files
+from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 from dpcl_core.backbones.weights import FIELD
 from dpcl_core.errors import BadInput
 
@@ -63,6 +64,7 @@ def load(backbone: str) -> Tokenizer:
         assert eos is not None
         return Tokenizer(inner, bos, eos)
     folder = files.folder(backbone.removeprefix(files.HUB))
+    ensure_torchvision()  # before the library, whose settings of some families ask for it
     from transformers import AutoTokenizer
 
     try:

@@ -13,6 +13,9 @@ from dpcl_core.methods.cslr.gaussians import diagonal, log_densities
 
 Form = Literal["diagonal", "full"]
 _GAIN = 1e-3  # EM stops when the mean log-likelihood of a row grows by less, as scikit-learn has it
+# Starts that end in the same place differ in the last digits of single precision, which a processor's kernels decide: of
+# those this close to the likeliest the first is kept, so that a list's order is the same everywhere.
+_SAME = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +149,7 @@ class ListLearner:
             before, likelihood = likelihood, (top + np.log(total))[:, :, 0].mean(axis=0, dtype=np.float64)
             if not (likelihood - before >= _GAIN).any():
                 break
-        best = belongs[:, int(likelihood.argmax())]
+        best = belongs[:, int(np.argmax(likelihood >= likelihood.max() - _SAME))]
         weights, means, covariances = self._moments(rows, squares, best)
         targets = best.T @ y / np.maximum(best.sum(axis=0), 1e-30)[:, None]
         return [

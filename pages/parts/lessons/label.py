@@ -12,7 +12,6 @@ from dpcl_core.figures.picture import Provenance, epsilon_text
 from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
 from pages.parts.privacy_bar import privacy_bar
-from pages.parts.text import plain
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.duel import Duel
@@ -342,4 +341,4 @@ def _neighbours(n_others: int = 0) -> Neighbours:
 
 def _source(told: Neighbours, listing: str, epsilon: float) -> Provenance:
     name = {"both": "both lists"}.get(listing, listing)
-    return Provenance(plain(told.title), len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), _delta(), 0, ())
+    return Provenance(told.title, len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), _delta(), 0, ())

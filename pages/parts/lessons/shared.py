@@ -10,7 +10,6 @@ from dpcl_core.figures.picture import Provenance
 from pages.parts import link, strip, trainform
 from pages.parts.lessons.stage import Acts, Control, Stage
 from pages.parts.privacy_bar import side_by_side
-from pages.parts.text import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -332,4 +331,4 @@ def _size(value: float) -> str:
 
 
 def _source(told: Pictures) -> Provenance:
-    return Provenance(plain(told.title), len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
+    return Provenance(told.title, len(told.train), "Laplace noise on pixels", "", (), None, 0, ())

@@ -10,7 +10,6 @@ import streamlit as st
 from dpcl_core.figures.picture import Provenance
 from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.text import plain
 from pages.parts.tokens import found as tables
 from pages.parts.tokens import heat, source
 
@@ -208,4 +207,4 @@ def _percent(share: float) -> str:
 
 def _provenance() -> Provenance:
     n_texts = len(source.everything())
-    return Provenance(plain("made-up texts with marked personal data"), n_texts, "bundled model", "", (), None, 0, ())
+    return Provenance("made-up texts with marked personal data", n_texts, "bundled model", "", (), None, 0, ())

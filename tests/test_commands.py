@@ -1,0 +1,137 @@
+"""Every command that the project prints can be pasted: documents, pages, `show`, exports, tunings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import checks, cli, presets
+from dpcl_core.errors import DataMissing
+from dpcl_core.papers import catalog as papers
+from dpcl_core.papers import report
+from dpcl_core.papers.paper import Size
+from dpcl_core.spec import RunSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = "python -m dpcl_core "
+# Where the program's own name stands in code: each prints a command that a test below looks at, or only names the program.
+PRINTING = {
+    "dpcl_core/__main__.py", "dpcl_core/cli.py", "dpcl_core/checks.py", "dpcl_core/privacy/card.py",
+    "dpcl_core/runs/worker.py", "pages/published.py",
+}  # fmt: skip
+SMALL = ("seeds=[0]", "privacy.epsilons=[1.0]", "data.train_per_class=20", "data.test_per_class=10")
+
+
+def in_documents() -> list[str]:
+    """The commands in code blocks, which are indented or fenced, one a line or several behind semicolons."""
+    found: list[str] = []
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
+        lines = re.findall(r"^(?:    |\t|\$ )?(python -m dpcl_core .*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found += [part.strip() for line in lines for part in shlex_without_comment(line).split(";")]
+    return list(dict.fromkeys(found))
+
+
+def shlex_without_comment(line: str) -> str:
+    return re.sub(r"\s+#.*$", "", line)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A finished run: its store and its id."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('commands') / 'store.sqlite'}"
+    sets = [part for value in SMALL for part in ("--set", value)]
+    assert cli.main(["run", "--preset", "digits-cosine", "--store", store, *sets]) == 0
+    from dpcl_core.runs.store import Store
+
+    return store, Store(store).list_runs()[0].id
+
+
+def spec_of(command: str) -> RunSpec:
+    """What a printed `run` would carry out, read as the terminal reads it."""
+    assert command.startswith(PROGRAM)
+    return cli._spec(cli._parser().parse_args(shlex.split(command.removeprefix(PROGRAM))))
+
+
+def check(spec: RunSpec) -> None:
+    try:
+        checks.check(spec)
+    except DataMissing as error:
+        pytest.skip(str(error))
+
+
+def test_code_prints_commands_only_where_a_test_looks() -> None:
+    sources = [*(ROOT / "dpcl_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
+    found = {str(path.relative_to(ROOT)) for path in sources if "python -m dpcl_core" in path.read_text(encoding="utf-8")}
+    assert found == PRINTING
+
+
+def test_documents_have_commands() -> None:
+    assert len(in_documents()) >= 15
+
+
+@pytest.mark.parametrize("command", in_documents())
+def test_a_documents_command_runs(
+    command: str, finished: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick ones are carried out; of those that train or attack, all that is read and checked before they begin."""
+    store, run_id = finished
+    monkeypatch.setenv("DPCL_STORE", store)
+    (tmp_path / "SPEC.toml").write_text(checks.to_toml(presets.load("digits-cosine")), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = [run_id if word == "RUN_ID" else word for word in shlex.split(command.removeprefix(PROGRAM))]
+    options = cli._parser().parse_args(words)
+    if options.command is cli._reproduce:
+        for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
+            assert runs, experiment
+    elif options.command is cli._tune:
+        cli._tuning(options)
+    elif options.command in (cli._run, cli._audit):
+        check(cli._spec(options))
+    else:
+        assert cli.main(words) == 0
+
+
+def planned(paper: str, experiment: str | None, size: Size) -> dict[str, dict[str, RunSpec]]:
+    found = papers.paper(paper)
+    chosen = [papers.experiment(found, experiment)] if experiment else list(found.experiments)
+    runs = report.planned(chosen, size, (), named=experiment is not None)
+    return {one.name: dict(specs) for one, specs in runs.items()}
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_the_command_of_every_run_of_a_preset_is_that_run(name: str) -> None:
+    """What Train, `show`, an export and a tuning print for a run, whatever the run is: it needs no preset and no file."""
+    for label, spec in presets.variants(name).items():
+        assert spec_of(checks.command_line(spec)) == spec, label
+
+
+@pytest.mark.parametrize("paper", list(papers.PAPERS))
+def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
+    """One for every experiment and size that has a preset."""
+    for experiment in papers.paper(paper).experiments:
+        for size in experiment.sizes:
+            words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
+            assert cli._parser().parse_args(words).command is cli._reproduce
+            assert planned(paper, experiment.name, size)
+
+
+def test_what_show_and_an_export_print_runs_again(
+    finished: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, run_id = finished
+    assert cli.main(["show", run_id, "--store", store]) == 0
+    shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(PROGRAM))
+    assert cli.main(["export", run_id, "--to", str(tmp_path / "out"), "--store", store]) == 0
+    assert (tmp_path / "out" / "command.txt").read_text(encoding="utf-8").strip() == shown
+    capsys.readouterr()
+    assert cli.main([*shlex.split(shown.removeprefix(PROGRAM)), "--store", store]) == 0
