@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, cli, presets
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -316,7 +317,7 @@ def test_the_module_runs_as_a_program() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 2
     assert done.stdout == ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core.methods import catalog as methods
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
@@ -97,7 +98,7 @@ def test_the_app_process_imports_no_torch() -> None:
         "assert 'dpcl_core.runs.store' in sys.modules, 'the check imported nothing'\n"
         "assert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
 
 

@@ -18,6 +18,7 @@ from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
 from dpcl_core.errors import BadInput, DataMissing
+from tests.support.waiting import PATIENCE_SECONDS
 
 TEXTS = Texts(["A frozen encoder turns a sentence into numbers.", "Wheat prices rose in March.", ""])
 # Of sentence-transformers 6.2.0 with the same weights: the first numbers of each text's vector, and their products.
@@ -145,7 +146,7 @@ def test_features_in_the_cache_need_no_weights() -> None:
         f"found = cache.features('minilm', Texts({list(TEXTS.strings)!r}))\n"
         "assert found.shape == (3, 384) and not {'torch', 'tokenizers'} & set(sys.modules), 'loaded'\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(made, cache.features("minilm", TEXTS))
 

@@ -19,6 +19,7 @@ from dpcl_core.backbones.language import causal, files, plain, tokenizer
 from dpcl_core.data import hub
 from dpcl_core.errors import BadInput, DataMissing
 from tests.backbones import language_models
+from tests.support.waiting import PATIENCE_SECONDS
 
 MODEL = "somebody/gpt2"
 
@@ -124,7 +125,8 @@ def test_a_fresh_process_reads_texts_before_it_opens_the_model(tmp_path: Path, f
         f"causal.load('hf:somebody/{family}', 'cpu')\n"
     )
     environment = {**os.environ, "DPCL_WEIGHTS": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, env=environment)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment)
     assert done.returncode == 0, done.stderr
 
 

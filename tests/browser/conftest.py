@@ -28,7 +28,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-PATIENCE_MS = 60_000
+PATIENCE_MS = 240_000  # of a page on a busy machine
 # A link to a page makes the framework look for its server below the page's path first; it then finds it above.
 _HARMLESS = re.compile(r"/[a-z]+/_stcore/(health|host-config)$")
 _READY = """() => document.querySelector('[data-test-script-state="notRunning"]')
@@ -65,7 +65,7 @@ def serve(home: Path) -> Iterator[App]:
             yield App(url, home)
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(PATIENCE_MS / 1000)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pages.parts import whatif
-from tests.browser.conftest import App, Visit
+from tests.browser.conftest import PATIENCE_MS, App, Visit
 
 pytestmark = pytest.mark.browser
 SOURCE = whatif.digits("prior-const", 5)
@@ -72,7 +72,7 @@ def test_a_typed_budget_is_taken_and_a_bad_one_refused_in_one_sentence(app: App,
     typed.press("Enter")
     same_as_python(page, SOURCE, 0.37)
     # No stop of the slider: the accountant is asked, and the first question loads it.
-    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.37)", timeout=60_000)
+    expect(page.locator(".privacy-bar")).to_contain_text("(epsilon 0.37)", timeout=PATIENCE_MS)
     for bad in ("banana", "0", "-1", "17", ""):
         typed.fill(bad)
         typed.press("Enter")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +15,11 @@ from playwright.sync_api import Browser, Page, expect
 from dpcl_core import checks, presets
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
-from tests.browser.conftest import App, Visit, ready, serve
+from tests.browser.conftest import PATIENCE_MS, App, Visit, ready, serve
 from tests.support import replay
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.browser
-PATIENCE_MS = 60_000
 
 
 def _start(page: Page) -> str:
@@ -123,12 +122,10 @@ def test_a_killed_worker_is_lost_with_words_and_retry(app: App, visit: Visit) ->
 
 
 def _worker(store: Store, run_id: str) -> int:
-    for _ in range(100):
-        process = store.get(run_id).process
-        if process is not None:
-            return process.pid
-        time.sleep(0.05)
-    raise AssertionError("the run has no worker")
+    until(lambda: store.get(run_id).process is not None)
+    process = store.get(run_id).process
+    assert process is not None
+    return process.pid
 
 
 def test_runs_open_and_compare(app: App, visit: Visit) -> None:

@@ -35,6 +35,7 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 from tests.methods.pecl_small import CLASSES, LENGTH, STRINGS, known, spec, stream, texts, trained
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -406,7 +407,7 @@ def test_the_first_words_need_no_torch() -> None:
         "    assert isinstance(first, TokensScored), first\n"
         "    assert 'torch' not in sys.modules, 'torch is loaded'\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
 
 

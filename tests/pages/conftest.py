@@ -11,6 +11,7 @@ from streamlit.runtime.pages_manager import PagesManager
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.runs.store import Store
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., AppTest]
@@ -47,7 +48,7 @@ def open_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.setattr(PagesManager, "__init__", made)
 
     def opened(name: str, **query: str) -> AppTest:
-        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).switch_page(f"pages/{name}.py")
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=PATIENCE_SECONDS).switch_page(f"pages/{name}.py")
         for key, value in query.items():
             page.query_params[key] = value
         return page.run()

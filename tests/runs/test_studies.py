@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +14,7 @@ from dpcl_core.runs.store import Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.tuning.settings import Trial
 from tests.support import replay, tuned
+from tests.support.waiting import NEVER_SECONDS, until
 
 TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
 
@@ -23,13 +22,6 @@ TRIAL = Trial(0, 1e-3, 20, 2.0, 0.5, None, 1.0)
 @pytest.fixture
 def studies(store: Store) -> Studies:
     return Studies(store)
-
-
-def until(what: Callable[[], bool], seconds: float = 40) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_a_tuning_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, studies: Studies) -> None:
@@ -119,17 +111,15 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     assert [study.id for study in studies.newest()] == [study_id]
 
 
-def test_a_stop_takes_effect_within_three_seconds_and_keeps_the_trials(store: Store, studies: Studies) -> None:
-    """A trial sleeps for a minute and says nothing meanwhile."""
-    runner = LocalExecutor(store, tuned.command(60))
+def test_a_stop_takes_effect_in_a_long_trial_and_keeps_the_trials(store: Store, studies: Studies) -> None:
+    """A trial that never ends and says nothing meanwhile."""
+    runner = LocalExecutor(store, tuned.command(NEVER_SECONDS))
     study_id = studies.create(tuned.a_tuning())
     studies.add_trial(study_id, TRIAL)
     runner.submit(study_id)
     until(lambda: store.status(study_id) == "running")
-    started = time.monotonic()
     runner.stop(study_id)
     until(lambda: store.get(study_id).is_over)
-    assert time.monotonic() - started < 3
     assert store.status(study_id) == "cancelled"
     assert studies.get(study_id).trials == (TRIAL,)
     assert studies.get(study_id).is_resumable

@@ -18,6 +18,7 @@ from dpcl_core.events import Event
 from dpcl_core.runs import worker
 from dpcl_core.spec import RunSpec
 from tests.support import replay
+from tests.support.waiting import NEVER_SECONDS
 
 
 def command(behaviour: str) -> tuple[str, ...]:
@@ -35,9 +36,9 @@ def engine(behaviour: str, spec: RunSpec, device: str) -> Iterator[Event]:
     yield from said[:10]
     time.sleep(0.6)  # so that these are in the store, whatever happens next
     if name == "asleep":
-        time.sleep(60)  # a step inside a library that lets other threads run
+        time.sleep(NEVER_SECONDS)  # a step inside a library that lets other threads run
     elif name == "stubborn":
-        ctypes.PyDLL(None).sleep(60)  # a step inside a library that lets no other thread run
+        ctypes.PyDLL(None).sleep(NEVER_SECONDS)  # a step inside a library that lets no other thread run
     elif name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif name == "broken":
