@@ -1,7 +1,7 @@
 """The same engine from a terminal: python -m dpcl_core …
 
-Exit status: 0 done, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback). `verify`:
-0 all numbers match, 1 one differs, 2 one cannot be checked.
+Exit status: 0 done, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback).
+`verify`: 0 all numbers match, 1 one differs, 2 one cannot be checked.
 """
 
 from __future__ import annotations

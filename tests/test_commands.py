@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A finished run: its store and its id."""
-    store = f"sqlite:///{tmp_path_factory.mktemp('commands') / 'store.sqlite'}"
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
+    """A finished run: its store, its id, and a folder with a SPEC.toml, the run's export in DIR and its card."""
+    folder = tmp_path_factory.mktemp("commands")
+    store = f"sqlite:///{folder / 'store.sqlite'}"
     sets = [part for value in SMALL for part in ("--set", value)]
     assert cli.main(["run", "--preset", "digits-cosine", "--store", store, *sets]) == 0
     from dpcl_core.runs.store import Store
 
-    return store, Store(store).list_runs()[0].id
+    run_id = Store(store).list_runs()[0].id
+    assert cli.main(["export", run_id, "--to", str(folder / "DIR"), "--store", store]) == 0
+    (folder / "SPEC.toml").write_text(checks.to_toml(presets.load("digits-cosine")), encoding="utf-8")
+    shutil.copy(folder / "DIR" / "privacy_card.json", folder)
+    return store, run_id, folder
 
 
 def spec_of(command: str) -> RunSpec:
@@ -81,13 +87,12 @@ def test_documents_have_commands() -> None:
 
 @pytest.mark.parametrize("command", in_documents())
 def test_a_documents_command_runs(
-    command: str, finished: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, finished: tuple[str, str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Quick ones are carried out; of those that train or attack, all that is read and checked before they begin."""
-    store, run_id = finished
+    store, run_id, folder = finished
     monkeypatch.setenv("DPCL_STORE", store)
-    (tmp_path / "SPEC.toml").write_text(checks.to_toml(presets.load("digits-cosine")), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     words = [run_id if word == "RUN_ID" else word for word in shlex.split(command.removeprefix(PROGRAM))]
     options = cli._parser().parse_args(words)
     if options.command is cli._reproduce:
@@ -126,12 +131,10 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
 
 
 def test_what_show_and_an_export_print_runs_again(
-    finished: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: tuple[str, str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store, run_id = finished
+    store, run_id, folder = finished
     assert cli.main(["show", run_id, "--store", store]) == 0
     shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(PROGRAM))
-    assert cli.main(["export", run_id, "--to", str(tmp_path / "out"), "--store", store]) == 0
-    assert (tmp_path / "out" / "command.txt").read_text(encoding="utf-8").strip() == shown
-    capsys.readouterr()
+    assert (folder / "DIR" / "command.txt").read_text(encoding="utf-8").strip() == shown
     assert cli.main([*shlex.split(shown.removeprefix(PROGRAM)), "--store", store]) == 0
