@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install install-dev app test lint reproduce bench clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce bench clean
 
 install: $(VENV)/.installed
 
@@ -31,6 +31,10 @@ lint: install-dev
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/benchmarks -m "not slow and not browser" -n 2 --dist loadfile
 	$(BIN)/python -m pytest tests/browser -m "not slow"
+
+# The same with kernels that other processors would choose, and beside busy loops; at most 90 minutes.
+test-elsewhere: install-dev
+	$(BIN)/python scripts/test_elsewhere.py
 
 # Every small form of a paper's experiments, for real; needs DPCL_DATA and some minutes.
 reproduce: install-dev

@@ -1,0 +1,151 @@
+"""Runs the suite as other processors would: `make test-elsewhere`, at most 90 minutes; its result is docs/elsewhere.md.
+
+Kernels of linear algebra and networks are chosen by environment variables before the libraries load. One that the processor
+at hand lacks is named and skipped. The browser tests come last, once, beside two busy loops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MINUTES = 90.0
+QUICK = ["--ignore", "tests/benchmarks", "-m", "not slow and not browser", "-n", "2", "--dist", "loadfile"]
+BROWSER = ["tests/browser", "-m", "not slow"]
+# What a processor must be able to do for a kernel to run on it, as the system lists its abilities.
+NEEDS = {
+    "Haswell": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512dq", "avx512vl"}, "Sandybridge": {"avx"}, "avx2": {"avx2"},
+}  # fmt: skip
+_COUNTS = re.compile(r"(\d+) (passed|failed|error|errors|skipped)")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run the suite: `environment` chooses kernels and threads, `tests` what is run."""
+
+    environment: Mapping[str, str]
+    tests: tuple[str, ...] = tuple(QUICK)
+    busy_loops: int = 0
+
+    @property
+    def name(self) -> str:
+        """As a row of the table begins."""
+        chosen = ", ".join(f"{key}={value}" for key, value in self.environment.items())
+        return chosen or f"browser tests beside {self.busy_loops} busy loops"
+
+    def lacking(self, able: set[str]) -> str:
+        """The first kernel that a processor with these abilities lacks; empty where it has all."""
+        return next((kernel for kernel in self.environment.values() if not NEEDS.get(kernel, set()) <= able), "")
+
+
+def kernels(blas: str, aten: str, threads: int, onednn: str = "") -> Setting:
+    """The suite with these kernels, on so many threads a process."""
+    chosen = {"OPENBLAS_CORETYPE": blas, "ATEN_CPU_CAPABILITY": aten, "OMP_NUM_THREADS": str(threads)}
+    return Setting({**chosen, **({"ONEDNN_MAX_CPU_ISA": onednn} if onednn else {})})
+
+
+SETTINGS = (
+    kernels("Haswell", "default", 1),
+    kernels("SkylakeX", "avx2", 2),
+    kernels("Sandybridge", "default", 2, onednn="SSE41"),
+    kernels("Haswell", "avx2", 1, onednn="AVX2"),
+    Setting({}, tuple(BROWSER), busy_loops=2),
+)
+
+
+def main() -> int:
+    """Runs every setting and gives 1 where a test failed or time ran out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", nargs="+", default=[], help="only these test files, and no browser (writes no result)")
+    options = parser.parse_args()
+    end, able = time.monotonic() + MINUTES * 60, _abilities()
+    rows = []
+    for setting in SETTINGS:
+        if options.tests and setting.busy_loops:
+            continue
+        tests = (*options.tests, *QUICK) if options.tests else setting.tests
+        said = _result(setting, tests, able, end - time.monotonic())
+        rows.append((setting.name, said))
+        print(f"{setting.name}: {said}", flush=True)
+    if not options.tests:
+        (ROOT / "docs" / "elsewhere.md").write_text(_document(rows), encoding="utf-8")
+    return int(any(not _is_green(said) for _, said in rows))
+
+
+def _result(setting: Setting, tests: tuple[str, ...], able: set[str], seconds_left: float) -> str:
+    if kernel := setting.lacking(able):
+        return f"skipped: this processor has no {kernel}"
+    if seconds_left <= 0:
+        return "not run: the time was over"
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", *tests]
+    with _busy(setting.busy_loops):
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env={**os.environ, **setting.environment}, capture_output=True, text=True,
+                timeout=seconds_left, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return "not finished: the time was over"
+    lines = done.stdout.splitlines()
+    for line in lines:
+        if line.startswith(("FAILED", "ERROR")):
+            print(line, flush=True)
+    counts = ", ".join(" ".join(found) for found in _COUNTS.findall(lines[-1] if lines else ""))
+    return f"{counts or f'ended with status {done.returncode}'} in {(time.monotonic() - started) / 60:.1f} minutes"
+
+
+def _is_green(said: str) -> bool:
+    return said.startswith("skipped") or ("passed" in said and "failed" not in said and "error" not in said)
+
+
+@contextmanager
+def _busy(loops: int) -> Iterator[None]:
+    """Keeps so many cores busy with nothing."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
+    try:
+        yield
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+
+
+def _abilities() -> set[str]:
+    """What the processor can do, as Linux lists it; empty where nobody says."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return set()
+    found = re.search(r"^flags\s*: (.*)$", text, re.MULTILINE)
+    return set(found.group(1).split()) if found else set()
+
+
+def _document(rows: list[tuple[str, str]]) -> str:
+    head = [
+        "# The suite on other processors",
+        "",
+        "`make test-elsewhere` runs the tests with kernels that other processors would choose, on one and two threads, and",
+        "the browser tests beside two busy loops. Its last result, written by the command itself:",
+        "",
+        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
+        "",
+        "| setting | result |",
+        "| --- | --- |",
+    ]
+    return "\n".join([*head, *(f"| {name} | {said} |" for name, said in rows)]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

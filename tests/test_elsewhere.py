@@ -1,0 +1,35 @@
+"""What `make test-elsewhere` runs, and how it reads what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import test_elsewhere as elsewhere
+
+
+def test_the_settings_cover_what_they_promise() -> None:
+    chosen = [setting.environment for setting in elsewhere.SETTINGS if setting.environment]
+    assert len(chosen) == 4
+    assert {one["OPENBLAS_CORETYPE"] for one in chosen} == {"Haswell", "SkylakeX", "Sandybridge"}
+    assert {one["ATEN_CPU_CAPABILITY"] for one in chosen} == {"default", "avx2"}
+    assert {one["OMP_NUM_THREADS"] for one in chosen} == {"1", "2"}
+    assert any("ONEDNN_MAX_CPU_ISA" in one for one in chosen)
+    assert [setting.tests for setting in elsewhere.SETTINGS if setting.busy_loops == 2] == [tuple(elsewhere.BROWSER)]
+
+
+def test_a_kernel_that_the_processor_lacks_is_named_and_skipped() -> None:
+    setting = elsewhere.kernels("SkylakeX", "avx2", 2)
+    assert elsewhere._result(setting, (), {"avx2", "fma"}, 60) == "skipped: this processor has no SkylakeX"
+
+
+@pytest.mark.parametrize(("body", "is_green"), [("assert True", True), ("assert False", False), ("raise SystemExit", False)])
+def test_what_came_of_it_is_read_from_the_tests_own_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, is_green: bool
+) -> None:
+    (tmp_path / "test_one.py").write_text(f"def test_one():\n    {body}\n", encoding="utf-8")
+    monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
+    said = elsewhere._result(elsewhere.Setting({}), (str(tmp_path / "test_one.py"), "-p", "no:cacheprovider"), set(), 600)
+    assert elsewhere._is_green(said) is is_green, said
+    assert not elsewhere._is_green(elsewhere._result(elsewhere.Setting({}), (), set(), 0))
