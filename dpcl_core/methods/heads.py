@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.adam import Adam
-from dpcl_core.methods.head_gradients import Prepared, clipped_sums, tile_size, with_bias
+from dpcl_core.methods.head_gradients import Floats, Prepared, clipped_sums, tile_size, with_bias
 from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
+from dpcl_core.privacy.rounded import grid32
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
-_AT_ONCE = 2**16  # numbers of noise in one draw: many enough to hide the call, few enough for the processor's cache
+Addition = Callable[[Floats], Floats]
+_MOST_IN_SINGLE = 2.0**9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,19 +92,19 @@ def trained(
     data = Prepared.of(features[places], targets, start.allowed, plan.expected_batch, start.weights.dtype)
     weights, tile = start.weights.copy(), tile_size(plan.expected_batch)
     adam = Adam(weights, plan.learning_rate)
-    draws = [
-        _scaled(noise, weights[0], sigma, plan.n_steps) if sigma > 0 else None
+    additions = [
+        _addition(noise, sigma, weights[0], plan.n_steps) if sigma > 0 else None
         for sigma, noise in zip(noise_multipliers, noises, strict=True)
     ]
     clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
     gradient = np.empty_like(weights)
     for step in range(plan.n_steps):
         sums = clipped_sums(data, batches.draw(len(places)), weights, clips, tile)
-        for mean, clean, draw in zip(gradient, sums, draws, strict=True):
-            if draw is None:
-                np.multiply(clean, 1 / plan.expected_batch, out=mean)
+        for mean, clean, add in zip(gradient, sums, additions, strict=True):
+            if add is None:
+                np.multiply(clean, 1 / plan.expected_batch, out=mean, casting="same_kind")
             else:
-                np.multiply(clean + next(draw), plan.clip_norm / plan.expected_batch, out=mean)
+                np.multiply(add(clean), plan.clip_norm / plan.expected_batch, out=mean)
         adam.step(weights, gradient)
         if not max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT:  # nor where a weight is no number
             raise diverged(step, plan)
@@ -110,12 +112,22 @@ def trained(
     return Heads(weights, start.columns, start.allowed, start.n_classes)
 
 
-def _scaled(noise: Noise, like: NDArray[np.floating], std: float, n_steps: int) -> Iterator[NDArray[np.floating]]:
-    """Noise of that standard deviation for one step after the other; of small models for many steps in one draw."""
-    draw = noise.normal32 if like.dtype == np.float32 else noise.normal
-    while n_steps:
-        ahead = min(n_steps, max(1, _AT_ONCE // max(1, like.size)))  # a learned list may be empty
-        drawn = draw((ahead, *like.shape))
-        drawn *= std
-        yield from drawn
-        n_steps -= ahead
+def _addition(noise: Noise, multiplier: float, like: Floats, n_steps: int) -> Addition:
+    """What adds noise of that standard deviation to the sums of a step, drawn ahead for small models.
+
+    Sums that came in double precision have one value for each in single precision, and get the same grid and the same last
+    rounding: which of the two a batch needed is not told. Their part beside the grid fits single precision as long as the
+    grid is no coarser than 2^3; noise above that is added in double precision whatever the batch.
+    """
+    if like.dtype == np.float64 or multiplier > _MOST_IN_SINGLE:
+        return lambda sums: noise.added(sums.astype(np.float64), multiplier).astype(like.dtype)
+    add, step = noise.additions32(like.size, multiplier, n_steps), grid32(multiplier)
+
+    def added(sums: Floats) -> Floats:
+        if sums.dtype == np.float32:
+            return add(sums)
+        on_grid = np.rint(sums / step) * step
+        noisy: Floats = (on_grid + add((sums - on_grid).astype(np.float32))).astype(np.float32)
+        return noisy
+
+    return added

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dpcl_core.methods import heads
 from dpcl_core.methods.head_gradients import Prepared, clipped_sums, tile_size
 from dpcl_core.methods.schedule import LARGEST_WEIGHT
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
+from dpcl_core.privacy.rounded import grid32
 from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, Prescribed, Recorded, Silent, data, plan
 
@@ -105,13 +107,42 @@ def test_noise_of_a_step_has_the_announced_spread(dtype: type, monkeypatch: pyte
     heads.trained(start, *nobody, plan(n_steps=24), [sigma], Batches(0.3, None), [ReleaseNoise()])
     drawn = np.concatenate(found)
     assert len(drawn) == 24 * 2000
-    assert len(np.unique(drawn)) > 0.99 * len(drawn)  # no step takes another's noise again
+    assert len({step.tobytes() for step in found}) == 24  # no step takes another's noise again
     std = sigma * 0.7 / 9.0
     low, high = chi2.ppf([5e-7, 1 - 5e-7], len(drawn))
     statistic = float((drawn.astype(np.float64) ** 2).sum())
     assert low < statistic / std**2 < high
     for wrong in (0.9, 1.1):
         assert not low < statistic / (wrong * std) ** 2 < high
+
+
+@pytest.mark.parametrize("rows", [np.zeros((0, 7)), np.full((1, 7), 3.3), np.full((40, 7), 1e-3)])
+def test_no_last_digit_of_a_step_tells_whose_sums_it_has(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody, somebody or a crowd that needs two products: all sums come as multiples of the noise's own public grid."""
+    found: list[np.ndarray] = []
+
+    def kept(_: object, weights: np.ndarray, gradient: np.ndarray) -> None:
+        found.append(gradient.astype(np.float64))
+
+    monkeypatch.setattr(heads.Adam, "step", kept)
+    labels = np.arange(len(rows)) % 4
+    sums_are_gradients = plan(clip_norm=1.0, expected_batch=1.0)
+    heads.trained(heads.fresh([SPACE], 7, 4), rows, labels, sums_are_gradients, [1.3], Batches(1.0, None), [ReleaseNoise()])
+    steps = np.stack(found) / grid32(1.3)
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert np.gcd.reduce(np.abs(steps).astype(np.int64).ravel()) == 1  # and of no coarser one
+
+
+def test_noise_does_not_tell_in_which_precision_the_sums_came() -> None:
+    """The same sums and the same bits, once in single and once in double precision: the same result, to the last digit."""
+
+    def bits() -> Callable[[int], bytes]:
+        return np.random.default_rng(0).bytes
+
+    clean = np.random.default_rng(1).integers(-(2**24), 2**24, (4, 500)).astype(np.float32) * np.float32(2.0**-18)
+    for multiplier in (0.01, 0.7, 40.0, 500.0, 1e4):
+        single, double = (heads._addition(ReleaseNoise(bits()), multiplier, clean, 1) for _ in range(2))
+        np.testing.assert_array_equal(single(clean), double(clean.astype(np.float64)))
 
 
 def test_budgets_side_by_side_learn_what_each_would_alone() -> None:
