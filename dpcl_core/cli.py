@@ -137,7 +137,8 @@ def _list(options: argparse.Namespace) -> int:
         width = max((len(str(row["name"])) for row in rows), default=0)
         for row in rows:
             missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
-            print(f"{row['name']:<{width}}  {row['title']}{missing}")
+            layer = f"  [{row['layer']}]" if row.get("layer") else ""
+            print(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
     return 0
 
 

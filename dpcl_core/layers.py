@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from dpcl_core.spec import RunSpec
 
@@ -47,6 +47,13 @@ class Layer:
     source: str
     departures: tuple[Departure, ...] = ()
     left_open: tuple[Departure, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The layer in a few words: "Made to work, 3 differences from print"."""
+        count = sum(not one.is_of_scale for one in self.departures)
+        more = "" if self.name in ("as printed", "added") else f", {count} difference{'' if count == 1 else 's'} from print"
+        return f"{self.name.capitalize()}{more}"
 
     @property
     def words(self) -> str:
@@ -102,6 +109,15 @@ class Print:
         )
         name: LayerName = "repaired" if self.kind == "repair" else "as printed" if is_exact else "made to work"
         return Layer(name, self.source, tuple(departures), open_here)
+
+    def of_setting(self, name: str) -> str:
+        """What is printed for a setting, in a sentence; empty where that depends on others, or nothing is known."""
+        if name in self.left_open:
+            return f"Not in the publication: {self.left_open[name]}"
+        printed = self.settings.get(name)
+        if printed is None or (callable(printed.values) and not printed.words):
+            return ""
+        return f"Printed: {printed.words or ' or '.join(map(shown, cast(Values, printed.values)))}."
 
     def document(self) -> dict[str, object]:
         """The print as JSON: what is printed for a setting (null: it depends on others), what is left open, what differs."""

@@ -13,6 +13,7 @@ from dpcl_core.scenarios import catalog as scenarios
 
 What = Literal["methods", "datasets", "backbones", "scenarios", "presets"]
 Row = dict[str, JsonValue]
+LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "repaired", "added": "added, in no paper"}
 
 
 def rows(what: What) -> list[Row]:
@@ -22,6 +23,7 @@ def rows(what: What) -> list[Row]:
             {
                 **_common(card),
                 "guarantee": card.guarantee,
+                "layer": None if card.printed is None else LAYERS[card.printed.kind],
                 "printed": cast(JsonValue, None if card.printed is None else card.printed.document()),
                 "labels": list(card.labels),
                 "scenarios": list(card.scenarios),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.methods import catalog as methods
 from pages.parts import comparing, link, privacy_bar, pvalues, results, state, style
 from pages.parts.header import actions, heading
 from pages.parts.results import Result
@@ -88,9 +89,15 @@ def _nothing_yet() -> None:
     _trade_off({"Example": example})
 
 
+def _layer(result: Result) -> str:
+    """The layer of its publication that a run is in, in brackets; empty where none is known."""
+    layer = methods.layer(result.spec)
+    return "" if layer is None else f" ({layer.name})"
+
+
 def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     specs = {letter: result.spec for letter, result in found.items()}
-    st.caption(" · ".join(f"**{letter}** {plain(result.name)}" for letter, result in found.items()))
+    st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in found.items()))
     if apart := comparing.what_differs(specs):
         st.caption(plain(apart))
     warning = comparing.different_tests(specs)
@@ -143,10 +150,10 @@ def _colours(found: dict[str, Result]) -> list[str]:
     """The methods' own colours where each run has another method; else one colour a run."""
     from dpcl_core.figures import theme
 
-    dark, methods = style.is_dark(), [result.spec.method for result in found.values()]
-    if len(set(methods)) == len(methods):
-        return [theme.colour_of_method(method, dark) for method in methods]
-    return [theme.colour_of_series(i, dark) for i in range(len(methods))]
+    dark, names = style.is_dark(), [result.spec.method for result in found.values()]
+    if len(set(names)) == len(names):
+        return [theme.colour_of_method(method, dark) for method in names]
+    return [theme.colour_of_series(i, dark) for i in range(len(names))]
 
 
 def _standings(found: dict[str, Result]) -> dict[str, Standing]:

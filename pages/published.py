@@ -199,6 +199,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
                 "published": report.printed_text(row),
                 "ours": report.ours_text(row),
                 "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
+                "layer of ours": row.layer,
                 **({_WAYS: " · ".join(map(shown, row.ways.values()))} if has_ways else {}),
                 "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
             }
@@ -266,7 +267,11 @@ def _runs(
             else:
                 what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
-                st.markdown(f"{plain(label)} · {plain(what)}", width="stretch")
+                layer = methods.layer(spec)
+                told = "" if layer is None else f" · {layer.title}"
+                st.markdown(
+                    plain(f"{label} · {what}{told}"), width="stretch", help=None if layer is None else plain(layer.words)
+                )
                 st.page_link(
                     "pages/train.py", label=":primary[Open in Train →]", query_params=trainform.parameters_of(spec)
                 )

@@ -130,6 +130,7 @@ def _table(values: dict[str, object], was_active: bool) -> None:
             "name": st.column_config.TextColumn("Name", width="medium"),
             "method": st.column_config.TextColumn("Method"),
             "data": st.column_config.TextColumn("Data", width="medium"),
+            "layer": st.column_config.TextColumn("Layer", help="How its settings stand to the publication of its method"),
             "epsilons": st.column_config.TextColumn("ε"),
             "accuracy": st.column_config.NumberColumn(
                 "AA", format="%.1f %%",
@@ -161,7 +162,7 @@ def _haystack(run: Run) -> str:
 
 
 def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
-    """One row a run: run, status, name, method, data, epsilons, accuracy (per cent, NaN: unfinished), started, seconds."""
+    """One row a run, in the order of its columns; accuracy in per cent (NaN: unfinished)."""
     import pandas as pd
 
     rows = [
@@ -171,6 +172,7 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
             "name": run.name,
             "method": method_title(run.readable_spec) if run.readable_spec else "?",
             "data": _data(run),
+            "layer": _layer(run),
             "epsilons": _epsilons(run),
             "accuracy": _accuracy(results.get(run.id, [])),
             "started": run.started,
@@ -179,11 +181,17 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
         for run in runs
     ]
     frame = pd.DataFrame(
-        rows, columns=["run", "status", "name", "method", "data", "epsilons", "accuracy", "started", "seconds"]
+        rows, columns=["run", "status", "name", "method", "data", "layer", "epsilons", "accuracy", "started", "seconds"]
     )
     frame["accuracy"] = frame["accuracy"].astype("float64")
     frame["started"] = pd.to_datetime(frame["started"].astype("float64"), unit="s")
     return frame
+
+
+def _layer(run: Run) -> str:
+    """The layer of its publication that a run is in, a dash where none is known."""
+    layer = methods.layer(run.readable_spec) if run.readable_spec is not None else None
+    return "–" if layer is None else layer.name
 
 
 def _epsilons(run: Run) -> str:

@@ -108,6 +108,8 @@ def _controls(view: View) -> tuple[trainform.Values, RunSpec | None]:
         elif spec is not None:
             warning.of_noise(spec)
             st.caption(_estimate(spec))
+            if (layer := methods.layer(spec)) is not None:
+                st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
             _start(spec)
     tuningform.form(view, values, spec)

@@ -159,5 +159,18 @@ def test_the_list_of_methods_tells_what_is_printed() -> None:
     assert isinstance(told, dict)
     card = methods.card("naive").printed
     assert card is not None
+    assert (rows["naive"]["layer"], rows["label-means"]["layer"]) == (listing.LAYERS["paper"], listing.LAYERS["added"])
     assert told["always"] == [asdict(one) for one in card.always]
     json.dumps(told)
+
+
+def test_a_setting_says_what_is_printed_of_it() -> None:
+    assert TOY.of_setting("params.epochs") == "Printed: 40."
+    assert TOY.of_setting("params.lora_rank") == "Not in the publication: Its rank is not given."
+    assert TOY.of_setting("params.learning_rate") == TOY.of_setting("params.nowhere") == ""
+
+
+def test_the_title_counts_what_differs_and_leaves_scale_alone() -> None:
+    assert TOY.layer(spec(learning_rate=0.1, epochs=3)).title == "As printed"
+    assert TOY.layer(spec(learning_rate=0.1, epochs=3, clip_norm=3.0)).title == "Made to work, 1 difference from print"
+    assert layers.ADDED.layer(spec()).title == "Added"

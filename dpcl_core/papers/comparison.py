@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.statistics import Interval
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import effects, published
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
@@ -47,7 +49,8 @@ class Row:
 
     `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
     paper claims the epsilon, and no ledger bears it out. `ways`: what ours is accounted for, the largest of the seeds:
-    epsilon of "replay", "head" and "total" where private data leave in two ways.
+    epsilon of "replay", "head" and "total" where private data leave in two ways. `layer`: of our run, empty where there is
+    none; `is_one_of_several`: runs of ours in other layers stand beside the same printed number.
     """
 
     method: str
@@ -61,11 +64,15 @@ class Row:
     is_doubtful: bool = False
     is_nominal: bool = False
     ways: Mapping[str, float] = field(default_factory=dict)
+    layer: str = ""
+    is_one_of_several: bool = False
 
     @property
     def name(self) -> str:
-        """Method and what it trains, as one reads it."""
-        return f"{self.method} ({self.variant})" if self.variant else self.method
+        """Method and what it trains, as one reads it, and its layer where the printed number stands beside several."""
+        more = [self.variant] if self.variant else []
+        more += [self.layer] if self.is_one_of_several and self.layer else []
+        return f"{self.method} ({', '.join(more)})" if more else self.method
 
     @property
     def usable(self) -> float | None:
@@ -85,18 +92,26 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
 
     Where the paper prints plots alone, only ours, each under its run's label.
     """
-    found = {_key(row): row for row in _printed_rows(paper, experiment)}
+    printed = {_key(row): row for row in _printed_rows(paper, experiment)}
+    found = {(key, ""): row for key, row in printed.items()}  # by layer of ours; those without any of ours under ""
     comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run, paper.metrics):
             row, ways = Row(method, variant, epsilon, metric), run.ways(epsilon)
-            found[_key(row)] = replace(found.get(_key(row), row), ours=ours, is_comparable=comparable, ways=ways)
-    order = list(dict.fromkeys(row.name for row in found.values()))
+            layer = methods.layer(run.spec)
+            name = "" if layer is None else layer.name
+            found.pop((_key(row), ""), None)
+            found[_key(row), name] = replace(
+                printed.get(_key(row), row), ours=ours, is_comparable=comparable, ways=ways, layer=name
+            )
+    several = Counter(key for key, _ in found)
+    found = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in found.items()}
+    order = list(dict.fromkeys([row.name for row in printed.values()] + [row.name for row in found.values()]))
     told = [
         replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in found.values()
     ]
-    return tuple(sorted(told, key=lambda row: (order.index(row.name), row.epsilon, row.metric)))
+    return tuple(sorted(told, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
 
 
 def printed_difference(
@@ -133,10 +148,16 @@ def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
 
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:
-    """Why ours cannot be the same as what was printed: what the runs' settings and data show, and what is known beside."""
-    told = [reason for run in runs for reason in paper.departs(run)]
+    """Why ours cannot be the same as what was printed: what the runs' settings and data show, and what is known beside.
+
+    Every setting that differs from print is among them, by the layers of the runs.
+    """
+    own = list(runs)
+    told = [reason for run in own for reason in paper.departs(run)]
     known = experiment.departures if size == "full" else (*experiment.departures, *experiment.small_departures)
-    return tuple(dict.fromkeys([*told, *known])) if told else ()
+    layers = [layer for run in own if (layer := methods.layer(run.spec)) is not None]
+    differs = [one.sentence for layer in layers for one in layer.departures]
+    return tuple(dict.fromkeys([*told, *known, *differs])) if told or differs else ()
 
 
 def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import JsonValue, plain_number
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.figures.statistics import Interval
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.measured import Measured
@@ -144,6 +145,12 @@ def ours_text(row: Row) -> str:
     return f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}"
 
 
+def layer_words(spec: RunSpec) -> str | None:
+    """How a run stands to its publication, with all that differs; None where no print is at hand."""
+    layer = methods.layer(spec)
+    return None if layer is None else layer.words
+
+
 def _changed(spec: RunSpec, sets: Sequence[str]) -> RunSpec:
     return checks.parse(checks.apply_sets(checks.read_toml(checks.to_toml(spec)), sets))
 
@@ -154,6 +161,7 @@ def _run(label: str, run: Measured | None) -> JsonValue:
     return {
         "label": label,
         "run_id": run.run_id,
+        "layer": layer_words(run.spec),
         "digest": run.spec.digest(),
         "dataset": run.dataset_title,
         "date": run.date,
@@ -169,6 +177,7 @@ def _row(row: Row) -> JsonValue:
         "epsilon": plain_number(row.epsilon),
         "is_nominal": row.is_nominal,
         "metric": row.metric,
+        "layer": row.layer or None,
         "published": row.printed.value if row.printed is not None else None,
         "published_std": row.printed.std if row.printed is not None else None,
         "ours": row.ours.mean if row.ours is not None else None,

@@ -46,6 +46,9 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
             ("wide", "", said.odds),
             ("not", "Not covered", _some(said.not_covered)),
         ]
+    layer = guarantees[shown].layer
+    if layer is not None:
+        cells.append(("", "Layer", layer.title))
     spans = "".join(
         f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(text)}</div>'
         for kind, head, text in cells
@@ -139,5 +142,7 @@ def _statement(title: str, guarantee: Guarantee) -> None:
         st.markdown("Covered: " + "; ".join(said.covered))
     if said.not_covered:
         st.markdown("Not covered: " + "; ".join(said.not_covered))
+    if said.layer:
+        st.markdown(said.layer)
     for caveat in guarantee.caveats:
         st.markdown(f"- {caveat}")

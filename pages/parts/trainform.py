@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import cast
 
 import streamlit as st
@@ -380,8 +381,13 @@ def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
 
 
 def _method_settings(method: str) -> tuple[fields.Setting, ...]:
-    name = method if method in methods.CARDS else checks.DEFAULT_METHOD
-    return fields.settings(methods.CARDS[name].params)
+    """A method's own settings; the help of each says what is printed of it."""
+    card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
+    told = card.printed
+    found = fields.settings(card.params)
+    if told is None:
+        return found
+    return tuple(replace(one, help=f"{one.help} {told.of_setting(f'params.{one.name}')}".rstrip()) for one in found)
 
 
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
