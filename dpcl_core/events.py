@@ -48,6 +48,8 @@ class Guarantee:
     `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form asked for.
     `noise` "seeded" voids the bound for whoever knows the seed. `claim`: what a publication says, for methods whose epsilon
     is nominal; `audit` then stands beside it. `layer`: how the run stands to the publication of its method.
+    `advantage`, `hits`: what the best attack on this ledger can do (`privacy.tradeoff`): hits less false alarms at most, and
+    hits at 0.1 % false alarms; None without a bound, and in runs stored before it was computed.
     """
 
     epsilon: float
@@ -65,6 +67,8 @@ class Guarantee:
     claim: Claim | None = None
     audit: AuditNote | None = None
     layer: Layer | None = None
+    advantage: float | None = None
+    hits: float | None = None
 
     @property
     def is_private(self) -> bool:

@@ -119,10 +119,10 @@ class PrivacySpec(Spec):
         (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
     )
     delta: float = Field(
-        1e-5, gt=0, lt=1, allow_inf_nan=False, description="Chance that the epsilon bound fails; keep below 1/people."
+        1e-5, gt=0, lt=1, allow_inf_nan=False, description="Probability that epsilon leaves open; keep below 1/people."
     )
     adjacency: Adjacency = Field(
-        "add-remove", description="Neighbouring datasets differ by one example added or removed, or replaced."
+        "add-remove", description="Neighbours differ by one example left out (their number is public), or by one replaced."
     )
     noise: NoiseSource = Field(
         "release", description="release: fresh from the operating system, never recorded. seeded: repeatable, for teaching."

@@ -16,13 +16,16 @@ from pages.parts.text import plain
 
 GLOSSARY = {
     "ε (epsilon)": "The privacy budget. Taking part makes any outcome at most e^ε times as likely. Smaller protects more.",
-    "δ (delta)": "The chance that the ε bound fails. It stays well below one over the number of people.",
+    "δ (delta)": "A small slack: beyond e^ε times, any outcome may be likelier by δ at most. It is not the chance "
+    "that the bound fails. It stays well below one over the number of people.",
     "unit": "What is protected as a whole: one training example, or everything of one person.",
-    "neighbouring datasets": "Two datasets that differ in one unit: one added or removed, or one replaced by another.",
+    "neighbouring datasets": "Two datasets that differ in one unit: it is there or left out, or is replaced by another. "
+    "The number of units is announced and stays: left out means that it contributes zero (zero-out).",
     "ledger": "The list of every noisy step on private data. The ε on screen is computed from it, never from the form.",
     "accounted, claimed, audited": "What the ledger adds up to; what a paper says; what an attack measured from below.",
     "parallel and sequential": "Where nobody is in two tasks, the worst task counts; where somebody may be, tasks add up.",
-    "task": "A part of the data that arrives together. The learner never sees earlier tasks again.",
+    "task": "A part of the data that arrives together. Most learners see it once. Some read earlier tasks again, as "
+    "`non-cl`, `dp-agem` and `lm-er` do: their ledgers pay for every reading.",
     "home task": "In a blurred stream: the task a class belongs to and is tested in. Part of its examples strays elsewhere.",
     "prediction rule": "How models of several tasks answer together. Another one costs no privacy: post-processing.",
     "accuracy over tasks (AA)": "After each task: mean test accuracy over the tasks seen so far that have test examples.",

@@ -17,6 +17,7 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
 from pages.parts import (
     accountants,
+    cards,
     claims,
     layout,
     link,
@@ -67,9 +68,10 @@ CODEC = link.Codec(
         *list_claims.FIELDS,
     ]
 )
-HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is the chance that the bound
-fails; **σ** is the noise that buys it. The **ledger** writes down every touch of private data; the ε of a run is what its
-ledger adds up to, not what the form asked for."""
+HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is a small
+slack beside it, not the chance that it fails; **σ** is the noise that buys it. The **ledger** writes down every touch of
+private data; the ε of a run is what its ledger adds up to, not what the form asked for. A **privacy card** hands the ledger
+on, and can be checked here."""
 LEAK = """**Where the list of labels comes from matters as much as the noise.** Suppose that you are the only one with a
 certain label. If the classifier reads its list of labels from the data, that label is on the list when you took part and is
 not when you did not: one look is proof, however much noise the sums carry. That is **not DP, and there is no bound**. It is
@@ -104,6 +106,7 @@ def page() -> None:
     with left:
         above = st.container()
         _odds()
+        cards.check()
         with above:  # last, because the first visit waits for the accountant to load
             values |= _calculator(view)
     share = view.commit(values, CODEC)
@@ -210,7 +213,7 @@ def _ledger(result: results.Result, chosen: float) -> None:
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
         st.markdown(f"| entry | ε at most |\n|---|---:|\n{rows}{total}")
-        st.caption(f"{statement.odds(given.epsilon, given.delta)} A form asked for {epsilon_label(chosen)}.")
+        st.caption(f"{statement.words(given).odds} A form asked for {epsilon_label(chosen)}.")
 
 
 def _bound(epsilon: float) -> str:
@@ -292,10 +295,9 @@ def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_
         f"Gaussian noise of {said['sigma']} times the largest change that one example can make, {how}, is "
         f"({said['epsilon']}, {said['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."
     )
-    st.markdown(statement.odds(found.epsilon, found.delta))
+    exact = statement.exact_odds(*_best_attack(found, rate, steps, adjacency))
+    st.markdown(statement.odds(found.epsilon, found.delta) + exact)
     if not is_sampled:
-        if steps == 1:
-            st.markdown(statement.gaussian_odds(found.sigma, 1.0 if adjacency == "add-remove" else 2.0))
         st.caption("Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.")
     else:
         st.caption("Upper bound by privacy loss distributions (Google's dp_accounting), batches drawn by Poisson sampling.")
@@ -310,6 +312,14 @@ def _solved(
     from dpcl_core.privacy import calculator  # loads the accountant, which takes a second
 
     return calculator.solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=rate, n_steps=steps, adjacency=adjacency)
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def _best_attack(found: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
+    from dpcl_core.privacy import accounting, tradeoff
+
+    best = tradeoff.of_events([accounting.subsampled_gaussian(found.sigma, rate, steps)], found.delta, adjacency)
+    return best.advantage, best.hits
 
 
 def _number(field: str, text: str) -> float:

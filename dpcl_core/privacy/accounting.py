@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import dp_accounting as dp
 import numpy as np
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcl_core.errors import BadInput
@@ -110,6 +111,17 @@ def _epsilon(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency)
 def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
     """Smallest delta of the event at this epsilon, rounded up. Raises Unaccountable."""
     return float(_composed((event,), 1e-9, adjacency).get_delta(epsilon))
+
+
+def deltas(
+    events: Sequence[dp.DpEvent], epsilons: Sequence[float], adjacency: Adjacency, *, delta: float
+) -> NDArray[np.float64]:
+    """Smallest delta of all events together at each epsilon [n], rounded up; `delta`: where the grid is to be fine.
+
+    Raises Unaccountable.
+    """
+    found = _composed(_merged(events), delta, adjacency).get_delta(list(epsilons))
+    return np.asarray(found, dtype=np.float64) * np.ones(len(epsilons))
 
 
 class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types

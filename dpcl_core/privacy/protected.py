@@ -28,7 +28,7 @@ class Protected:
 
 def _single(noun: str, article: str) -> Protected:
     changed: dict[Adjacency, str] = {
-        "add-remove": f"one {noun} added or removed",
+        "add-remove": f"one {noun} there or left out, while the announced number of {noun}s stays (zero-out)",
         "replace": f"one {noun} replaced by another",
     }
     in_several = f"a person with {noun}s in several tasks"
@@ -46,7 +46,7 @@ PROTECTED: Mapping[str, Protected] = {
         "one client, with everything that it holds",
         "a client that holds examples of several tasks",
         {
-            "add-remove": "all that one client contributes counted or left out",
+            "add-remove": "all that one client contributes counted or zero, while the announced number stays (zero-out)",
             "replace": "all that one client contributes replaced by what another would",
         },
         "a person about whom several clients hold something: each client is protected, not what they share",

@@ -45,6 +45,7 @@ _NOT_COVERED = {
     "public": "settings changed since by looking at results on the same data (tuning)",
     "private": "settings were tuned on the private data; that is not accounted",
 }
+_TIMES = "how long the work took: times depend on the data, and are stored coarsely only"
 _TUNED_ON_PUBLIC = "settings were tuned on public data, in which none of the protected people is"
 FEW_PEOPLE = 500
 WEAK_EPSILON = 8.0
@@ -54,6 +55,10 @@ ODDS = (
     "(50 % is a coin)."
 )
 NO_ODDS = "No bound: an attacker may be right every time."
+EXACT_ODDS = (
+    "With exactly this ledger the best possible guess is right {percent} % of the time; at 0.1 % false alarms it finds "
+    "{hits} % of those who took part."
+)
 GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible guess is right {percent} % of the time."
 
 
@@ -118,7 +123,10 @@ def guarantee(
     computed; audit: what an attack on the method's mechanism proved; notes: what a reader should know of the method with
     these settings; layer: how these settings stand to the method's publication.
     """
+    from dpcl_core.privacy import tradeoff  # loads the accountants, as the ledger has
+
     what = PROTECTED[unit]
+    best = tradeoff.of_ledger(ledger)
     words_of = {"noun": what.noun, "article": what.article}
     epsilon = ledger.epsilon()
     composition = _COMPOSITION[ledger.recurrence].format(**words_of)
@@ -134,7 +142,7 @@ def guarantee(
         *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
-    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public"]
+    not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
     not_covered += [what.beyond] if what.beyond else limits
     if ledger.recurrence == "once" and n_tasks > 1:
         not_covered.append(f"{what.in_several}: see the sum for one in every task")
@@ -162,6 +170,8 @@ def guarantee(
         claim=ledger.claimed,
         audit=audit,
         layer=layer,
+        advantage=None if best is None else best.advantage,
+        hits=None if best is None else best.hits,
     )
 
 
@@ -286,7 +296,7 @@ def words(given: Guarantee) -> Words:
         not_covered=given.not_covered,
         assumptions=given.assumptions,
         caveats=given.caveats,
-        odds=odds(given.epsilon, given.delta),
+        odds=odds(given.epsilon, given.delta) + exact_odds(given.advantage, given.hits),
         banner="For teaching only: a recorded noise seed voids this bound." if given.noise == "seeded" else None,
         is_private=True,
         layer=layer,
@@ -337,14 +347,17 @@ def odds(epsilon: float, delta: float) -> str:
     return ODDS.format(percent=f"{math.ceil(odds_bound(epsilon, delta) * 1e4 - 1e-6) / 100:g}")  # a bound is rounded up
 
 
+def exact_odds(advantage: float | None, hits: float | None) -> str:
+    """What the best attack on this ledger can do, in a sentence to follow `odds`; empty where that is not known."""
+    if advantage is None or hits is None:
+        return ""
+    right, found = (math.ceil(1e4 * value - 1e-6) / 100 for value in ((1 + advantage) / 2, hits))  # both are bounds
+    return f" {EXACT_ODDS.format(percent=f'{right:g}', hits=f'{found:g}')}"
+
+
 def gaussian_odds_bound(sigma: float, sensitivity: float = 1.0) -> float:
     """Chance of guessing rightly, from even odds, by the best test on one Gaussian release: Phi(sensitivity / (2 sigma))."""
     return 1.0 if sigma == 0 else 0.5 * math.erfc(-sensitivity / (2 * sigma) / math.sqrt(2))
-
-
-def gaussian_odds(sigma: float, sensitivity: float = 1.0) -> str:
-    """The exact value that stands beside the worst case where the mechanism is one Gaussian release."""
-    return GAUSSIAN_ODDS.format(percent=f"{100 * gaussian_odds_bound(sigma, sensitivity):.1f}")
 
 
 def shown(value: float) -> str:

@@ -43,8 +43,8 @@ TUNED = {
     "private": "on the private data (not accounted)",
 }
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
-_ADJACENCY = {"add-remove": "one example added or removed", "replace": "one example replaced"}
-_OF_CLIENTS = {"add-remove": "one client added or removed", "replace": "one client replaced"}
+_ADJACENCY = {"add-remove": "one example there or left out", "replace": "one example replaced"}
+_OF_CLIENTS = {"add-remove": "one client there or left out", "replace": "one client replaced"}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
 Values = dict[str, object]
@@ -360,7 +360,7 @@ def _delta(view: View, dataset: str, train_per_class: int | None) -> float | Non
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
-        help="Chance that the ε bound fails. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+        help="Probability that ε leaves open. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
     if not typed.strip():
         return None

@@ -230,7 +230,9 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
     )
     recorded = whatif.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
     # Words to the letter; numbers to the rounding of one processor's mathematics against another's.
-    assert replace(recorded, epsilon=now.epsilon, parts=now.parts) == now
+    assert replace(recorded, epsilon=now.epsilon, parts=now.parts, advantage=now.advantage, hits=now.hits) == now
+    assert (recorded.advantage is None) == (recorded.hits is None) == math.isinf(now.epsilon)
+    assert [recorded.advantage or 0, recorded.hits or 0] == pytest.approx([now.advantage or 0, now.hits or 0], rel=1e-9)
     assert recorded.epsilon == pytest.approx(now.epsilon, rel=1e-9)
     assert recorded.parts == pytest.approx(dict(now.parts), rel=1e-9)
     assert math.isinf(now.epsilon) == (labels == "data" or math.isinf(epsilon))

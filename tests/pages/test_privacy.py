@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
+import dp_accounting as dp
 import pytest
 
 from dpcl_core import checks, engine, presets
+from dpcl_core.events import CellFinished
+from dpcl_core.privacy import card
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.statement import guarantee
+from dpcl_core.privacy.written import written
 from dpcl_core.runs.store import Store
+from dpcl_core.spec import Cell
 from pages.parts import accountants
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -150,3 +159,26 @@ def test_a_link_gives_the_same_view_again(open_page: Open) -> None:
     assert page.query_params["ke"] == "0.5"
     assert page.query_params["cs"] == "2"
     assert "in 7 tasks (sequential, exact)" in words(page)
+
+
+def test_a_dropped_card_is_checked_and_a_changed_one_named(open_page: Open, home: Path) -> None:
+    cell = Cell(1.0, 0)
+    ledger = Ledger(1e-5, "add-remove", "once")
+    ledger.spend(dp.GaussianDpEvent(4.0), task=0, what="sums")
+    spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
+    given = guarantee(ledger, spec, cell, unit="example", n_people=900, n_tasks=1)
+    document = card.document("0" * 12, "cosine", "Digits", [CellFinished(cell, {}, given, 1.0, written(ledger))])
+    page = open_page("privacy")
+    said = []
+    changed = json.loads(json.dumps(document))
+    changed["cells"][0]["epsilon"] = 0.5
+    for content in (document, changed, {"no": "card"}):
+        page.file_uploader[0].set_value(("privacy_card.json", json.dumps(content).encode(), "application/json")).run()
+        assert not page.exception
+        said.append("\n".join([words(page), *(element.value for element in page.success)]))
+    assert "Every number matches its events." in said[0]
+    assert "| ε = 1, seed 0 |" in said[0]
+    assert "A number on this card does not follow from its events." in said[1]
+    assert "epsilon is stated as 0.5, and the events give [0.9" in said[1]
+    assert "must be the privacy_card.json of an export" in said[2]
+    assert all(card.SAID in one for one in said[:2])

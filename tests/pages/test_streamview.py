@@ -120,5 +120,5 @@ def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
     assert "Every task has the same examples" not in words(page)
     assert "every seed deals the examples out to clients anew" in words(page)
     assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
-        "one client added or removed", "one client replaced"
+        "one client there or left out", "one client replaced"
     ]  # fmt: skip

@@ -295,8 +295,8 @@ def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
 @pytest.mark.parametrize(
     ("unit", "whole", "neighbours", "rule", "counted"),
     [
-        ("example", "one training example", "one example added", "which task an example belongs", "training examples"),
-        ("text", "one training text", "one text added", "which task a text belongs", "training texts"),
+        ("example", "one training example", "one example there or", "which task an example belongs", "training examples"),
+        ("text", "one training text", "one text there or", "which task a text belongs", "training texts"),
         ("user", "one client, with everything that it holds", "all that one client", "which task a client", "clients"),
     ],
 )
@@ -306,6 +306,8 @@ def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule
     spec = checks.parse({"privacy": {"epsilons": [1.0]}, "seeds": [0]})
     given = guarantee(ledger, spec, Cell(1.0, 0), unit=unit, n_people=20, n_tasks=3, limits=("of the dataset",))
     assert (given.unit, neighbours in given.adjacency) == (whole, True)
+    assert "zero-out" in given.adjacency  # a number beside which somebody is left out is public: it stays
+    assert any(text.startswith("how long the work took") for text in given.not_covered)
     assert who(given.unit) == ("client" if unit == "user" else "person")
     assert any(sentence.startswith(rule) for sentence in given.assumptions)
     assert f"the number of {counted} is public, and so is the network that computes the features" in given.assumptions
