@@ -9,6 +9,7 @@ from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import lifelong
 from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.schedule import ROUNDING_ASSUMED
 from dpcl_core.spec import Params, RunSpec
 
 
@@ -61,11 +62,12 @@ def derived(params: Params, facts: Facts) -> str:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound leaves to whoever trains."""
+    """What the bound leaves to whoever trains, and takes as given."""
     assert isinstance(params, DpAgemParams)
     if params.projection == "never":
-        return ()
-    return ("Examples kept for replay are held as they are by whoever trains: the bound is about what is released.",)
+        return (ROUNDING_ASSUMED,)
+    kept = "Examples kept for replay are held as they are by whoever trains: the bound is about what is released."
+    return kept, ROUNDING_ASSUMED
 
 
 CARD = MethodCard(

@@ -8,6 +8,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC
 from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.schedule import ROUNDING_ASSUMED
 from dpcl_core.spec import Params, RunSpec
 
 RAW_BUFFER = "Texts kept for later tasks are held as they are by whoever trains: the bound is about what is released."
@@ -43,5 +44,5 @@ def notes(params: Params) -> tuple[str, ...]:
     """What the bound takes as given."""
     assert isinstance(params, BaselineParams)
     if params.mechanism == "dp-sgd":
-        return ()
+        return (ROUNDING_ASSUMED,)
     return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)

@@ -34,5 +34,6 @@ CARD = MethodCard(
     trains_on="all",
     refuses=peft.check,
     derived=peft.derived,
+    notes=peft.notes,
     printed=peft_print.NON_CL,
 )

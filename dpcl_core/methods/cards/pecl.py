@@ -13,6 +13,7 @@ from dpcl_core.methods.cards import language, sculpting
 from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.schedule import ROUNDING_ASSUMED
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Params, RunSpec
 
@@ -123,7 +124,7 @@ def notes(params: Params) -> tuple[str, ...]:
     """What the bound takes as given."""
     assert isinstance(params, PeclParams)
     if not params.is_local:
-        return ()
+        return (ROUNDING_ASSUMED,)
     return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.schedule import ROUNDING_ASSUMED
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Adapter = Literal["head", "film", "lora"]
@@ -52,6 +53,12 @@ def check(spec: RunSpec, facts: Facts) -> None:
         least = 1 / facts.task_size
         allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
         raise BadInput("params.sample_rate", params.sample_rate, allowed)
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given of the arithmetic; of heads nothing (`methods.head_gradients`)."""
+    assert isinstance(params, PeftParams)
+    return () if params.adapter == "head" else (ROUNDING_ASSUMED,)
 
 
 def derived(params: Params, facts: Facts) -> str:

@@ -31,5 +31,6 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=peft.check,
     derived=peft.derived,
+    notes=peft.notes,
     printed=peft_print.ENSEMBLE,
 )

@@ -19,6 +19,7 @@ from dpcl_core.methods.cards.lm_params import EwcParams
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.material import Material
 from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.methods.schedule import noise_std
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -74,7 +75,7 @@ class Ewc:
         """The task's Fisher information, from where the settings say."""
         trainee, source = self._trainee, self._params.fisher
         if source == "gradients":
-            std = trainee.noises.steps * self._params.clip_norm / trainee.expected_batch
+            std = noise_std(trainee.noises.steps, self._params.clip_norm, trainee.expected_batch)
             return fisher.of_noisy_gradients(squares, n_squares, trainee.expected_batch, std)
         measured = own if source == "released" else trainee.public_texts(task)
         return fisher.released(

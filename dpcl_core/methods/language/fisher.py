@@ -19,6 +19,7 @@ from dpcl_core.methods.language.gradients import AT_ONCE, Batch, Gradients, Text
 from dpcl_core.methods.language.material import Material
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 from dpcl_core.methods.noisy_means import noisy_means
+from dpcl_core.methods.schedule import noise_std
 from dpcl_core.privacy.noise import Noise
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -57,7 +58,7 @@ def released(
         batch = batch_of(drawn.texts, np.arange(start, min(start + AT_ONCE, len(drawn))), device)
         for whole, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
             whole += part
-    std = noise_multiplier * clip_norm**2 / n_nominal if math.isfinite(clip_norm) else 0.0
+    std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
     return [mean.clamp(min=0) for mean in noisy_means(sums, n_nominal, std, noise)]
 
 

@@ -25,7 +25,7 @@ from dpcl_core.methods.language.scoring import planes
 from dpcl_core.methods.language.subject import Subject, embedding_table, median_norm, without_tokens
 from dpcl_core.methods.language.training import Descent
 from dpcl_core.methods.noisy_means import noisy_means
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.schedule import Schedule, noise_std
 from dpcl_core.privacy.embeddings import noisy_embeddings
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.local import noisy_labels
@@ -110,7 +110,7 @@ class Trainee:
         which is public. fn: the mean over the copies. `multiplier`: of the noise, that of the steps unless another is given.
         """
         gradients, loss, reading = Gradients(self.net, self.clip_norm), task_loss(self.params.loss), material.reading
-        std = (self.noises.steps if multiplier is None else multiplier) * self.params.clip_norm / expected
+        std = noise_std(self.noises.steps if multiplier is None else multiplier, self.params.clip_norm, expected)
         noise = self.noise(purpose)
 
         def at(rows: Rows) -> list[Tensor]:

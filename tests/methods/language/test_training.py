@@ -14,7 +14,7 @@ from dpcl_core.errors import Diverged
 from dpcl_core.methods.language.gradients import Batch, Gradients, batch_of
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.training import Descent, plain_steps, private_steps
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.schedule import ROUNDING, Schedule
 from dpcl_core.privacy.noise import Batches, SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
@@ -66,8 +66,11 @@ def by_hand(multiplier: float, rows: list[list[int]], plan: Schedule = PLAN) -> 
             alone = batch_of(tiny.texts(), np.array([row]), "cpu")
             own = tiny.row(Gradients(net, math.inf).of(alone, task_loss("answer")))
             total += own * min(1.0, plan.clip_norm / (float(own.norm()) + 1e-6)) if multiplier > 0 else own
-        total += multiplier * plan.clip_norm * torch.from_numpy(noise.normal(tuple(total.shape))) if multiplier > 0 else 0
-        pieces = (total / plan.expected_batch).split([parameter.numel() for parameter in parameters])
+        mean = total / plan.expected_batch
+        if multiplier > 0:
+            std = multiplier * plan.clip_norm * (1 + ROUNDING) / plan.expected_batch
+            mean = torch.from_numpy(noise.added(mean.numpy(), std))
+        pieces = mean.split([parameter.numel() for parameter in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):
             parameter.grad = piece.view_as(parameter)
         adam.step()
