@@ -31,8 +31,9 @@ from dpcl_core.methods.language.training import Descent, private_steps
 from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
+from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.scenarios.stream import Examples, Task
-from dpcl_core.spec import Cell, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec
 from tests.methods.language import tiny
 
 NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
@@ -79,7 +80,7 @@ def spec(name: str, epsilon: float, **params: object) -> RunSpec:
         method=name,
         params=methods.card(name).params.model_validate(given),
         labels="prior",
-        scenario=ScenarioSpec(kind="source-incremental"),
+        scenario=SourceIncremental(),
         privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
         seeds=(0,),
     )
