@@ -134,6 +134,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
             ),
             seconds,
             written(ledgers[cell]),
+            baselines.get(cell, ()),
         )
 
 

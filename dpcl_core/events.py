@@ -362,7 +362,8 @@ class Signatures:
 class CellFinished:
     """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it, its ledger.
 
-    `ledger` is None in runs that were stored before ledgers were.
+    `ledger` is None in runs that were stored before ledgers were. `untrained`: accuracy on each task of the model that has
+    learned nothing, in streams that look ahead (FWT is measured from it); else empty.
     """
 
     cell: Cell
@@ -370,6 +371,7 @@ class CellFinished:
     guarantee: Guarantee
     seconds: float
     ledger: Written | None = None
+    untrained: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
 
     `layer`: how the settings stand to the publication of the method; null where its print is not at hand.
 
-    `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead.
+    `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead, and `untrained[i]` on task i before anything
+    was learned: FWT is the mean of ahead[i - 1] - untrained[i].
 
     Where the method has several prediction rules, `by_rule` holds such a matrix for each. What a language model's run said
     of its texts stands under "tokens", "retained" and "leaks", what clients' lists were matched to under "signatures", as
@@ -75,6 +76,7 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
                     "seed": event.cell.seed,
                     "accuracy": _square([one.accuracy for one in steps]),
                     **({"ahead": ahead} if any(value is not None for value in ahead) else {}),
+                    **({"untrained": list(event.untrained)} if event.untrained else {}),
                     **({"by_rule": rules} if rules else {}),
                     "metrics": dict(event.metrics),
                     "guarantee": guarantee_document(event.guarantee, spec),

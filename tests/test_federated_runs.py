@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -142,6 +143,21 @@ def test_forward_transfer_is_asked_for_in_federated_streams_alone() -> None:
     assert (cell["ahead"], cell["accuracy"]) == ([0.25, None], [[0.25, None], [0.25, 0.25]])  # type: ignore[index,call-overload]
     finished = next(event for event in said if isinstance(event, CellFinished))
     assert finished.metrics["FWT"] == 0.0
+
+
+def test_forward_transfer_can_be_recomputed_from_an_export() -> None:
+    """From the document alone, of a head that learns: mean of what the next task gains over the untrained model."""
+    from tests.support import clients
+
+    of, public = clients.stream(per_class=40)
+    asked = clients.spec("dp-fedavg", params={"rounds": 3, "local_steps": 5, "learning_rate": 0.1, "participation": 1.0})
+    (cell,) = asked.cells()
+    said = list(engine._learn(asked, [cell], {0: replace(of, looks_ahead=True)}, clients.known(of, public)))
+    (told,) = json.loads(json.dumps(export.document("r1", "done", asked, said)["cells"]))
+    gains = [late - early for late, early in zip(told["ahead"][:-1], told["untrained"][1:], strict=True)]
+    assert len(told["untrained"]) == len(of.tasks)
+    assert told["metrics"]["FWT"] == pytest.approx(sum(gains) / len(gains))
+    assert len(set(told["ahead"][:-1]) | set(told["untrained"])) > 1, "something moved"
 
 
 @pytest.mark.parametrize(
