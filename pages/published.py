@@ -19,7 +19,7 @@ from dpcl_core.papers.orderings import ALIKE_POINTS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
-from pages.parts import link, match_rates, results, state, style, trainform
+from pages.parts import earlier, link, match_rates, results, state, style, trainform
 from pages.parts.header import actions, heading
 from pages.parts.strip import figure
 from pages.parts.text import plain
@@ -61,11 +61,13 @@ def page() -> None:
     paper, experiment, size, metric, specs = _choices(view)
     runs = _found(paper, specs)
     _state(experiment, specs, runs)
-    rows = [row for row in comparison.rows(paper, experiment, runs) if row.metric == metric]
+    every = comparison.rows(paper, experiment, runs)
+    rows = [row for row in every if row.metric == metric]
     _picture(paper, experiment, comparison.quantity(metric, specs.values()), rows, runs)
     _table(paper, experiment, size, rows, runs)
     if experiment.has_match_rates:
         match_rates.card(runs)
+    earlier.card(paper, experiment, every, runs, _provenance(paper, runs))
     _claims(paper, experiment, specs, runs)
     _runs(paper, experiment, size, specs, runs)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}

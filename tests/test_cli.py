@@ -63,7 +63,7 @@ def test_a_document_of_an_ensemble_holds_every_rule(capsys: pytest.CaptureFixtur
     )
     (cell,) = json.loads(out)["cells"]
     assert status == 0
-    assert set(cell["by_rule"]) == {"argmax", "median", "entropy"}
+    assert set(cell["by_rule"]) == {"argmax", "median", "entropy", "member"}
     assert cell["by_rule"]["median"] == cell["accuracy"]
     assert [row.count(None) for row in cell["by_rule"]["entropy"]] == [4, 3, 2, 1, 0]
     assert cell["guarantee"]["epsilon"] == pytest.approx(8.0, abs=0.01)

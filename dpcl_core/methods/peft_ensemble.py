@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft_ensemble import EnsembleParams
-from dpcl_core.methods.rules import Tally
+from dpcl_core.methods.rules import MEMBER, Tally
 from dpcl_core.methods.trainer import Model, Trainer, Work
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -26,6 +26,7 @@ class PeftEnsemble:
         self._trainer, self._size = Trainer(spec, cells, known), known.task_size
         self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
         self._tallies: dict[tuple[int, int], Tally] = {}
+        self._own: dict[tuple[int, int], NDArray[np.floating]] = {}  # of each task, its member's logits on its test set
 
     def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
         """A member never builds on another: the next ones train while the last ones are looked at."""
@@ -41,12 +42,22 @@ class PeftEnsemble:
         return {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By rule. A member's logits on a test set are computed once: only members new since the last time are asked."""
-        tally = self._tallies.setdefault((seed, task.index), Tally(one_space=self._one_space))
+        """By rule. A member's logits on a test set are computed once: only members new since the last time are asked.
+
+        Last stands `rules.MEMBER`: the task's own member alone, as if the task of a test example were told.
+        """
+        place = seed, task.index
+        tally = self._tallies.setdefault(place, Tally(one_space=self._one_space))
         inputs = task.test.inputs
-        for member in self._members[seed][tally.n_members :]:
-            tally.add(member.logits(inputs))
-        return tally.scores(self._rule) if tally.n_members else {}
+        for index, member in enumerate(self._members[seed][tally.n_members :], start=tally.n_members):
+            logits = member.logits(inputs)
+            tally.add(logits)
+            if index == task.index:
+                self._own[place] = logits
+        if not tally.n_members:
+            return {}
+        own = {MEMBER: self._own[place]} if place in self._own else {}
+        return {**tally.scores(self._rule), **own}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The newest member; the others left with their own tasks."""

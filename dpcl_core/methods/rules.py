@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Rule = Literal["argmax", "median", "entropy"]
 Logits = NDArray[np.floating]
 RULES: tuple[Rule, ...] = ("argmax", "median", "entropy")
+MEMBER = "member"  # no vote: the member of the task that a test example is told to be of (workshop version, figure A.1)
 
 
 class Tally:

@@ -114,6 +114,29 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     return tuple(sorted(told, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A number of an earlier version of the paper, and the row of the later one (None: not printed any more)."""
+
+    row: Row
+    later: Row | None
+
+
+def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple[Earlier, ...]:
+    """What an earlier version prints of the experiment, in its order, beside the `later` rows; empty where there is none.
+
+    An earlier version may not say what a method trains: it then stands beside the first row of the method.
+    """
+    found = []
+    for row in published.read(paper.name):
+        metric = row.shared_metric
+        if experiment.earlier is None or row.table != experiment.earlier or metric is None or row.epsilon is None:
+            continue
+        same = (one for one in later if (one.method, one.epsilon, one.metric) == (row.method, row.epsilon, metric))
+        found.append(Earlier(Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
+    return tuple(found)
+
+
 def printed_difference(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> float | None:

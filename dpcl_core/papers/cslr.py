@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.cslr import ReleaseParams, RoundParams
 from dpcl_core.methods.cards.cslr_central import CslrCentralParams
 from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
@@ -43,7 +44,8 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
     """The paper's names of a run's method and variant; methods that it does not have are called repairs, or added."""
     params = spec.params
     if isinstance(params, CslrPublishedParams):
-        return _published(params)
+        layer = methods.layer(spec)
+        return _published(params, is_exact=layer is not None and layer.name == "as printed")
     if spec.method == "cslr-central" and isinstance(params, CslrCentralParams):
         return "Repair: CSLR", f"{params.head} head"
     variant = ""
@@ -52,7 +54,7 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
     return _METHODS.get(spec.method, spec.method), variant
 
 
-def _published(params: CslrPublishedParams) -> tuple[str, str]:
+def _published(params: CslrPublishedParams, *, is_exact: bool) -> tuple[str, str]:
     if params.list_size == 1:
         return "DP-Stat-Share", ""
     if params.matcher == "mean":
@@ -60,7 +62,7 @@ def _published(params: CslrPublishedParams) -> tuple[str, str]:
     variant = [f"L = {params.list_size}"] if params.list_size != 4 else []
     if params.matcher == "signature":
         variant += [f"m = {params.anchors}"] if params.anchors != 100 else []
-        if (params.signature_covariance, params.signature_norm) != ("shared-spherical", "centred"):
+        if not is_exact and (params.signature_covariance, params.signature_norm) != ("shared-spherical", "centred"):
             variant.append(f"{params.signature_norm} log-densities, covariance: {params.signature_covariance}")
     return _MATCHERS[params.matcher], ", ".join(variant)
 

@@ -25,7 +25,7 @@ class Experiment:
     alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
     `departures`: how ours differ from the paper beyond what settings show; `small_departures`: what comes on top with a
     bundled network. `has_match_rates`: its tables also print how often an anchor tells two list entries apart, a number of
-    lists and not of models.
+    lists and not of models. `earlier`: the table of an earlier version of the paper that prints the same experiment.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Experiment:
     departures: tuple[str, ...] = ()
     small_departures: tuple[str, ...] = ()
     has_match_rates: bool = False
+    earlier: str | None = None
 
     @property
     def place(self) -> str:

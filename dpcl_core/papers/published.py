@@ -11,7 +11,7 @@ from typing import TypeVar
 from dpcl_core import paths
 
 T = TypeVar("T")
-_PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0}  # by the end of a metric's name
+_PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0, "_fraction": 100.0}  # by the end of a metric's name
 _SHARED = {  # what papers print, by our names of it; PeCL's Last is the mean over all tasks after the last one
     **{name: name for name in ("AA", "AF", "BWT", "FWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
     **{"avg_accuracy": "AA", "avg_forgetting": "AF", "Last": "AA"},

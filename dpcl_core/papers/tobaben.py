@@ -175,6 +175,7 @@ EXPERIMENTS = (
         orderings=_FIVE,
         departures=(_FIVE_ORDERS,),
         small_departures=(_LAST_LAYER,),
+        earlier="workshop-5-datasets",
     ),
     Experiment(
         name="paper-blurry",

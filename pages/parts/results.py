@@ -111,7 +111,7 @@ class Result:
 
 def rule_title(rule: str) -> str:
     """The name of a prediction rule as it is written."""
-    return {"argmax": "ArgMax"}.get(rule, rule.capitalize())
+    return {"argmax": "ArgMax", "member": "Own member, task told"}.get(rule, rule.capitalize())
 
 
 def method_title(spec: RunSpec) -> str:

@@ -77,7 +77,7 @@ def test_a_member_of_the_ensemble_depends_on_its_own_task_alone() -> None:
             continue  # members' weights are relative to one another
         other = turned.scores(0, second)[rule]
         np.testing.assert_array_equal(found[:, :, 2:], other[:, :, 2:])
-        assert (found[:, :, :2] != other[:, :, :2]).any()
+        assert (found[:, :, :2] != other[:, :, :2]).any() == (rule != "member"), "which knows no other task's labels"
 
 
 def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, np.ndarray]]]:
@@ -236,8 +236,21 @@ def test_all_rules_of_the_ensemble_are_in_the_events() -> None:
     run = spec("peft-ensemble", params={"rule": "median", "epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
     for event in engine.run(run):
         if isinstance(event, TaskLearned):
-            assert set(event.by_rule) == {"argmax", "median", "entropy"}
+            assert set(event.by_rule) == {"argmax", "median", "entropy", "member"}
             assert event.by_rule["median"] == event.accuracy
+
+
+def test_the_member_of_a_task_answers_alone_where_the_task_is_told() -> None:
+    """After the first task the ensemble is that member; later on it stays as good as it was, whoever joins."""
+    run = spec("peft-ensemble", params={"epochs": 2}, data={"dataset": "digits"}, scenario={"tasks": 5})
+    alone: dict[Cell, tuple[float | None, ...]] = {}
+    for event in engine.run(run):
+        if isinstance(event, TaskLearned):
+            member = event.by_rule["member"]
+            if event.task == 0:
+                assert member == event.accuracy
+            assert member[: event.task] == alone.get(event.cell, ())
+            alone[event.cell] = member
 
 
 def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:

@@ -18,6 +18,10 @@ from tests.papers.making import run
 
 PAPER = tobaben.PAPER
 CIFAR, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
+AS_PRINTED = {
+    "noisy_lists": True, "aggregation": "entries", "averaging": 0.0, "targets": "raw", "signature_covariance": "own",
+    "signature_norm": "raw", "second_moments": "full",
+}  # fmt: skip
 
 
 def _spec(name: str, label: str) -> RunSpec:
@@ -56,6 +60,41 @@ def test_a_doubtful_number_is_shown_and_not_used() -> None:
     assert report.printed_text(row) == "0.06 ± 0.00"
     assert row.usable is None
     assert row.difference is None
+
+
+def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
+    name = "paper-cslr-ag-news-small"
+    experiment = next(one for one in catalog.paper("cslr").experiments if one.name == "paper-cslr-ag-news")
+    usual = presets.load(name)
+    literal = usual.model_copy(update={"params": usual.params.model_copy(update=AS_PRINTED)})
+    runs = {
+        label: run(lambda epsilon, seed, top=top: top, spec=spec, epsilons=[4.0])  # type: ignore[misc]
+        for label, spec, top in (("cslr", usual, 0.5), ("as-printed", literal, 0.3))
+    }
+    rows = [row for row in comparison.rows(catalog.paper("cslr"), experiment, runs) if row.metric == "AA"]
+    ours = {row.name: row for row in rows if row.ours is not None}
+    assert {name: row.layer for name, row in ours.items()} == {
+        "CSLR (as printed)": "as printed",
+        "CSLR (made to work)": "made to work",
+    }
+    assert {row.printed.value for row in ours.values() if row.printed is not None} == {62.1}
+    reasons = comparison.reasons(catalog.paper("cslr"), experiment, "small", runs.values())
+    assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
+
+
+def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
+    """All eighteen; forgetting is printed as a share."""
+    found = comparison.earlier(PAPER, FIVE, comparison.rows(PAPER, FIVE, {}))
+    assert len(found) == 18
+    told = {(one.row.method, one.row.epsilon, one.row.metric): one for one in found}
+    ensemble = told["PEFT Ensemble", 8.0, "AF"]
+    assert ensemble.row.usable == pytest.approx(3.0)
+    for one in found:
+        assert one.later is not None
+        assert one.later.printed is not None
+        if one.row.metric == "AA":
+            assert one.later.printed.value == one.row.printed.value  # type: ignore[union-attr]
+    assert comparison.earlier(PAPER, CIFAR, comparison.rows(PAPER, CIFAR, {})) == ()
 
 
 def test_data_with_other_classes_give_no_difference() -> None:

@@ -105,7 +105,7 @@ def test_finished_runs_are_recorded(
     found = measured.read(file)
     assert [run.spec for run in found] == list(specs.values())
     assert found[0].dataset_title.startswith("Handwritten digits (subset")
-    assert set(found[0].models[0].by_rule) == {"argmax", "median", "entropy"}
+    assert set(found[0].models[0].by_rule) == {"argmax", "median", "entropy", "member"}
     model = found[0].models[0]
     last = [e for _, e in Store().events_after(Store().list_runs()[3].id) if isinstance(e, TaskLearned)][-1]
     assert last.pooled is not None

@@ -1,0 +1,65 @@
+"""Members of an ensemble alone and together, by budget: does noise cost the one more than the other?"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpcl_core.figures import theme
+from dpcl_core.figures.picture import Picture, epsilon_label
+
+_NAMES = {"member": "each member alone, told the task", "ensemble": "the ensemble"}
+
+
+def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
+    """A mark for the members' mean accuracy and one for the ensemble's at every budget; bars span the seeds.
+
+    Columns: epsilon, seed, member, ensemble (percent). After figure A.1 of the workshop version of Tobaben et al.
+    """
+    if rows.empty:
+        sentence = "No run here has said what its members reach alone."
+        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
+    budgets = sorted(rows["epsilon"].unique())
+    labels = [epsilon_label(epsilon, "bound") for epsilon in budgets]
+    figure = go.Figure(
+        layout=theme.layout(
+            dark,
+            height=280,
+            xaxis={"type": "category", "categoryarray": labels, "showgrid": False},
+            yaxis=theme.percent_axis(title="accuracy after the last task", range=[0, 101]),
+        )
+    )
+    groups = rows.groupby("epsilon")
+    for place, (column, name) in enumerate(_NAMES.items()):
+        low, mean, high = (getattr(groups[column], what)().to_numpy() for what in ("min", "mean", "max"))
+        figure.add_trace(
+            go.Scatter(
+                x=labels, y=mean, name=name, mode="markers",
+                marker={"size": 11, "color": theme.colour_of_series(place, dark), "symbol": ("diamond", "circle")[place]},
+                error_y={"type": "data", "symmetric": False, "array": high - mean, "arrayminus": mean - low},
+                hovertemplate=f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>",
+            )
+        )  # fmt: skip
+    finding = _finding(groups[list(_NAMES)].mean())
+    return Picture(figure, finding, finding)
+
+
+def _finding(means: pd.DataFrame) -> str:
+    """What noise costs each of the two, from the largest finite budget to none; means by epsilon."""
+    finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
+    if not finite or math.inf not in means.index:
+        told = "; ".join(f"at {epsilon_label(e, 'bound')} {_pair(means.loc[e])}" for e in means.index)
+        return f"Members alone and ensemble: {told}."
+    some = max(finite)
+    gains = means.loc[math.inf] - means.loc[some]
+    said = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
+    return (
+        f"Without noise members alone are {said['member']} than at {epsilon_label(some, 'bound')}, "
+        f"the ensemble {said['ensemble']}."
+    )
+
+
+def _pair(row: pd.Series) -> str:
+    return f"{row['member']:.1f} and {row['ensemble']:.1f} %"
