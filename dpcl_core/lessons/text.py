@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.spec import Spec
 
 # In the order in which they are taught; a lesson's number is its place here.
-NAMES = ("label", "noise", "shared", "surprise", "sign", "modes")
+NAMES = ("label", "noise", "shared", "surprise", "sign", "modes", "digits")
 MAX_STEPS = 8
 
 _Words = Annotated[str, Field(min_length=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.parts.lessons import label, modes, noise, shared, sign, surprise
+from pages.parts.lessons import digits, label, modes, noise, shared, sign, surprise
 from pages.parts.lessons.stage import Acts, Control
 
 ACTS: dict[str, Acts] = {
@@ -12,6 +12,7 @@ ACTS: dict[str, Acts] = {
     "surprise": surprise.ACTS,
     "sign": sign.ACTS,
     "modes": modes.ACTS,
+    "digits": digits.ACTS,
 }
 CONTROLS: dict[str, tuple[Control[float], ...]] = {
     "label": label.CONTROLS,
@@ -20,4 +21,5 @@ CONTROLS: dict[str, tuple[Control[float], ...]] = {
     "surprise": surprise.CONTROLS,
     "sign": sign.CONTROLS,
     "modes": modes.CONTROLS,
+    "digits": digits.CONTROLS,
 }

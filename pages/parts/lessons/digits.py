@@ -1,0 +1,120 @@
+"""Lesson 7, "The last digits": two prints, an attacker who reads their digits, and sums rounded with their noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from pages.parts import link
+from pages.parts.lessons.stage import Acts, Control, Stage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dpcl_core.lessons.digits import Way
+    from dpcl_core.lessons.duel import Duel
+
+EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
+CONTROLS = (EPSILON,)
+EPSILONS = (0.1, 0.3, 1.0, 4.0)
+N_ROUNDS = 2000  # a side and press
+N_SHOWN = 6
+
+
+def two_prints(stage: Stage) -> int | None:
+    """The smallest numbers of one print with her and of one without, counted in her grid."""
+    epsilon = stage.choose(EPSILON, EPSILONS)
+    found = stage.press("Print both", lambda: _both(epsilon, "naive"), epsilon)
+    if found is None:
+        return None
+    from dpcl_core.lessons import digits as game
+
+    stage.see()
+    for name, released in zip(("With her", "Without her"), found, strict=True):
+        places = game.smallest(released, N_SHOWN)
+        counts = released[places] / game.spacing(game.person())[places]
+        rows = [(f"{value:+.17f}", f"{count:,.4f}") for value, count in zip(released[places], counts, strict=True)]
+        _table(name, ("printed", "in steps of her number's grid"), rows)
+    whole, broken = (bool(game.cannot_be_hers(released).any()) for released in found)
+    return 1 if broken and not whole else None
+
+
+def attack(stage: Stage) -> int | None:
+    """The attacker against sums of floating-point numbers."""
+    played, epsilon = _played(stage, "naive")
+    if played is None:
+        return None
+    _told(stage, played, epsilon)
+    return 0 if played.share_right < 0.6 else 1 if played.share_right < 0.74 else 2
+
+
+def more_noise(stage: Stage) -> int | None:
+    """The same at a small epsilon."""
+    played, epsilon = _played(stage, "naive")
+    if played is None:
+        return None
+    return 1 if _told(stage, played, epsilon) > epsilon else 0
+
+
+def rounded(stage: Stage) -> int | None:
+    """The same attacker against this project's own mechanism, and what is printed."""
+    played, epsilon = _played(stage, "rounded")
+    if played is None:
+        return None
+    from dpcl_core.lessons import digits as game
+
+    proven = _told(stage, played, epsilon)
+    for name, released in zip(("With her", "Without her"), _both(epsilon, "rounded"), strict=True):
+        places = game.smallest(released, N_SHOWN)
+        steps = game.steps_of(released[places], epsilon)
+        rows = [(f"{value:+.12f}", f"{count:+,.0f}") for value, count in zip(released[places], steps, strict=True)]
+        _table(name, ("printed", "in steps of the public grid"), rows)
+    return 0 if proven > epsilon else 1
+
+
+ACTS: Acts = {"two-prints": two_prints, "attack": attack, "more-noise": more_noise, "rounded": rounded}
+
+
+def _both(epsilon: float, way: Way) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    from dpcl_core.lessons import digits as game
+
+    with_her, without = (game.releases(is_in, epsilon, 1, way)[0] for is_in in (True, False))
+    return with_her, without
+
+
+def _played(stage: Stage, way: Way) -> tuple[Duel | None, float]:
+    epsilon = stage.choose(EPSILON, EPSILONS)
+
+    def play() -> Duel:
+        from dpcl_core.lessons import digits as game
+
+        return game.play(epsilon, N_ROUNDS, way)
+
+    return stage.press(f"Play 2 × {N_ROUNDS:,} rounds", play, epsilon), epsilon
+
+
+def _told(stage: Stage, played: Duel, epsilon: float) -> float:
+    """How often he was right, beside the bound; gives the epsilon that his rounds prove."""
+    from dpcl_core.lessons import digits as game
+    from dpcl_core.lessons import duel
+    from dpcl_core.privacy import statement
+
+    stage.see()
+    (proven,) = duel.proven(played, [len(played.took_part)], game.DELTA)
+    rounds = f"{len(played.took_part):,}"
+    said_out = (len(played.took_part) - played.hits, len(played.stayed_away) - played.false_alarms)
+    _table(
+        "He said “not in”",
+        ("with her (wrong)", "without her (right)", "right in all", "proves ε at least", "ε asked for"),
+        [(f"{said_out[0]:,} of {rounds}", f"{said_out[1]:,} of {rounds}", f"{100 * played.share_right:.1f} %",
+          f"{proven:.2f}", f"{epsilon:g}")],
+    )  # fmt: skip
+    st.markdown(statement.odds(epsilon, game.DELTA))
+    return proven
+
+
+def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    lines = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    st.markdown(f"**{title}**\n\n| {' | '.join(head)} |\n|{'---:|' * len(head)}\n{lines}")
