@@ -145,6 +145,19 @@ def test_presets_are_in_the_layer_that_their_settings_say() -> None:
     assert "data.backbone = pixels" in layer.words
 
 
+def test_lists_of_each_label_are_as_printed_where_a_task_has_one_label_alone() -> None:
+    """Elsewhere nothing can be set that makes them so, and the layer says it."""
+    names = {}
+    for benchmark in ("ag-news", "ag-news-ovr", "amazon"):
+        layer = methods.layer(presets.load(f"paper-cslr-{benchmark}-small"))
+        assert layer is not None
+        names[benchmark] = "params.list_size" in [one.parameter for one in layer.departures]
+    assert names == {"ag-news": False, "ag-news-ovr": True, "amazon": True}
+    exact = methods.layer(presets.variants("paper-cslr-ag-news")["as-printed"])
+    assert exact is not None
+    assert (exact.name, exact.departures) == ("as printed", ())
+
+
 def test_a_guarantee_says_its_layer_and_survives_json() -> None:
     layer = TOY.layer(spec(learning_rate=0.1, epochs=3))
     given = Guarantee(1.0, 1e-5, "x", "y", "z", "s", 1.0, "release", (), (), (), {}, layer=layer)

@@ -30,20 +30,34 @@ def _alpha(spec: RunSpec) -> Values | None:
     return (alpha,) if is_dealt and alpha is not None else None
 
 
+def _tasks_and_labels(spec: RunSpec) -> tuple[int, int] | None:
+    """Tasks of the stream, and labels of each; None where that is not known before the data are."""
+    scenario, names = spec.scenario, datasets.card(spec.data.dataset).n_classes
+    if not isinstance(scenario, Federated) or names is None:
+        return None
+    named = len(scenario.order or ())
+    if scenario.protocol == "domain-incremental":
+        return (scenario.tasks or named, names) if scenario.tasks or named else None
+    n_tasks = scenario.tasks or named or names
+    return n_tasks, 2 if scenario.protocol == "one-vs-rest" else max(1, (named or names) // n_tasks)
+
+
 def _groups(spec: RunSpec) -> Values | None:
     """K is the number of tasks; ours counts groups of every label. Nothing where labels of a task do not divide them.
 
     None where lists have one entry, for then nothing is grouped.
     """
-    scenario, names = spec.scenario, datasets.card(spec.data.dataset).n_classes
-    if not isinstance(scenario, Federated) or names is None or setting(spec, "params.list_size") == 1:
+    known = _tasks_and_labels(spec)
+    if known is None or setting(spec, "params.list_size") == 1:
         return None
-    if scenario.protocol == "domain-incremental":
-        n_tasks, n_labels = scenario.tasks or len(scenario.order or ()), names
-    else:
-        n_tasks = scenario.tasks or len(scenario.order or ()) or names
-        n_labels = 2 if scenario.protocol == "one-vs-rest" else max(1, len(scenario.order or ()) or names) // n_tasks
-    return (n_tasks // n_labels,) if n_tasks and n_tasks % n_labels == 0 else ()
+    n_tasks, n_labels = known
+    return (n_tasks // n_labels,) if n_tasks % n_labels == 0 else ()
+
+
+def _list_sizes(spec: RunSpec) -> Values:
+    """A list is of all that a client has of a task; ours is of each label. The two are one where a task has one label."""
+    known = _tasks_and_labels(spec)
+    return () if known is not None and known[1] > 1 else (1, 2, 4, 8, 16)
 
 
 def _matched_by_signature(*values: object) -> Printed:
@@ -85,7 +99,11 @@ _INVENTED: dict[str, Printed] = {
 }
 _REPLAY_OPEN: dict[str, str] = {"params.replay_weight": "λ of Eq. 3 is not given."}
 _LISTS: dict[str, Printed] = {
-    "params.list_size": Printed((1, 2, 4, 8, 16), "The paper tries lists of 1, 2, 4, 8 and 16 entries."),
+    "params.list_size": Printed(
+        _list_sizes,
+        "Lists are of each label here: an entry then has one label, and one group a label needs no matching.",
+        words="1, 2, 4, 8 or 16 entries for all labels of a task together",
+    ),
     "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
     "params.matcher": Printed(("signature", "mean", "random"), "A matcher that the paper does not try."),
     "params.signature_covariance": _matched_by_signature("own"),
