@@ -25,7 +25,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Foresighted, Known, Learner, Surveying
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.evaluation import evaluated, untrained
-from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.facts import Facts, source_sizes
 from dpcl_core.methods.outlook import outlook
 from dpcl_core.privacy import signal
 from dpcl_core.privacy.ledger import Ledger
@@ -85,6 +85,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         canaries=dataset.canaries,
         n_users=spec.scenario.n_users,
         anchors=(yield from _anchors(spec, dataset, device)),
+        source_sizes=source_sizes(spec),
     )
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, known)

@@ -14,7 +14,7 @@ from dpcl_core import checks, events, layers, listing, presets
 from dpcl_core.events import Guarantee
 from dpcl_core.layers import Departure, Print, Printed
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import statement
+from dpcl_core.privacy import statement, token_noise
 from dpcl_core.spec import RunSpec
 
 PRINTED = [card for card in methods.CARDS.values() if card.printed is not None and card.printed.kind != "added"]
@@ -187,3 +187,59 @@ def test_the_title_counts_what_differs_and_leaves_scale_alone() -> None:
     assert TOY.layer(spec(learning_rate=0.1, epochs=3)).title == "As printed"
     assert TOY.layer(spec(learning_rate=0.1, epochs=3, clip_norm=3.0)).title == "Made to work, 1 difference from print"
     assert layers.ADDED.layer(spec()).title == "Added"
+
+
+L2DP_AS_PRINTED = {
+    "projection": "always",
+    "scope": "joint",
+    "recon_objective": "taylor1-linear",
+    "encoder_weight": 1.0,
+    "encoder_divisor": "none",
+    "theta_norm": "columns",
+    "first_layer": "plain",
+    "output_norm_cap": 0.0,
+    "output_noise": "shared",
+}
+
+
+def layer_of(method: str, params: dict[str, object], **more: object) -> layers.Layer:
+    found = methods.layer(checks.parse({"method": method, "params": params, **more}))
+    assert found is not None
+    return found
+
+
+def test_l2dp_ml_is_as_printed_under_nine_settings_and_each_of_them_counts() -> None:
+    data = {"dataset": "mnist", "backbone": "pixels"}
+    layer = layer_of("l2dp-ml", L2DP_AS_PRINTED, data=data)
+    assert (layer.name, layer.departures) == ("as printed", ())
+    assert {one.parameter for one in layer.left_open} >= {"params.encoder_share", "params.test_noise"}
+    for name in L2DP_AS_PRINTED:
+        rest = {other: value for other, value in L2DP_AS_PRINTED.items() if other != name}
+        layer = layer_of("l2dp-ml", rest, data=data)
+        assert layer.name == "made to work"
+        assert [one.parameter for one in layer.departures] == [f"params.{name}"]
+
+
+def test_pecl_is_as_printed_without_what_holds_adapters_and_names_what_that_departs_in() -> None:
+    scenario, privacy = {"kind": "source-incremental"}, {"epsilons": [10.0], "delta": 1e-6}
+    data = {"dataset": "pecl-six", "backbone": "lm-tiny"}
+    params: dict[str, object] = {"score2_scope": "all", "learning_rate": 5e-4}
+    layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=data, labels="prior")
+    assert layer.name == "made to work"
+    assert [one.parameter for one in layer.departures if not one.is_of_scale] == ["params.stability"]
+    params["stability"] = False
+    layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=data, labels="prior")
+    assert layer.name == "as printed"
+    assert {one.parameter for one in layer.departures} == {"data.dataset", "data.train_per_class", "data.backbone"}
+    said = {one.parameter: one.why for one in layer.left_open}
+    assert "prompts and answers" in said["params.embedding_clip"]
+
+
+def test_fn_has_its_printed_noise_at_another_budget() -> None:
+    """5.299 is printed for ε = 1; exact at the distance 2C it is the noise of ε = 1.6574."""
+    params: dict[str, object] = {"mechanism": "fn", "budget_per": "token"}
+    for epsilon, differs in ((1.0, True), (1.6574, False)):
+        privacy = {"epsilons": [epsilon], "delta": 1e-6, "adjacency": "replace"}
+        layer = layer_of("lm-seqft", params, privacy=privacy, scenario={"kind": "source-incremental"})
+        assert any(one.parameter == "privacy.epsilons" for one in layer.departures) is differs
+    assert token_noise.ratio_for(1.6574, 1e-6) == pytest.approx(token_noise.printed_ratio(1.0, 1e-6), rel=1e-4)

@@ -146,6 +146,22 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
     )
 
 
+def source_sizes(name: str, train_per_class: int | None = None) -> dict[str, int]:
+    """Nominal numbers of training examples of a dataset's sources, by its card alone: nothing is counted.
+
+    Those of a combined dataset are its members, those of a made one have equally many examples. Empty where no card tells.
+    """
+    dataset = card(name)
+    if dataset.members:
+        return {one.name: Sizes.published(one).capped(train_per_class, None).totals[0] for one in members(dataset)}
+    if not dataset.made_per_source:
+        return {}
+    each = dataset.n_train // len(dataset.sources)
+    parts = [replace(dataset, n_train=each, n_classes=len(classes)) for _, classes in dataset.sources]
+    found = [Sizes.published(part).capped(train_per_class, None).totals[0] for part in parts]
+    return dict(zip((source for source, _ in dataset.sources), found, strict=True))
+
+
 def outlines(dataset: DatasetCard) -> list[Outline | None]:
     """What the files of each member hold; None where they would have to be downloaded. Raises as `facts` does."""
     return [_outline(member) for member in members(dataset)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -30,7 +30,8 @@ class Known:
     be in several tasks, as `TaskStream` has it. `classes`: their names. `texts`: how encoded texts are read, None for other
     inputs; `canaries`: secrets planted among them. `n_users`: clients that hold the examples, None where what is protected
     is an example. `anchors` float32 [p, K]: features of public sentences by the same backbone, for methods whose card says
-    `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example.
+    `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example. `source_sizes`: as `Facts`
+    has them.
     """
 
     n_inputs: int
@@ -46,11 +47,16 @@ class Known:
     canaries: tuple[Canary, ...] = ()
     n_users: int | None = None
     anchors: NDArray[np.float32] | None = None
+    source_sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def task_size(self) -> float:
-        """Nominal number of training examples of a task."""
+        """Nominal number of training examples of a task, tasks counting as equal."""
         return Facts(self.n_people, self.n_tasks, self.n_classes, self.recurrence).task_size
+
+    def size_of(self, task: Task) -> float:
+        """Nominal number of training examples of this task: its source's own where a card tells it."""
+        return self.source_sizes.get(task.name, self.task_size)
 
 
 class Learner(Protocol):

@@ -179,3 +179,19 @@ def test_loading_data_imports_no_torch() -> None:
     program += "print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
+    """No file is there: FOMC's 1,984 texts are 661 or 662 of a class, of which at most 440 are kept."""
+    sizes = catalog.source_sizes("pecl-six", 440)
+    assert sizes == {
+        "fomc": 3 * 440,
+        "yelp": 5 * 440,
+        "ag_news": 4 * 440,
+        "amazon-stars": 5 * 440,
+        "dreaddit": 2838,
+        "dbpedia14": 14 * 440,
+    }
+    assert set(catalog.source_sizes("pii-synthetic").values()) == {480}
+    assert catalog.source_sizes("pii-synthetic", 10)["policy"] == 30
+    assert catalog.source_sizes("digits") == {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dpcl_core import checks
@@ -35,9 +37,18 @@ def stream(n: int = 12, n_tasks: int = 2) -> list[Task]:
     return [Task(k, NAMES[k], texts(n, k), texts(4, k, 100), (2 * k, 2 * k + 1)) for k in range(n_tasks)]
 
 
-def known(n: int = 12, n_tasks: int = 2, may_show: bool = True, canaries: tuple[Canary, ...] = ()) -> Known:
-    form = TextForm(LENGTH, may_show=may_show)
-    return Known(0, 4, (0, 1, 2, 3), n * n_tasks, n_tasks, classes=CLASSES, texts=form, canaries=canaries)
+def known(
+    n: int = 12,
+    n_tasks: int = 2,
+    may_show: bool = True,
+    canaries: tuple[Canary, ...] = (),
+    source_sizes: Mapping[str, int] | None = None,
+) -> Known:
+    form, sizes = TextForm(LENGTH, may_show=may_show), source_sizes or {}
+    people = n * n_tasks
+    return Known(
+        0, 4, (0, 1, 2, 3), people, n_tasks, classes=CLASSES, texts=form, canaries=canaries, source_sizes=sizes
+    )
 
 
 def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remove", **params: object) -> RunSpec:

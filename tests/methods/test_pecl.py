@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import reader, tokenizer
 from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
-from dpcl_core.events import Leaks, Note, Retained, TokensScored
+from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Surveying
 from dpcl_core.methods.cards.pecl import PeclParams
@@ -34,7 +34,7 @@ from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
-from tests.methods.pecl_small import CLASSES, LENGTH, STRINGS, known, spec, stream, texts, trained
+from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,6 +234,18 @@ def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> No
         np.testing.assert_allclose(scorer.score2, expected, rtol=1e-12)
     assert expected.min() < 0
     assert scorer_of("seen", tasks)[1].min() >= 0
+
+
+def test_published_epochs_are_passes_over_the_task_itself() -> None:
+    """Three passes over each task, from its public nominal size: 5 and 12 texts make 1 and 2 batches of 6 a pass."""
+    tasks, given = stream(), spec("pecl-published", 10.0, epochs=3)
+    sizes = {NAMES[0]: 5, NAMES[1]: 12}
+    _, _, said = trained(given, tasks, source_sizes=sizes)
+    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
+    assert steps == [3 * 1, 3 * 2]
+    _, _, said = trained(given, tasks)  # sizes that no card tells: as many for each
+    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
+    assert steps == [3 * 2, 3 * 2]
 
 
 @pytest.mark.parametrize("method", ["pecl-published", "pecl"])

@@ -6,7 +6,7 @@ import math
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lifelong
+from dpcl_core.methods.cards import lifelong, lifelong_print
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import RunSpec
 
@@ -40,4 +40,5 @@ CARD = MethodCard(
     guarantee="none",
     batch_size=lifelong.batch_size,
     needs_values=True,
+    printed=lifelong_print.AGEM,
 )

@@ -6,7 +6,7 @@ import math
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lifelong
+from dpcl_core.methods.cards import lifelong, lifelong_print
 from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.schedule import ROUNDING_ASSUMED
@@ -86,4 +86,5 @@ CARD = MethodCard(
     derived=derived,
     notes=notes,
     needs_values=True,
+    printed=lifelong_print.DP_AGEM,
 )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
+from dpcl_core.methods.cards import lifelong_print
 from dpcl_core.methods.cards.coefficients import CoefficientParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params
@@ -48,4 +49,5 @@ CARD = MethodCard(
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     derived=derived,
+    printed=lifelong_print.COEFFICIENTS,
 )

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
+from dpcl_core.methods.cards import lifelong_print
 from dpcl_core.methods.cards.coefficients import CoefficientParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params, RunSpec
@@ -74,4 +75,5 @@ CARD = MethodCard(
     refuses=check,
     assumes=(SIZES_ARE_PUBLIC,),
     derived=derived,
+    printed=lifelong_print.LAPLACE,
 )

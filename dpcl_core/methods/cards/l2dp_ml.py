@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import lifelong
+from dpcl_core.methods.cards import lifelong, lifelong_print
 from dpcl_core.methods.cards.lifelong import BatchParams, Scope
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.lifelong import claim
@@ -158,4 +158,5 @@ CARD = MethodCard(
     batch_size=batch_size,
     notes=notes,
     needs_values=True,
+    printed=lifelong_print.L2DP_ML,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import language, lm
+from dpcl_core.methods.cards import language, lm, pecl_print
 from dpcl_core.methods.cards.lm_params import ErParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.spec import Params
@@ -36,4 +36,5 @@ CARD = MethodCard(
     derived=derived,
     totals=lm.totals,
     notes=notes,
+    printed=pecl_print.ER,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import language, lm
+from dpcl_core.methods.cards import language, lm, pecl_print
 from dpcl_core.methods.cards.lm_params import EwcParams
 
 CARD = MethodCard(
@@ -21,4 +21,5 @@ CARD = MethodCard(
     derived=language.derived,
     totals=lm.totals,
     notes=lm.notes,
+    printed=pecl_print.EWC,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import language, sculpting
+from dpcl_core.methods.cards import language, pecl_print, sculpting
 from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
@@ -143,4 +143,5 @@ CARD = MethodCard(
     refuses=check,
     derived=language.derived,
     notes=notes,
+    printed=pecl_print.REPAIRED,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
-from dpcl_core.methods.cards import language, sculpting
+from dpcl_core.methods.cards import language, pecl_print, sculpting
 from dpcl_core.methods.cards.language import Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
@@ -61,13 +61,23 @@ def check(spec: RunSpec, facts: Facts) -> None:
         raise BadInput("params.eps_lower", params.eps_lower, allowed)
 
 
+def derived(params: Params, facts: Facts) -> str:
+    """What the settings come to: each task's own steps, from nominal sizes."""
+    assert isinstance(params, PublishedParams)
+    steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
+    if len(steps) < 2:
+        return language.derived(params, facts)
+    return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
+
+
 def notes(params: Params) -> tuple[str, ...]:
     """What stands before everything else that is said of its protection."""
     assert isinstance(params, PublishedParams)
     raw = "Losses, scores and the memory read the texts without noise: the model is not made from noisy embeddings alone."
+    around = "Tokens of the prompt and of the answer are neither clipped nor noised: the answer's are the label itself."
     harder = "The printed sign makes the model learn sensitive tokens harder, not forget them."
     is_printed = params.unlearning == "printed" and params.lambda_unlearn > 0
-    return (NO_GUARANTEE, raw, *([harder] if is_printed else []))
+    return (NO_GUARANTEE, raw, around, *([harder] if is_printed else []))
 
 
 CARD = MethodCard(
@@ -83,7 +93,8 @@ CARD = MethodCard(
     labels=("prior",),
     scenarios=language.SCENARIOS,
     refuses=check,
-    derived=language.derived,
+    derived=derived,
     guarantee="nominal",
     notes=notes,
+    printed=pecl_print.PUBLISHED,
 )

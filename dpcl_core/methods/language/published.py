@@ -58,11 +58,12 @@ class Published:
             yield Note("warning", warning)
         if params.stability:
             self._memory.open(noised.mean_score())
-        n_steps, size = params.n_steps(self._known.task_size), params.batch_size
+        n_texts, size = self._known.size_of(task), params.batch_size
+        n_steps = params.n_steps(n_texts)
         steps = plain_steps(
             self.net,
             texts,
-            Schedule(params.sample_rate(self._known.task_size), n_steps, math.inf, params.learning_rate, size),
+            Schedule(params.sample_rate(n_texts), n_steps, math.inf, params.learning_rate, size),
             size,
             generator(self._cell.seed, f"order of task {task.index}"),
             self._loss(noised),
