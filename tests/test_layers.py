@@ -220,14 +220,15 @@ def test_l2dp_ml_is_as_printed_under_nine_settings_and_each_of_them_counts() -> 
         assert [one.parameter for one in layer.departures] == [f"params.{name}"]
 
 
-def test_pecl_is_as_printed_without_what_holds_adapters_and_names_what_that_departs_in() -> None:
+def test_pecl_is_as_printed_under_three_settings_on_another_scale() -> None:
     scenario, privacy = {"kind": "source-incremental"}, {"epsilons": [10.0], "delta": 1e-6}
     data = {"dataset": "pecl-six", "backbone": "lm-tiny"}
-    params: dict[str, object] = {"score2_scope": "all", "learning_rate": 5e-4}
-    layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=data, labels="prior")
-    assert layer.name == "made to work"
-    assert [one.parameter for one in layer.departures if not one.is_of_scale] == ["params.stability"]
-    params["stability"] = False
+    params: dict[str, object] = {"score2_scope": "all", "learning_rate": 5e-4, "omega": "own"}
+    for name in params:
+        rest = {other: value for other, value in params.items() if other != name}
+        layer = layer_of("pecl-published", rest, scenario=scenario, privacy=privacy, data=data, labels="prior")
+        assert layer.name == "made to work"
+        assert [one.parameter for one in layer.departures if not one.is_of_scale] == [f"params.{name}"]
     layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=data, labels="prior")
     assert layer.name == "as printed"
     assert {one.parameter for one in layer.departures} == {"data.dataset", "data.train_per_class", "data.backbone"}

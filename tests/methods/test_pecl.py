@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,10 +254,10 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
     opened: list[tuple[float, bool]] = []
     inner = Memory.open
 
-    def watched(self: Memory, mean_score: float) -> None:
+    def watched(self: Memory, mean_score: float, input_norms: Sequence[float] | None = None) -> None:
         is_before = all(torch.equal(now, left) for now, left in zip(self._products(), self._snapshots, strict=True))
         opened.append((mean_score, is_before))
-        inner(self, mean_score)
+        inner(self, mean_score, input_norms)
 
     monkeypatch.setattr(Memory, "open", watched)
     given = spec(method, math.inf if method == "pecl" else 10.0, **({} if method == "pecl" else {"score2_scope": "off"}))

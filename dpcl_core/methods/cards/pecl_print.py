@@ -40,14 +40,15 @@ _SCORES = {
 _SCORES_OPEN = {
     "params.score_model": "Which model scores a token is not said.",
     "params.embedding_clip": "C is not given, nor whether prompts and answers get noise; ours get none and no clip.",
+    "params.stability": "Which norm of a task's activations ‖x‖ is, is not said; ours is the mean over tokens.",
     "params.margin": "The paper has no hinge.",
     "params.beta": "The paper has no NPO.",
 }
 
 
-def _memory(spec: RunSpec) -> Values | None:
+def _omega(spec: RunSpec) -> Values | None:
     """Nothing differs where nothing is held, as in the ablation w/o MemReg."""
-    return () if setting(spec, "params.stability") else None
+    return ("own",) if setting(spec, "params.stability") else None
 
 
 PUBLISHED = Print(
@@ -60,11 +61,7 @@ PUBLISHED = Print(
         "params.granularity": Printed(("token", "sentence"), "No other noise is printed."),
         "params.score2_scope": Printed(("all",), "A stream does not know its later tasks; those seen are cut off at 0."),
         "params.unlearning": Printed(("printed", "none"), "With the printed sign sensitive tokens are learned harder."),
-        "params.stability": Printed(
-            _memory,
-            "Ω of a task exists only after it, and a norm of all its activations grows with the data.",
-            words="Ω̄ with the task's own Ω, ‖x‖ of its activations; here Ω̄ of the tasks before, ‖x‖ by the token",
-        ),
+        "params.omega": Printed(_omega, "How important a task made an adapter is known only when it is over."),
     },
     _OPEN | _SCORES_OPEN,
 )
@@ -83,7 +80,6 @@ REPAIRED = Print(
         "params.score2_scope": Printed(
             (), "Counts of private texts would be a release of their own.", words="the texts of all tasks"
         ),
-        "params.stability": PUBLISHED.settings["params.stability"],
         "params.mean_score": Printed(
             (), "A mean of private scores is a release of its own.", words="of the task's texts, without noise"
         ),

@@ -39,6 +39,11 @@ class PublishedParams(SculptingParams):
         "they are then read before the first task. seen: those of the tasks so far, never below 0. public: public ones. "
         "off: none, a token's score is its surprise.",
     )
+    omega: Literal["before", "own"] = Field(
+        "before",
+        description="Which tasks say how important an adapter is (Eqs. 9 and 10). before: those that are over. own: the one "
+        "being learned as well, as printed, whose importance grows with what it changes.",
+    )
     unlearning: Literal["printed", "flipped", "none"] = Field(
         "printed",
         description="The term for sensitive tokens. printed: Eq. 12 as it stands, which learns them harder. flipped: with "

@@ -1,8 +1,8 @@
 """PeCL's memory: how strongly what was learned before is held, from the adapters' products (Zhan et al., Eqs. 7 to 11).
 
-Readings where the paper leaves a choice: adapters add up; Omega-bar is over the tasks before (Omega_k exists only after
-training), so that nothing is held while the first is learned; ||x|| is the mean norm of what an adapted layer reads of a
-token, for a norm of all of them would grow with the data; Omega-bar is a constant.
+Readings where the paper leaves a choice: adapters add up; ||x|| is the mean norm of what an adapted layer reads of a token,
+for a norm of all of them would grow with the data; Omega-bar is a constant. As printed it counts the task that is learned,
+whose Omega grows as the adapters change; else only the tasks before, so that nothing is held while the first is learned.
 """
 
 from __future__ import annotations
@@ -27,15 +27,23 @@ class Memory:
         self._totals = torch.zeros(len(net.pairs()), dtype=torch.float64)
         self._n_tasks, self._strength = 0, 0.0
         self._snapshots = [product.detach().clone() for product in self._products()]
+        self._own_norms: Tensor | None = None
 
     @property
     def omega_bar(self) -> tuple[float, ...]:
-        """Mean over the tasks so far of Omega (Eq. 9), by adapter; empty before the first task has ended."""
-        return tuple((self._totals / self._n_tasks).tolist()) if self._n_tasks else ()
+        """Omega-bar (Eq. 9) as it is now, by adapter; empty where no task counts yet."""
+        if self._own_norms is None:
+            return tuple((self._totals / self._n_tasks).tolist()) if self._n_tasks else ()
+        own = self._changes([product.detach() for product in self._products()]) * self._own_norms
+        return tuple(((self._totals + own) / (self._n_tasks + 1)).tolist())
 
-    def open(self, mean_score: float) -> None:
-        """To be called before a task's steps: its own mean score, brought into [0, 1], sets lambda_dyn (Eq. 11)."""
+    def open(self, mean_score: float, input_norms: Sequence[float] | None = None) -> None:
+        """To be called before a task's steps: its own mean score, brought into [0, 1], sets lambda_dyn (Eq. 11).
+
+        Args: input_norms: mean L2 norm of what each adapter reads of the task, where its own Omega counts; else None.
+        """
         self._strength = penalty_strength(min(max(mean_score, 0.0), 1.0), self._lowest, self._highest)
+        self._own_norms = None if input_norms is None else torch.tensor(list(input_norms), dtype=torch.float64)
 
     def remember(self, input_norms: Sequence[float]) -> None:
         """To be called after a task: takes Omega_k = ||Delta W||_F ||x|| (Eq. 8) into the mean, then the snapshot.
@@ -43,16 +51,21 @@ class Memory:
         Delta W is what this task changed of the product B A (Eq. 7). Args: mean L2 norm of what each adapter reads.
         """
         now = [product.detach().clone() for product in self._products()]
-        changes = [float((product - before).norm()) for product, before in zip(now, self._snapshots, strict=True)]
-        self._totals += torch.tensor(changes, dtype=torch.float64) * torch.tensor(list(input_norms), dtype=torch.float64)
+        self._totals += self._changes(now) * torch.tensor(list(input_norms), dtype=torch.float64)
         self._n_tasks, self._snapshots = self._n_tasks + 1, now
 
     def penalty(self) -> Tensor:
-        """L_reg = lambda_dyn Omega-bar ||W - W_before||_F^2 (Eq. 10), W = B A: 0 while the first task is learned."""
-        if not self._n_tasks:
+        """L_reg = lambda_dyn Omega-bar ||W - W_before||_F^2 (Eq. 10), W = B A; 0 while no task counts."""
+        omegas = self.omega_bar
+        if not omegas:
             return torch.zeros(())
-        held = zip(self._products(), self._snapshots, self.omega_bar, strict=True)
+        held = zip(self._products(), self._snapshots, omegas, strict=True)
         return self._strength * torch.stack([omega * (now - then).square().sum() for now, then, omega in held]).sum()
+
+    def _changes(self, products: Sequence[Tensor]) -> Tensor:
+        """||Delta W||_F of every adapter, float64."""
+        norms = [float((now - before).norm()) for now, before in zip(products, self._snapshots, strict=True)]
+        return torch.tensor(norms, dtype=torch.float64)
 
     def _products(self) -> list[Tensor]:
         return [second @ first for first, second in self._net.pairs()]

@@ -57,7 +57,8 @@ class Published:
         if (warning := noised.warning()) is not None:
             yield Note("warning", warning)
         if params.stability:
-            self._memory.open(noised.mean_score())
+            norms = input_norms(self.net, texts, self._known.device, noised.read) if params.omega == "own" else None
+            self._memory.open(noised.mean_score(), norms)
         n_texts, size = self._known.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
         steps = plain_steps(

@@ -62,6 +62,31 @@ def test_penalty_equals_the_formula_after_two_tasks() -> None:
     assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
 
 
+def test_as_printed_omega_bar_counts_the_task_that_is_learned() -> None:
+    """Eqs. 9 and 10 with i <= k: in the first task, too, as the adapters are at that step, and without a gradient."""
+    net = tiny.adapted()
+    memory, start = Memory(net, 1.0, 10.0), products(net)
+    memory.open(0.4, [2.0, 3.0])
+    moved(net, 1)
+    changes = [now - before for now, before in zip(products(net), start, strict=True)]
+    first = [norm * float(change.norm()) for norm, change in zip((2.0, 3.0), changes, strict=True)]
+    expected = sum(6.4 * omega * float(change.square().sum()) for omega, change in zip(first, changes, strict=True))
+    assert float(memory.penalty().detach()) == pytest.approx(expected, rel=1e-12)
+    memory.remember([2.0, 3.0])
+    middle = products(net)
+    memory.open(1.0, [5.0, 1.0])
+    moved(net, 2)
+    changes = [now - before for now, before in zip(products(net), middle, strict=True)]
+    second = [norm * float(change.norm()) for norm, change in zip((5.0, 1.0), changes, strict=True)]
+    assert memory.omega_bar == pytest.approx(np.mean([first, second], axis=0))
+    found = memory.penalty()
+    slopes = torch.autograd.grad(found, list(net.trainable().values()))
+    held = zip(memory._products(), middle, memory.omega_bar, strict=True)
+    alone = torch.stack([omega * (now - then).square().sum() for now, then, omega in held]).sum()
+    for slope, constant in zip(slopes, torch.autograd.grad(alone, list(net.trainable().values())), strict=True):
+        torch.testing.assert_close(slope, constant)
+
+
 @pytest.mark.parametrize("score", [-0.08, 1.3])
 def test_a_mean_score_outside_its_range_counts_as_its_end(score: float) -> None:
     net = tiny.adapted()
