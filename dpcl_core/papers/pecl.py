@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpcl_core.data import catalog as datasets
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.cards.pecl import PeclParams
@@ -45,15 +46,24 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
         method, variant = "Repair: PeCL", spec.params.mode
     elif isinstance(spec.params, BaselineParams):
         variant = _MECHANISMS[spec.params.mechanism]
+        if spec.params.mechanism == "fn" and _is_as_printed(spec):
+            variant += ", as printed"
     elif isinstance(spec.params, PublishedParams):
-        variant = _variant(spec.params)
+        variant = _variant(spec.params, is_as_printed=_is_as_printed(spec))
     return method, ", ".join(part for part in (variant, _order(spec)) if part)
 
 
-def _variant(params: PublishedParams) -> str:
+def _is_as_printed(spec: RunSpec) -> bool:
+    layer = methods.layer(spec)
+    return layer is not None and layer.name == "as printed"
+
+
+def _variant(params: PublishedParams, *, is_as_printed: bool) -> str:
     """What is left out, or what differs from the settings of table 1."""
     unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
     parts = ["w/o TDP"] if params.granularity == "sentence" else []
+    if is_as_printed:
+        parts.append("as printed")
     if not params.stability:
         parts.append("w/o MemReg" if unlearns else "w/o PMS")
     elif not unlearns:
@@ -107,7 +117,7 @@ def departs(run: Measured) -> list[str]:
         told.append(
             "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn anew. "
             f"Ours: the median embedding's length, the {'public' if params.score_model == 'base' else 'trained'} model, and "
-            "noise drawn anew in every pass. Tokens are counted in the tasks so far, for later ones are not there yet."
+            "noise drawn anew in every pass; tokens of prompts and answers are neither clipped nor noised."
         )
     if isinstance(params, BaselineParams):
         told.append(
@@ -117,8 +127,8 @@ def departs(run: Measured) -> list[str]:
         )
     if isinstance(params, BaselineParams) and params.mechanism == "fn":
         told.append(
-            "FN: the paper's noise holds for half the distance between two clipped embeddings; ours for all of it, and is "
-            "drawn once."
+            "FN: the paper's noise for ε = 1 holds for half the distance between two clipped embeddings, and is that of "
+            "ε = 1.6574 here, which holds for all of it; ours is drawn once."
         )
     return told
 

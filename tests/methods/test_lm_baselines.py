@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.events import Progress
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.language import LanguageParams
@@ -290,6 +291,18 @@ def test_earlier_adapters_stay_and_all_are_asked() -> None:
     below = [part for layer in learner._model._stack.frozen for pair in layer.pairs for part in pair]  # type: ignore[attr-defined]
     torch.testing.assert_close(tiny.row(below), weights(first), rtol=0, atol=0)
     assert fit(learner, task(1)) > fit(first, task(1)) + 1
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), [("fn", [2 * 1, 2 * 5]), ("dp-sgd", [2 * 3, 2 * 3])])
+def test_steps_on_copies_are_passes_over_the_task_itself(mechanism: str, steps: list[int]) -> None:
+    """From public nominal sizes, 8 and 40 texts in batches of 8; under DP-SGD every task has those of one of mean size."""
+    made, cell = spec("lm-seqft", 8.0, mechanism=mechanism), Cell(8.0, 0)
+    learner = methods.maker("lm-seqft")(made, [cell], replace(known(2), source_sizes={"t0": 8, "t1": 40}))
+    ledger, found = Ledger(made.privacy.delta, made.privacy.adjacency, "once"), []
+    for one in (task(0), task(1)):
+        said = [part for part in learner.learn({0: one}, {cell: ledger}) if isinstance(part, Progress)]
+        found.append(said[-1].total)
+    assert found == steps
 
 
 def test_copies_alone_are_trained_on() -> None:

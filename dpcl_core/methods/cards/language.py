@@ -57,3 +57,12 @@ def derived(params: Params, facts: Facts) -> str:
     assert isinstance(params, LanguageParams)
     size = facts.task_size
     return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."
+
+
+def derived_by_size(params: Params, facts: Facts) -> str:
+    """What the settings come to, where a task has the steps of its own nominal size."""
+    assert isinstance(params, LanguageParams)
+    steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
+    if len(steps) < 2:
+        return derived(params, facts)
+    return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.cards import language
 from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC
 from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.facts import Facts
@@ -27,6 +28,13 @@ def check(spec: RunSpec, facts: Facts) -> None:
     if params.loss == "full":
         allowed = "must be answer with params.mechanism = fn: to learn the text itself its tokens are read without noise"
         raise BadInput("params.loss", params.loss, allowed)
+
+
+def derived(params: Params, facts: Facts) -> str:
+    """What the settings come to: steps on noisy copies cost nothing, and are those of each task's own size."""
+    assert isinstance(params, BaselineParams)
+    is_free = params.mechanism == "fn"
+    return language.derived_by_size(params, facts) if is_free else language.derived(params, facts)
 
 
 def totals(spec: RunSpec, facts: Facts) -> str:

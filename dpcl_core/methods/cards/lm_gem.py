@@ -12,7 +12,7 @@ from dpcl_core.spec import Params
 def derived(params: Params, facts: Facts) -> str:
     """What the settings come to, where a task has its share of the texts."""
     assert isinstance(params, GemParams)
-    return f"{language.derived(params, facts)} {params.kept(facts.task_size):.0f} texts are kept of each."
+    return f"{lm.derived(params, facts)} {params.kept(facts.task_size):.0f} texts are kept of each."
 
 
 def notes(params: Params) -> tuple[str, ...]:

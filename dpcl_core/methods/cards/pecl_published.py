@@ -66,15 +66,6 @@ def check(spec: RunSpec, facts: Facts) -> None:
         raise BadInput("params.eps_lower", params.eps_lower, allowed)
 
 
-def derived(params: Params, facts: Facts) -> str:
-    """What the settings come to: each task's own steps, from nominal sizes."""
-    assert isinstance(params, PublishedParams)
-    steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
-    if len(steps) < 2:
-        return language.derived(params, facts)
-    return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
-
-
 def notes(params: Params) -> tuple[str, ...]:
     """What stands before everything else that is said of its protection."""
     assert isinstance(params, PublishedParams)
@@ -98,7 +89,7 @@ CARD = MethodCard(
     labels=("prior",),
     scenarios=language.SCENARIOS,
     refuses=check,
-    derived=derived,
+    derived=language.derived_by_size,
     guarantee="nominal",
     notes=notes,
     printed=pecl_print.PUBLISHED,

@@ -35,7 +35,7 @@ class Er:
         trainee = self._trainee
         own = trainee.opened(task, ledger)
         both, replayed = joined([own, *self._kept]), self._replays(task)
-        slope, descent = trainee.slope(both, self._expected(), f"task {task.index}"), trainee.descent()
+        slope, descent = trainee.slope(both, self._expected(), f"task {task.index}"), trainee.descent(task)
         for step, rows in enumerate(trainee.batches(own, task), start=1):
             descent.step(slope(np.concatenate([rows, len(own) + replayed()])))
             yield from trainee.told(step, task)

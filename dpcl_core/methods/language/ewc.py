@@ -57,9 +57,9 @@ class Ewc:
         self._held = Consolidation(list(self.net.trainable().values()), spec.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee, n_steps = self._trainee, self._trainee.plan.n_steps
+        trainee, n_steps = self._trainee, self._trainee.n_steps(task)
         own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
         of_last_pass = n_steps // self._params.epochs
         squares = [torch.zeros_like(part) for part in self._held.importance]
         for step, rows in enumerate(trainee.batches(own, task), start=1):

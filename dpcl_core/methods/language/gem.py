@@ -37,7 +37,7 @@ class Gem:
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee
         own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
         references = [self._reference(kept, past, task) for past, kept in enumerate(self._kept)]
         for step, rows in enumerate(trainee.batches(own, task), start=1):
             along = [reference(np.arange(len(kept))) for reference, kept in zip(references, self._kept, strict=True)]

@@ -28,7 +28,7 @@ class Mtl:
             return
         together = joined(self._waiting)
         self._waiting.clear()
-        slope, descent = trainee.slope(together, trainee.expected_batch, "all tasks"), trainee.descent()
+        slope, descent = trainee.slope(together, trainee.expected_batch, "all tasks"), trainee.descent(task)
         for step, rows in enumerate(trainee.batches(together, task), start=1):
             descent.step(slope(rows))
             yield from trainee.told(step, task)

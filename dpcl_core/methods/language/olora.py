@@ -86,7 +86,7 @@ class Olora:
         own = trainee.opened(task, ledger)
         if task.index:
             self._stack.freeze(torch.Generator().manual_seed(self._seed + task.index))
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
         for step, rows in enumerate(trainee.batches(own, task), start=1):
             descent.step(slope(rows), self._penalty)
             yield from trainee.told(step, task)

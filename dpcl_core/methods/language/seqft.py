@@ -22,7 +22,7 @@ class SeqFt:
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee
         own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent()
+        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
         for step, rows in enumerate(trainee.batches(own, task), start=1):
             descent.step(slope(rows))
             yield from trainee.told(step, task)

@@ -127,16 +127,23 @@ class Trainee:
                 yield coins.draw(len(material))
             return
         order, waiting = self.order(f"order of task {task.index}"), np.zeros(0, np.int64)
-        for _ in range(self.plan.n_steps if len(material) else 0):
+        for _ in range(self.n_steps(task) if len(material) else 0):
             if not len(waiting):
                 waiting = order.permutation(len(material))
             yield waiting[: self.params.batch_size]
             waiting = waiting[self.params.batch_size :]
 
-    def descent(self) -> Descent:
+    def n_steps(self, task: Task) -> int:
+        """Steps of a task. On noisy copies they cost nothing: passes over the task's own nominal size, as printed."""
+        if not self.is_local or self.plan.trains_once:
+            return self.plan.n_steps
+        return self.params.n_steps(self._known.size_of(task))
+
+    def descent(self, task: Task) -> Descent:
         """AdamW along a cosine, new for every task."""
         plan, expected = self.plan, self.expected_batch
-        schedule = Schedule(plan.sample_rate, plan.n_steps, self.params.clip_norm, self.params.learning_rate, expected)
+        n_steps, rate = self.n_steps(task), self.params.learning_rate
+        schedule = Schedule(plan.sample_rate, n_steps, self.params.clip_norm, rate, expected)
         return Descent(list(self.net.trainable().values()), schedule)
 
     @property
@@ -163,7 +170,8 @@ class Trainee:
 
     def told(self, step: int, task: Task) -> Sequence[Progress]:
         """A step taken in the run's words: every few of them and the last."""
-        if step % EVERY and step != self.plan.n_steps:
+        n_steps = self.n_steps(task)
+        if step % EVERY and step != n_steps:
             return ()
         kind = "steps on noisy copies" if self.is_local else "noisy steps" if self.is_noisy else "steps"
-        return (Progress("training", step, self.plan.n_steps, task.index, f"{kind} on {task.name}"),)
+        return (Progress("training", step, n_steps, task.index, f"{kind} on {task.name}"),)
