@@ -92,6 +92,14 @@ def test_published_noise_is_fresh_in_every_epoch_and_each_is_written_down() -> N
     assert len(ledger.entries) == 2
 
 
+@pytest.mark.parametrize("omega", ["before", "own"])
+def test_published_copies_are_as_many_as_the_claim_counts(omega: str) -> None:
+    """One fresh copy of every token a pass: what the memory reads of a task draws none of its own."""
+    _, ledger, _ = trained(spec("pecl-published", 10.0, omega=omega), stream(n_tasks=1))
+    assert ledger.claimed is not None
+    assert sum("embeddings" in entry.what for entry in ledger.entries) == ledger.claimed.numbers["epochs"] == 2
+
+
 def test_sentence_noise_is_one_for_a_text_stop_words_included() -> None:
     task = stream()[0]
     found, _, _ = noised(spec("pecl-published", 10.0, granularity="sentence"), task)

@@ -57,7 +57,7 @@ class Published:
         if (warning := noised.warning()) is not None:
             yield Note("warning", warning)
         if params.stability:
-            norms = input_norms(self.net, texts, self._known.device, noised.read) if params.omega == "own" else None
+            norms = input_norms(self.net, texts, self._known.device, noised.read_again) if params.omega == "own" else None
             self._memory.open(noised.mean_score(), norms)
         n_texts, size = self._known.size_of(task), params.batch_size
         n_steps = params.n_steps(n_texts)
@@ -74,7 +74,7 @@ class Published:
         )
         yield from told(steps, n_steps, task, "steps")
         if params.stability:
-            self._memory.remember(input_norms(self.net, texts, self._known.device, noised.read))
+            self._memory.remember(input_norms(self.net, texts, self._known.device, noised.read_again))
 
     def _loss(self, noised: Noised) -> TextLoss:
         """Eqs. 12 and 13; a weight of 0 is no term at all."""
@@ -114,6 +114,10 @@ class Noised:
         if epoch != self._epoch:
             self._begin(epoch)
         return clean(embeddings, batch, epoch) if self._stored is None else replaced(embeddings, self._stored, batch)
+
+    def read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
+        """The copies that the last pass read, before any those of the first: no noise is drawn for it."""
+        return self.read(embeddings, batch, self._epoch or 0)
 
     def mean_score(self) -> float:
         """s-bar: the mean over all tokens of the task."""
