@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.methods.cards.lifelong import BatchParams, ReplayParams
@@ -35,14 +34,14 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
 
 
 def _variant(spec: RunSpec) -> str:
-    params, layer = spec.params, methods.layer(spec)
+    params = spec.params
     if not isinstance(params, BatchParams):
         return ""
-    if spec.method == "agem" and params.variant == "basic":
+    if params.variant != "basic":
+        return params.variant
+    if spec.method == "agem":
         return "noiseless"
-    passes = params.variant if params.variant != "basic" else f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
-    is_as_printed = isinstance(params, L2dpMlParams) and layer is not None and layer.name == "as printed"
-    return f"{passes}, as printed" if is_as_printed else passes
+    return f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
 
 
 def _head(spec: RunSpec) -> str:

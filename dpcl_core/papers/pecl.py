@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.cards.lm_params import BaselineParams
 from dpcl_core.methods.cards.pecl import PeclParams
@@ -46,24 +45,15 @@ def printed_as(spec: RunSpec) -> tuple[str, str]:
         method, variant = "Repair: PeCL", spec.params.mode
     elif isinstance(spec.params, BaselineParams):
         variant = _MECHANISMS[spec.params.mechanism]
-        if spec.params.mechanism == "fn" and _is_as_printed(spec):
-            variant += ", as printed"
     elif isinstance(spec.params, PublishedParams):
-        variant = _variant(spec.params, is_as_printed=_is_as_printed(spec))
+        variant = _variant(spec.params)
     return method, ", ".join(part for part in (variant, _order(spec)) if part)
 
 
-def _is_as_printed(spec: RunSpec) -> bool:
-    layer = methods.layer(spec)
-    return layer is not None and layer.name == "as printed"
-
-
-def _variant(params: PublishedParams, *, is_as_printed: bool) -> str:
+def _variant(params: PublishedParams) -> str:
     """What is left out, or what differs from the settings of table 1."""
     unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
     parts = ["w/o TDP"] if params.granularity == "sentence" else []
-    if is_as_printed:
-        parts.append("as printed")
     if not params.stability:
         parts.append("w/o MemReg" if unlearns else "w/o PMS")
     elif not unlearns:

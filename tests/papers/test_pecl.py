@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dpcl_core import metrics, presets
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison, measured, pecl, published
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.papers.published import Published
+from dpcl_core.spec import RunSpec
 from tests.papers import making
 
 ROWS = published.read("pecl")
@@ -24,6 +26,12 @@ def lines() -> Lines:
     for row in ROWS:
         found.setdefault((row.table, row.dataset, row.method, row.variant), {})[row.metric.removesuffix("_frac")] = row
     return found
+
+
+def _layer(spec: RunSpec) -> str:
+    layer = methods.layer(spec)
+    assert layer is not None
+    return layer.name
 
 
 def printed(name: str) -> dict[tuple[str, str], comparison.Row]:
@@ -133,7 +141,7 @@ def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment
                 assert side.epsilon in runs[side.run].privacy.epsilons
         names = {(row.method, row.variant) for row in comparison.rows(pecl.PAPER, experiment, {})}
         assert names <= {pecl.printed_as(spec) for spec in runs.values()}
-        assert len({pecl.printed_as(spec) for spec in runs.values()}) == len(runs)  # no two share a row
+        assert len({(pecl.printed_as(spec), _layer(spec)) for spec in runs.values()}) == len(runs)  # no two share a row
 
 
 def test_the_paper_s_orders_are_told_apart_on_either_corpus() -> None:
