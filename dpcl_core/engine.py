@@ -186,7 +186,7 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
     for split, before in ((dataset.train, 0), (dataset.test, n_train)):
         read = yield from inputs(spec, split.images, device, before=before, total=total)
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
-        examples.append(Examples(read, split.labels, sentences=words))
+        examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
     return Table(
         train=examples[0],
         test=examples[1],
@@ -196,6 +196,7 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         sources=dataset.sources,
         form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
         texts=_text_form(spec),
+        n_people=dataset.n_people,
     )
 
 
@@ -254,7 +255,7 @@ def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
         split.take(np.flatnonzero(np.isin(cast(NDArray[np.int64], split.sources), used)))
         for split in (dataset.train, dataset.test)
     )
-    return replace(dataset, train=train, test=test)
+    return replace(dataset, train=train, test=test, n_people=round(dataset.n_people * len(test) / len(dataset.test)))
 
 
 def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:

@@ -57,6 +57,11 @@ class ScenarioSpec(Spec):
         return "once"
 
     @property
+    def by_coin(self) -> bool:
+        """Whether public coins of the examples' own bytes say which task or client each one goes to."""
+        return False
+
+    @property
     def n_users(self) -> int | None:
         """Number of clients that hold the training examples, a public number; None where each example is on its own."""
         return None
@@ -75,7 +80,9 @@ class DataSpec(Spec):
 
     dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
     train_per_class: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Keep at most this many training examples of each class (sentences of each source); empty: all."
+        None,
+        description="Keep about this many training examples of each class (sentences of each source), each by a public coin "
+        "of its own bytes; empty: all.",
     )
     test_per_class: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Keep at most this many test examples of each class; empty: all."

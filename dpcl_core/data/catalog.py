@@ -123,16 +123,13 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
     """
     dataset = card(name)
     found = outlines(dataset)
-    full = [
-        Sizes.published(member) if part is None else Sizes.counted(part)
-        for member, part in zip(members(dataset), found, strict=True)
-    ]
-    kept = [
-        Sizes.counted(part.thinned(train_per_class, test_per_class))
-        if part is not None and part.train.of_words
-        else sizes.capped(train_per_class, test_per_class)
-        for sizes, part in zip(full, found, strict=True)
-    ]
+    full, kept = (
+        [
+            Sizes.published(member, *caps) if part is None else Sizes.of(part, *caps)
+            for member, part in zip(members(dataset), found, strict=True)
+        ]
+        for caps in ((None, None), (train_per_class, test_per_class))
+    )
     only = found[0] if not dataset.members else None
     return DatasetFacts(
         name=name,

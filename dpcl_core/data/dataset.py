@@ -40,19 +40,23 @@ class Source:
 class Split:
     """Examples of one split, row by row: pictures, a sensor's windows or texts, labels int64 [n], and where each came from.
 
-    `sources` (int64 [n], or None) indexes `Dataset.sources`.
+    `sources` (int64 [n], or None) indexes `Dataset.sources`. `keys` (uint64 [n], or None for public examples): what public
+    coins are tossed from.
     """
 
     images: Content
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None = None
+    keys: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: NDArray[np.int64]) -> Split:
         """The examples of these rows, in this order."""
-        return Split(self.images.take(rows), self.labels[rows], None if self.sources is None else self.sources[rows])
+        sources = None if self.sources is None else self.sources[rows]
+        keys = None if self.keys is None else self.keys[rows]
+        return Split(self.images.take(rows), self.labels[rows], sources, keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +64,8 @@ class Dataset:
     """A loaded dataset. `title` names it truthfully: a subset or a stand-in says so.
 
     Every class occurs in both splits; labels index `classes`. `sources` is empty where examples have no source.
-    `canaries`: the secrets planted among the training texts, with the controls that were not.
+    `canaries`: the secrets planted among the training texts, with the controls that were not. `n_people`: number of
+    training examples, the public nominal one that delta is compared with.
     """
 
     name: str
@@ -70,8 +75,4 @@ class Dataset:
     test: Split
     sources: tuple[Source, ...] = ()
     canaries: tuple[Canary, ...] = ()
-
-    @property
-    def n_people(self) -> int:
-        """Number of training examples: the public nominal number that delta is compared with."""
-        return len(self.train)
+    n_people: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,38 +20,50 @@ from dpcl_core.spec import DataSpec
 class Labelled:
     """Labels int64 [n] of a split, and which of the dataset's sources each example comes from (None: it has none).
 
-    `sentences` int64 [n]: which sentence each is a word of, where words are the examples.
+    `sentences` int64 [n]: which sentence each is a word of, where words are the examples. `keys` uint64 [n]: what public
+    coins are tossed from; None where nobody asked for them.
     """
 
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None
     sentences: NDArray[np.int64] | None = None
+    keys: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """Both splits of a dataset without their images; labels index `classes`. Equal only to itself."""
+    """Both splits of a dataset without their images; labels index `classes`. Equal only to itself.
+
+    `n_train`: the public nominal number of training examples.
+    """
 
     classes: tuple[str, ...]
     train: Labelled
     test: Labelled
     sources: tuple[Source, ...]
+    n_train: int
 
 
-def read(data: DataSpec) -> Labels | None:
+def read(data: DataSpec, *, keyed: bool) -> Labels | None:
     """The labels of a dataset or its subset, kept until a file changes; None where it would have to be downloaded.
 
-    Raises BadInput for an unknown name or files that cannot be used, DataMissing for data of one's own that are not there.
+    `keyed`: with the training examples' keys, for which all of the files is read. Raises BadInput for an unknown name or
+    files that cannot be used, DataMissing for data of one's own that are not there.
     """
     card = catalog.card(data.dataset)
     found = [outline for outline in catalog.outlines(card) if outline is not None]
     if len(found) < len(catalog.members(card)):
         return None
-    return _read(card, tuple(found), data.train_per_class, data.test_per_class)
+    return _read(card, tuple(found), data.train_per_class, data.test_per_class, keyed)
 
 
-def joined(card: DatasetCard, outlines: Sequence[Outline]) -> Labels:
-    """The members' examples one after another: each keeps its own labels, shifted behind those of the members before it."""
+def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
+    """The members' examples one after another: each keeps its own labels, shifted behind those of the members before it.
+
+    `keyed`: with the training examples' keys.
+    """
+    keys = np.concatenate([member.train.keys() for member in outlines]) if keyed else None
+    n_train = sum(member.n_train for member in outlines)
     if not card.members:
         only = outlines[0]
         classes = card.classes or only.classes
@@ -61,20 +73,21 @@ def joined(card: DatasetCard, outlines: Sequence[Outline]) -> Labels:
         train, test = (
             Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
         )
-        return Labels(classes, train, test, tuple(Source(name, held.get(name, everything)) for name in only.sources))
+        named = tuple(Source(name, held.get(name, everything)) for name in only.sources)
+        return Labels(classes, replace(train, keys=keys), test, named, n_train)
     first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
     sources = [Source(name, tuple(range(first[index], first[index + 1]))) for index, name in enumerate(card.members)]
     train, test = (
         _shifted(parts, first) for parts in ([member.train for member in outlines], [member.test for member in outlines])
     )
-    return Labels(card.classes, train, test, tuple(sources))
+    return Labels(card.classes, replace(train, keys=keys), test, tuple(sources), n_train)
 
 
 @lru_cache(maxsize=8)
 def _read(
-    card: DatasetCard, outlines: tuple[Outline, ...], train_per_class: int | None, test_per_class: int | None
+    card: DatasetCard, outlines: tuple[Outline, ...], train_per_class: int | None, test_per_class: int | None, keyed: bool
 ) -> Labels:
-    return joined(card, [outline.thinned(train_per_class, test_per_class) for outline in outlines])
+    return joined(card, [outline.thinned(train_per_class, test_per_class) for outline in outlines], keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:

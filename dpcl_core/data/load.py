@@ -29,9 +29,9 @@ def load(data: DataSpec) -> Dataset:
     full = [outline(member, files_) for member, files_ in zip(members, found, strict=True)]
     kept = [whole.thinned(data.train_per_class, data.test_per_class) for whole in full]
     pairs = [_read(*member) for member in zip(members, found, kept, strict=True)]
-    named = labels.joined(card, kept)
+    named = labels.joined(card, kept, keyed=True)
     train, test = (
-        Split(_together(read) if card.members else read[0], split.labels, split.sources)
+        Split(_together(read) if card.members else read[0], split.labels, split.sources, split.keys)
         for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
     )
     canaries: tuple[Canary, ...] = ()
@@ -41,12 +41,13 @@ def load(data: DataSpec) -> Dataset:
         train, canaries = plant(train, tuple(source.name for source in named.sources))
     return Dataset(
         name=card.name,
-        title=title(card, members, [Sizes.counted(part) for part in kept], [Sizes.counted(part) for part in full]),
+        title=title(card, members, [Sizes.of(part) for part in kept], [Sizes.of(part) for part in full]),
         classes=named.classes,
         train=train,
         test=test,
         sources=named.sources,
         canaries=canaries,
+        n_people=named.n_train,
     )
 
 

@@ -12,46 +12,82 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data import bundled, files, folder, parquet, tagged_files, text_files
+from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files, text_files
 from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import Found
 from dpcl_core.data.parquet import Rows
 from dpcl_core.errors import BadInput
 
-# A public constant: the same subset and the same division for every run, seed and person.
-_PUBLIC_SEED = 20_250_917
+# Public constants: the same division and the same subset for every run, seed and person. Under the first the bundled digits
+# fall into 1,347 and 450.
+_DIVISION, _SUBSET = 20_251_040, 20_250_917
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """One split: labels int64 [n], sources int64 [n] or None, and the row of its file that each example is, or is in.
 
-    `of_words`: examples are the words of sentences, a row of the file each.
+    `contents`: the files that the rows are of. `of_words`: examples are the words of sentences, a row of the file each.
     """
 
     labels: NDArray[np.int64]
     sources: NDArray[np.int64] | None
     rows: NDArray[np.int64]
+    contents: Contents
     of_words: bool = False
 
     def take(self, which: NDArray[np.int64]) -> Part:
         """These examples, in this order."""
         sources = None if self.sources is None else self.sources[which]
-        return Part(self.labels[which], sources, self.rows[which], self.of_words)
+        return replace(self, labels=self.labels[which], sources=sources, rows=self.rows[which])
+
+    def keys(self) -> NDArray[np.uint64]:
+        """What public coins are tossed from, uint64 [n]: the row's own bytes, words those of their sentence. Reads files."""
+        return self.contents.keys()[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """A dataset without its images. `sources` are names that the parts' sources index. Both parts have every class."""
+    """A dataset without its images. `sources` are names that the parts' sources index. Both parts have every class.
+
+    `n_train`: the public nominal number of training examples.
+    """
 
     classes: tuple[str, ...]
     sources: tuple[str, ...]
     train: Part
     test: Part
+    n_train: int
 
     def thinned(self, train_per_class: int | None, test_per_class: int | None) -> Outline:
-        """The outline with at most so many examples of each class, or so many sentences of each source."""
-        return replace(self, train=_thinned(self.train, train_per_class), test=_thinned(self.test, test_per_class))
+        """The outline with about so many training examples of each class, or sentences of each source, and at most so
+        many test examples.
+
+        Each training example is kept with the chance cap / nominal size of its class, by a coin of its own; a smaller
+        subset lies within a larger. The test part is public, so there the first so many of a public order stay.
+        """
+        train = self.train
+        if train_per_class is not None:
+            kinds, of_row = _kinds(train)
+            chance = (train_per_class / self._nominal_sizes())[kinds][of_row]
+            train = train.take(np.flatnonzero(coins.tossed(train.keys(), np.random.default_rng(_SUBSET)) < chance))
+        return replace(self, train=train, n_train=self.n_kept(train_per_class), test=_thinned(self.test, test_per_class))
+
+    def n_kept(self, train_per_class: int | None) -> int:
+        """The public nominal number of training examples under this cap; reads nothing."""
+        if train_per_class is None:
+            return self.n_train
+        sizes = self._nominal_sizes()
+        return round(self.n_train * float(np.minimum(sizes, train_per_class).sum() / sizes.sum()))
+
+    def _nominal_sizes(self) -> NDArray[np.float64]:
+        """Public numbers of training examples of each class, or of sentences of each source: as the test part has them."""
+        kinds, of_row = _kinds(self.test)
+        n_kinds = max(1, len(self.sources)) if self.test.of_words else len(self.classes)
+        found = np.bincount(kinds, minlength=n_kinds)
+        n_units = self.n_train * len(kinds) / len(of_row)  # of words, as many a sentence as in the test part
+        return n_units * np.where(found > 0, found / len(kinds), 1 / n_kinds)
 
 
 def outline(card: DatasetCard, found: Found | None) -> Outline:
@@ -62,23 +98,15 @@ def outline(card: DatasetCard, found: Found | None) -> Outline:
     return _outline(card, found, () if found is None else tuple(_stamp(found, card)))
 
 
-def order(n: int) -> NDArray[np.float64]:
-    """A public random number for each of n rows, by which subsets and divisions are drawn.
-
-    The number depends on the row's place alone: a record added at the end leaves the others' numbers as they are. Under a
-    cap it can still push out one other of its class, so what is protected is the subset that was read.
-    """
-    return np.random.default_rng(_PUBLIC_SEED).random(n)
-
-
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, found: Found | None, _stamp_of_files: tuple[tuple[str, int], ...]) -> Outline:
+def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
     if found is None:
         labels = bundled.digits()[1]
         rows = Rows(labels, dict(enumerate(card.classes)), None)
-        return _divided(card, rows)
+        return _divided(card, rows, Contents(card, (), stamp))
+    contents = [Contents(card, paths, stamp) for paths in (found.train, found.test)]
     if found.is_folder:
-        return _of_folders(card, found)
+        return _of_folders(card, found, contents)
     if card.kind == "tagged":
         train = tagged_files.read_rows(found.train, card)
         test = tagged_files.read_rows(found.test, card, train.names) if found.test else None
@@ -88,19 +116,19 @@ def _outline(card: DatasetCard, found: Found | None, _stamp_of_files: tuple[tupl
     else:
         train = parquet.read_rows(found.train, card)
         test = parquet.read_rows(found.test, card) if found.test else None
-    return _divided(card, train) if test is None else _of_pair(card, train, test)
+    return _divided(card, train, contents[0]) if test is None else _of_pair(card, train, test, contents)
 
 
-def _of_folders(card: DatasetCard, found: Found) -> Outline:
+def _of_folders(card: DatasetCard, found: Found, contents: Sequence[Contents]) -> Outline:
     pair = [folder.listing(split[0], card) for split in (found.train, found.test) if split]
     if pair[0].classes != pair[-1].classes:
         only = sorted(set(pair[0].classes) ^ set(pair[-1].classes))
         raise BadInput(f"{card.name} class", only[0], "train and test must have the same classes")
     train, *test = (Rows(files.labels, dict(enumerate(files.classes)), None) for files in pair)
-    return _of_pair(card, train, test[0]) if test else _divided(card, train)
+    return _of_pair(card, train, test[0], contents) if test else _divided(card, train, contents[0])
 
 
-def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
+def _of_pair(card: DatasetCard, train: Rows, test: Rows, contents: Sequence[Contents]) -> Outline:
     classes = _classes(card, train)
     for split, rows in (("train", train), ("test", test)):
         _refuse_missing(card, split, rows.labels, classes)
@@ -111,23 +139,18 @@ def _of_pair(card: DatasetCard, train: Rows, test: Rows) -> Outline:
     if (train.sources is None) != (test.sources is None):
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
     names = _source_names(card, train, test)
-    return Outline(classes, names, _part(train, names), _part(test, names))
+    return Outline(classes, names, _part(train, names, contents[0]), _part(test, names, contents[1]), len(train))
 
 
-def _divided(card: DatasetCard, rows: Rows) -> Outline:
-    """A division of ours: the card's share of each class goes to the test part, the same rows for everyone.
-
-    Of sentences whose words are tagged it is the share of each source.
-    """
+def _divided(card: DatasetCard, rows: Rows, contents: Contents) -> Outline:
+    """A division of ours: about the card's share goes to the test part, by a coin of each row's or sentence's own bytes."""
     classes, names = _classes(card, rows), _source_names(card, rows)
-    whole = _part(rows, names)
-    kinds, of_row = _kinds(whole)
-    held_out = np.rint(np.bincount(kinds) * (card.held_out or 0)).astype(np.int64)
-    is_test = (_places(kinds) < held_out[kinds])[of_row]
+    whole = _part(rows, names, contents)
+    is_test = coins.tossed(whole.keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
     train, test = whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test))
     for split, part in (("train", train), ("test", test)):
         _refuse_missing(card, split, part.labels, classes)
-    return Outline(classes, names, train, test)
+    return Outline(classes, names, train, test, len(train.labels))
 
 
 def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
@@ -179,17 +202,18 @@ def _natural(name: str) -> tuple[int, str]:
     return int(name[:digits] or -1), name
 
 
-def _part(rows: Rows, names: tuple[str, ...]) -> Part:
+def _part(rows: Rows, names: tuple[str, ...], contents: Contents) -> Part:
     sources = None
     if rows.sources is not None:
         found, of_row = np.unique(rows.sources, return_inverse=True)
         sources = np.asarray([names.index(name) for name in found], dtype=np.int64)[of_row]
     if rows.sentences is not None:
-        return Part(rows.labels, sources, rows.sentences, of_words=True)
-    return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64))
+        return Part(rows.labels, sources, rows.sentences, contents, of_words=True)
+    return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64), contents)
 
 
 def _thinned(part: Part, per_class: int | None) -> Part:
+    """At most so many of each kind, by their rank in a public order: for public rows alone, as one more moves others."""
     if per_class is None:
         return part
     kinds, of_row = _kinds(part)
@@ -207,8 +231,8 @@ def _kinds(part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each row's place (0, 1, ...) within its class, in the public order."""
-    by_class = np.lexsort((order(len(labels)), labels))
+    """Each row's place (0, 1, ...) within its class, in a public order."""
+    by_class = np.lexsort((np.random.default_rng(_SUBSET).random(len(labels)), labels))
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
     places = np.empty(len(labels), dtype=np.int64)
     places[by_class] = np.arange(len(labels)) - starts[labels[by_class]]

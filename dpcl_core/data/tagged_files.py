@@ -26,19 +26,19 @@ def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str]
 
     `known`: the training part's tags, where the card has none. Raises BadInput naming file, sentence and what is allowed.
     """
-    sentences = _sentences(parts, card)
-    names = list(card.classes or (known or {}).values()) or _tags(sentences)
+    found = sentences(parts, card)
+    names = list(card.classes or (known or {}).values()) or _tags(found)
     number = {name: place for place, name in enumerate(names)}
     labels: list[int] = []
-    for row, (_, tags, _) in enumerate(sentences):
+    for row, (_, tags, _) in enumerate(found):
         for tag in tags:
             if tag not in number:
                 kinds = sorted({name[2:] for name in names if name != OUTSIDE})
                 allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(kinds)}"
                 raise BadInput(f"{parquet.called(card, parts[0])} sentence {row}, {TAGS_COLUMN}", tag, allowed)
             labels.append(number[tag])
-    lengths = [len(words) for words, _, _ in sentences]
-    domains = [domain for _, _, domain in sentences]
+    lengths = [len(words) for words, _, _ in found]
+    domains = [domain for _, _, domain in found]
     sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if all(domains) else None
     rows = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
     return Rows(np.array(labels, dtype=np.int64), dict(enumerate(names)), sources, rows)
@@ -46,8 +46,8 @@ def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str]
 
 def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
     """The sentences of these rows, ascending, each once however often its number is there."""
-    sentences = _sentences(parts, card)
-    return Sentences([sentences[row][0] for row in np.unique(rows).tolist()])
+    found = sentences(parts, card)
+    return Sentences([found[row][0] for row in np.unique(rows).tolist()])
 
 
 def _tags(sentences: Sequence[Tagged]) -> list[str]:
@@ -55,7 +55,7 @@ def _tags(sentences: Sequence[Tagged]) -> list[str]:
     return list(tags_of(sorted({tag[2:] for _, tags, _ in sentences for tag in tags if tag != OUTSIDE})))
 
 
-def _sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged]:
+def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged]:
     return [
         sentence
         for path in parts

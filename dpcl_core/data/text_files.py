@@ -33,7 +33,7 @@ def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str]
     if parts[0].suffix != ".csv" and not _labels_are_words(parts[0], card):
         return parquet.read_rows(parts, card)
     needed, wanted = ("text", LABEL_COLUMN), (LABEL_COLUMN, SOURCE_COLUMN)
-    tables = [(_table(path, card, needed, wanted), parquet.called(card, path)) for path in parts]
+    tables = [(columns_of(path, card, needed, wanted), parquet.called(card, path)) for path in parts]
     words = [word for table, shown in tables for word in _words(table, LABEL_COLUMN, shown)]
     names = sorted(set(words), key=_by_value) if known is None else list(known.values())
     number = {name: place for place, name in enumerate(names)}
@@ -58,7 +58,7 @@ def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]
     start = 0
     for path in parts:
         marks = () if path.suffix == ".csv" else (PERSON_COLUMN, SPANS_COLUMN)
-        table = _table(path, card, (), (*card.text_columns, "text", *marks))
+        table = columns_of(path, card, (), (*card.text_columns, "text", *marks))
         end = start + table.num_rows
         chosen = rows[(rows >= start) & (rows < end)] - start
         pieces.append(_texts(table.take(pa.array(chosen)), chosen, card, parquet.called(card, path)))
@@ -117,7 +117,7 @@ def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
     return spans
 
 
-def _table(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str]) -> pa.Table:
+def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str]) -> pa.Table:
     """The wanted columns of a file, as far as it has them. Raises BadInput where it cannot be read or lacks a needed one."""
     shown = parquet.called(card, path)
     if path.suffix == ".csv":

@@ -17,28 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """How many training and test examples each class has, int64 [classes]."""
+    """How many training examples each class has, nominally, and how many test examples: int64 [classes]."""
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
 
     @classmethod
-    def counted(cls, outline: Outline) -> Sizes:
-        """What the files hold."""
-        n_classes = len(outline.classes)
-        train, test = (np.bincount(part.labels, minlength=n_classes) for part in (outline.train, outline.test))
-        return cls(train, test)
+    def of(cls, outline: Outline, train_per_class: int | None = None, test_per_class: int | None = None) -> Sizes:
+        """Of what the files hold, or of its subset; nothing of the training part is counted."""
+        test = np.bincount(outline.thinned(None, test_per_class).test.labels, minlength=len(outline.classes))
+        return cls(_evenly(outline.n_kept(train_per_class), len(outline.classes)), test)
 
     @classmethod
-    def published(cls, card: DatasetCard) -> Sizes:
-        """What the card says, as evenly over the classes as whole numbers allow."""
-        places = np.arange(card.n_classes)
-        train, test = ((n + places) // card.n_classes for n in (card.n_train, card.n_test))
-        return cls(train, test)
-
-    def capped(self, train_per_class: int | None, test_per_class: int | None) -> Sizes:
-        """With at most so many of each class."""
-        return Sizes(_capped(self.train, train_per_class), _capped(self.test, test_per_class))
+    def published(cls, card: DatasetCard, train_per_class: int | None = None, test_per_class: int | None = None) -> Sizes:
+        """What the card says, or of its subset, as evenly over the classes as whole numbers allow."""
+        train, test = _evenly(card.n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
+        return cls(_capped(train, train_per_class), _capped(test, test_per_class))
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -87,6 +81,10 @@ def _share(n: int, of: int) -> str:
 
 def _sum(totals: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return sum(train for train, _ in totals), sum(test for _, test in totals)
+
+
+def _evenly(n: int, n_classes: int) -> NDArray[np.int64]:
+    return (n + np.arange(n_classes)) // n_classes
 
 
 def _capped(sizes: NDArray[np.int64], cap: int | None) -> NDArray[np.int64]:

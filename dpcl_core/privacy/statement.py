@@ -139,7 +139,7 @@ def guarantee(
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),
         f"the number of {what.several} is public, and so is {_NETWORK[spec.params.inputs]}",
-        *(["the subset of examples was drawn beforehand: what is covered is a place in it"] if is_subset else []),
+        *(["which examples are in the subset is a public coin of each one's own bytes"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]

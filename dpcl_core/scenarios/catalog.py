@@ -66,6 +66,10 @@ class Permuted(ScenarioSpec):
     def recurrence(self) -> Recurrence:
         return "every" if self.images == "same" else "once"
 
+    @property
+    def by_coin(self) -> bool:
+        return self.images == "disjoint"
+
 
 class SourceIncremental(ScenarioSpec):
     """Each task is one part of the dataset: a member set of a combined one, a sampling rate of a sensor."""
@@ -91,6 +95,10 @@ class Blurry(ScenarioSpec):
         description="List of labels of a task, where each task has its own. home: the classes at home there, a public map; "
         "other examples that strayed in are dropped. occurring: oracle prior, the labels that really occur, as if known.",
     )
+
+    @property
+    def by_coin(self) -> bool:
+        return True
 
 
 class IBlurry(Blurry):
@@ -125,7 +133,7 @@ class Federated(ScenarioSpec):
     protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = Field(
         "class-incremental",
         description="class-incremental: each task brings classes, and one classifier must tell apart all seen so far. "
-        "one-vs-rest: each task asks for one class against as many examples of the others, and is known when tested. "
+        "one-vs-rest: each task asks for one class against as many of the same client's others, and is known when tested. "
         "domain-incremental: each task is one source of the dataset.",
     )
     tasks: Annotated[int, Field(ge=1)] | None = Field(
@@ -138,6 +146,10 @@ class Federated(ScenarioSpec):
     @property
     def recurrence(self) -> Recurrence:
         return "once" if self.partition == "domain" and self.protocol == "domain-incremental" else "every"
+
+    @property
+    def by_coin(self) -> bool:
+        return True
 
     @property
     def n_users(self) -> int:

@@ -15,7 +15,7 @@ from dpcl_core.scenarios.class_incremental import task as of_classes
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import ScenarioSpec
 
-MIN_ROWS = 10  # examples that every client holds at least
+MIN_ROWS = 10  # examples that every client can expect to hold
 _DRAWS = 1000
 _ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
 
@@ -58,9 +58,8 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, in the same order for every seed; their training examples say which client holds them.
 
     A client may be in every task, so that what it releases adds up, unless tasks are sources and each client belongs to one.
-    The partition depends on the seed and the examples' labels and sources, on nothing else: another method meets the same.
-    Raises BadInput as `n_tasks` does, for an order that names no class, and where some client would hold fewer than ten
-    examples.
+    Which client holds an example depends on the seed and that example alone: another method meets the same. Raises BadInput
+    as `n_tasks` does, for an order that names no class, and where some client could not expect to hold ten examples.
     """
     chosen = cast(Federated, settings)
     n = n_tasks(chosen, len(table.classes), tuple(source.name for source in table.sources))
@@ -90,78 +89,97 @@ def _order(chosen: Federated, table: Table, n: int) -> list[list[int]]:
 
 
 def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
-    """The table with clients beside the training examples that occur in a task, -1 beside all others."""
-    by_source = chosen.protocol == "domain-incremental"
-    train, sources = table.train, table.train_sources
-    if by_source:
-        occurs = np.isin(cast(NDArray[np.int64], sources), np.concatenate(groups))
-    elif chosen.protocol == "one-vs-rest":
-        occurs = np.ones(len(train), dtype=np.bool_)
-    else:
-        occurs = np.isin(train.labels, np.concatenate(groups))
-    used = np.flatnonzero(occurs)
-    # Words of a sentence stay together: what is dealt out are sentences there, single examples elsewhere.
-    unit = used if train.sentences is None else train.sentences[used]
-    _, first, of_row = np.unique(unit, return_index=True, return_inverse=True)
-    heads = used[first]
-    labels = np.zeros(len(heads), dtype=np.int64) if train.sentences is not None else train.labels[heads]
-    homes = None if sources is None else sources[heads]
-    users = np.full(len(train), -1, dtype=np.int64)
-    if len(heads):
-        random = generator(seed, "partition")
-        what = "examples" if train.sentences is None else "sentences"
-        if chosen.partition == "domain":
-            owners = _by_source(cast(NDArray[np.int64], homes), chosen.clients, random, what)
-        else:
-            kinds = labels if homes is None or not by_source else labels * len(table.sources) + homes
-            owners = _by_dirichlet(kinds, chosen, random, what)
-        users[used] = owners[of_row]
+    """The table with clients beside the training examples that occur in a task, -1 beside all others.
+
+    The shares of a kind of example are public; an example goes to a client by a coin of its own bytes, words with their
+    sentence. So no example, and no client, decides where another one's examples are.
+    """
+    train, users = table.train, np.full(len(table.train), -1, dtype=np.int64)
+    kinds, occur = _kinds(chosen, table, train, table.train_sources, groups)
+    ends = np.cumsum(_shares(chosen, table, groups, seed), axis=1)
+    ends /= ends[:, -1:]
+    tossed = train.tossed(generator(seed, "who holds an example"))
+    for kind in np.unique(kinds[occur]):
+        rows = np.flatnonzero(occur & (kinds == kind))
+        users[rows] = np.searchsorted(ends[kind], tossed[rows], side="right")
     return replace(table, train=replace(train, users=users))
 
 
-def _by_dirichlet(
-    kinds: NDArray[np.int64], chosen: Federated, random: np.random.Generator, what: str
-) -> NDArray[np.int64]:
-    """A client for each example: the examples of a kind are split by shares from a symmetric Dirichlet distribution.
+def _kinds(
+    chosen: Federated,
+    table: Table,
+    examples: Examples,
+    sources: NDArray[np.int64] | None,
+    groups: Sequence[Sequence[int]],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Of each example [n]: which kind it is, of those that are dealt out in shares of their own; whether it is in a task."""
+    homes = np.zeros(len(examples), dtype=np.int64) if sources is None else sources
+    labels = examples.labels if examples.sentences is None else np.zeros(len(examples), dtype=np.int64)
+    if chosen.protocol == "domain-incremental":
+        occur = np.isin(homes, np.concatenate(groups))
+    elif chosen.protocol == "one-vs-rest":
+        occur = np.ones(len(examples), dtype=np.bool_)
+    else:
+        occur = np.isin(labels, np.concatenate(groups))
+    if chosen.partition == "domain":
+        return homes, occur
+    return (labels * max(1, len(table.sources)) + homes if chosen.protocol == "domain-incremental" else labels), occur
 
-    Shares are drawn again until every client holds ten examples. Raises BadInput where a thousand draws do not get there.
+
+def _shares(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> NDArray[np.float64]:
+    """The share of each client in each kind of example [kinds, clients], from public facts alone.
+
+    Kinds have their nominal size, as frequent as in the test part. Raises BadInput where a client could not be expected to
+    hold ten examples.
     """
-    n_clients = chosen.clients
-    if len(kinds) < MIN_ROWS * n_clients:
-        most = len(kinds) // MIN_ROWS
-        allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {len(kinds)} {what} or more"
+    kinds, occur = _kinds(chosen, table, table.test, table.test_sources, groups)
+    what = "examples" if table.test.sentences is None else "sentences"
+    n_units = float(table.n_people)
+    if table.test.sentences is not None:
+        n_units *= len(np.unique(table.test.sentences)) / len(table.test)
+    n_kinds = len(table.classes) * max(1, len(table.sources))
+    sizes = n_units * np.bincount(kinds[occur], minlength=n_kinds) / max(1, len(kinds))
+    if chosen.partition == "domain":
+        by_task = chosen.protocol == "domain-incremental"
+        homes = sorted(np.concatenate(groups).tolist()) if by_task else range(len(table.sources))
+        return _by_source(sizes, homes, chosen.clients, what)
+    return _by_dirichlet(sizes, chosen, generator(seed, "partition"), what)
+
+
+def _by_dirichlet(
+    sizes: NDArray[np.float64], chosen: Federated, random: np.random.Generator, what: str
+) -> NDArray[np.float64]:
+    """Shares from a symmetric Dirichlet distribution, drawn again until every client can expect ten examples.
+
+    Raises BadInput where a thousand draws do not get there.
+    """
+    n_clients, n_all = chosen.clients, round(sizes.sum())
+    if n_all < MIN_ROWS * n_clients:
+        most = n_all // MIN_ROWS
+        allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {n_all} {what} or more"
         if most < 2:  # one alone would have nobody to hide among
-            allowed = f"must have {MIN_ROWS} training {what} each, and there are {len(kinds)} in all: take more of them"
+            allowed = f"must have {MIN_ROWS} training {what} each, and there are {n_all} in all: take more of them"
         raise BadInput("scenario.clients", n_clients, allowed)
-    _, of_row, sizes = np.unique(kinds, return_inverse=True, return_counts=True)
     for _ in range(_DRAWS):
         shares = random.dirichlet(np.full(n_clients, chosen.alpha), size=len(sizes))
-        counts = random.multinomial(sizes, shares)
-        if counts.sum(axis=0).min() >= MIN_ROWS:
-            break
-    else:
-        allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} {what}: take fewer clients or a larger alpha"
-        raise BadInput("scenario.clients", n_clients, allowed)
-    owners = np.empty(len(kinds), dtype=np.int64)
-    for kind, count in enumerate(counts):
-        rows = np.flatnonzero(of_row == kind)
-        owners[random.permutation(rows)] = np.repeat(np.arange(n_clients), count)
-    return owners
+        if (sizes @ shares).min() >= MIN_ROWS * (1 - 1e-9):
+            return shares
+    allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} {what}: take fewer clients or a larger alpha"
+    raise BadInput("scenario.clients", n_clients, allowed)
 
 
 def _by_source(
-    homes: NDArray[np.int64], n_clients: int, random: np.random.Generator, what: str
-) -> NDArray[np.int64]:
-    """A client for each example: clients belong to the sources in turn, and share out what is there evenly, by lot."""
-    owners = np.empty(len(homes), dtype=np.int64)
-    found = np.unique(homes)
-    for place, home in enumerate(found):
-        rows, clients = np.flatnonzero(homes == home), np.arange(place, n_clients, len(found))
-        if len(rows) < MIN_ROWS * len(clients):
-            allowed = f"leaves a client with fewer than {MIN_ROWS} {what}: its source has {len(rows)}"
+    sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str
+) -> NDArray[np.float64]:
+    """Even shares: clients belong to the sources in turn."""
+    shares = np.ones((len(sizes), n_clients))
+    for place, home in enumerate(homes):
+        clients = np.arange(place, n_clients, len(homes))
+        if round(sizes[home]) < MIN_ROWS * len(clients):
+            allowed = f"leaves a client with fewer than {MIN_ROWS} {what}: its source has {round(sizes[home])}"
             raise BadInput("scenario.clients", n_clients, allowed)
-        owners[random.permutation(rows)] = clients[np.arange(len(rows)) % len(clients)]
-    return owners
+        shares[home] = np.isin(np.arange(n_clients), clients)
+    return shares
 
 
 def _tasks(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Iterator[Task]:
@@ -185,7 +203,7 @@ def _of_source(index: int, source: int, table: Table) -> Task:
 
 
 def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
-    """The examples of one class and as many of all others, drawn by lot; each stays with its client. Chance is one half."""
+    """The examples of one class and, within each client, as many of all others. Of the test part: chance is one half."""
     train, test = (
         _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
@@ -195,8 +213,19 @@ def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
 
 
 def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:
-    own, others = np.flatnonzero(examples.labels == label), np.flatnonzero(examples.labels != label)
-    rest = random.choice(others, size=min(len(own), len(others)), replace=False)
-    places = np.sort(np.concatenate([own, rest]))
+    """The examples of a class, and as many others of the same client as it has of the class, or all where they are fewer.
+
+    Others are taken in the order of public coins of their own bytes. What a client has in the task is a function of its own
+    examples: another client's leaving changes none of them. Examples without clients, as the public test part's, count as
+    one client's.
+    """
+    users = np.zeros(len(examples), dtype=np.int64) if examples.users is None else examples.users
+    is_own, tossed = examples.labels == label, examples.tossed(random)
+    n_own = np.bincount(users[is_own], minlength=int(users.max(initial=0)) + 1)
+    others = np.flatnonzero(~is_own)
+    others = others[np.lexsort((others, tossed[others], users[others]))]
+    first = np.searchsorted(users[others], users[others])  # where its client's others begin
+    rest = others[np.arange(len(others)) - first < n_own[users[others]]]
+    places = np.sort(np.concatenate([np.flatnonzero(is_own), rest]))
     taken = examples.take(places)
-    return replace(taken, labels=2 * index + (examples.labels[places] == label).astype(np.int64))
+    return replace(taken, labels=2 * index + is_own[places].astype(np.int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -12,12 +13,12 @@ from numpy.typing import NDArray
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import order
-from dpcl_core.scenarios.blurry import ASSIGNMENT
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
 from dpcl_core.spec import ScenarioSpec
 
 FIELD = "scenario.permutations"
+BY_COIN = "which task an example is in is a public coin of its own bytes"
 PUBLIC = "the order in which a task has the values of its examples was drawn without looking at them, and is public"
 
 
@@ -38,14 +39,14 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
 
     So a stream of fewer tasks is the beginning of a longer one. With an order of one's own a task keeps the number of its
     permutation, as its name. Under `images` = "same" a record is in every task, as published: its budgets add up. Under
-    "disjoint" the records are dealt out at random in equal parts, by an assignment that is assumed given. Test examples are
-    the same in all tasks, in each task's own order of values. Raises BadInput as `n_tasks` does, and for a permutation
-    of another length than the examples have.
+    "disjoint" each record goes to one task, all as likely, by a public coin of its own bytes: parts are about equal, and no
+    record moves another. Test examples are the same in all tasks, in each task's own order of values. Raises BadInput as
+    `n_tasks` does, and for a permutation of another length than the examples have.
     """
     chosen = cast(Permuted, settings)
     n_tasks(chosen, len(table.classes))
     everything = tuple(range(len(table.classes)))
-    dealt = _dealt(chosen, len(table.train), seed)
+    dealt = _dealt(chosen, table.train, seed)
     tasks = []
     for index, number in enumerate(order.of_tasks(chosen.order, chosen.tasks)):
         columns = None if table.form is None else _columns(chosen, table.form, number, seed)
@@ -57,15 +58,16 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
         tasks=tuple(tasks),
         classes=table.classes,
         recurrence=chosen.recurrence,
-        assumed=(PUBLIC,) if dealt is None else (ASSIGNMENT, PUBLIC),
+        assumed=(PUBLIC,) if dealt is None else (BY_COIN, PUBLIC),
     )
 
 
-def _dealt(settings: Permuted, n: int, seed: int) -> list[NDArray[np.int64]] | None:
+def _dealt(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.int64]] | None:
     """The training rows of every task, ascending; None where each task has all of them."""
     if settings.images == "same":
         return None
-    return [np.sort(part) for part in np.array_split(generator(seed, "images of tasks").permutation(n), settings.tasks)]
+    part = (train.tossed(generator(seed, "images of tasks")) * settings.tasks).astype(np.int64)
+    return [np.flatnonzero(part == index) for index in range(settings.tasks)]
 
 
 def _columns(settings: Permuted, form: Form, number: int, seed: int) -> NDArray[np.int64]:
@@ -91,4 +93,4 @@ def _refuse_none(places: Sequence[int], n_places: int, number: int) -> None:
 
 def _permuted(examples: Examples, columns: NDArray[np.int64] | None) -> Examples:
     """The same examples, their values in this order; the table is not copied."""
-    return Examples(examples.table, examples.labels, examples.users, examples.rows, columns)
+    return replace(examples, columns=columns)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import labels
-from dpcl_core.data.dataset import Source
 from dpcl_core.scenarios import catalog
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, Task, TaskStream, joined
 from dpcl_core.spec import DataSpec, ScenarioSpec
@@ -40,7 +39,7 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     Kept until a file changes. Raises BadInput as the scenario does for a dataset that it does not fit, and as
     `labels.read` does for files that cannot be used.
     """
-    known = labels.read(data)
+    known = labels.read(data, keyed=scenario.by_coin and not datasets.card(data.dataset).is_own)
     return None if known is None else _preview(known, scenario, seed, datasets.card(data.dataset).is_own)
 
 
@@ -55,14 +54,15 @@ def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float
 
 @lru_cache(maxsize=64)
 def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
-    plan = _opened(scenario, _plan(known.classes, known.sources), seed)
+    plan = _opened(scenario, _plan(known), seed)
     counts, held = None, None
     if not is_own:
         train, test = (
-            Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences)
+            Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences, keys=split.keys)
             for split in (known.train, known.test)
         )
-        table = Table(train, test, known.classes, known.train.sources, known.test.sources, known.sources)
+        sources = known.train.sources, known.test.sources, known.sources
+        table = Table(train, test, known.classes, *sources, n_people=known.n_train)
         tasks = _opened(scenario, table, seed).tasks
         counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
         held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
@@ -84,11 +84,12 @@ def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
     return np.bincount(whole.users[first], minlength=n_users)
 
 
-def _plan(classes: tuple[str, ...], sources: tuple[Source, ...]) -> Table:
+def _plan(known: labels.Labels) -> Table:
     """A table without training examples and with one test example of every class (of every source): no data in it.
 
     A task is tested on the classes that are at home there, so the stream of this table shows its public plan.
     """
+    classes, sources = known.classes, known.sources
     pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
     tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
     nothing = np.empty(0, dtype=np.int64)
@@ -99,6 +100,7 @@ def _plan(classes: tuple[str, ...], sources: tuple[Source, ...]) -> Table:
         train_sources=nothing if sources else None,
         test_sources=np.array([index for _, index in pairs], dtype=np.int64) if sources else None,
         sources=sources,
+        n_people=known.n_train,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data import coins
 from dpcl_core.data.dataset import Form, Source
 from dpcl_core.data.texts import TextForm
 from dpcl_core.spec import Recurrence, ScenarioSpec, Unit
@@ -23,7 +24,7 @@ class Examples:
     which sentence each example, a word of it, belongs to, where words are what is labelled. `rows` int64 [n] are this
     selection's places in `table` (None: all of it): the streams of many seeds then share one table, and a task's inputs are
     gathered when they are read. `columns` int64 [K]: the order that this selection's values come in (None: the table's
-    own), as permuted tasks have it.
+    own), as permuted tasks have it. `keys` uint64 [n]: what public coins are tossed from; None: from the inputs themselves.
     """
 
     table: NDArray[np.generic]
@@ -32,9 +33,15 @@ class Examples:
     rows: NDArray[np.int64] | None = None
     columns: NDArray[np.int64] | None = None
     sentences: NDArray[np.int64] | None = None
+    keys: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def tossed(self, draw: np.random.Generator) -> NDArray[np.float64]:
+        """A number in [0, 1) for each example [n]: a public function of its own bytes and of the generator's next word."""
+        keys = coins.keys(row.tobytes() for row in self.inputs) if self.keys is None else self.keys
+        return coins.tossed(keys, draw)
 
     @property
     def inputs(self) -> NDArray[np.generic]:
@@ -52,6 +59,7 @@ class Examples:
             places if self.rows is None else self.rows[places],
             self.columns,
             None if self.sentences is None else self.sentences[places],
+            None if self.keys is None else self.keys[places],
         )
 
 
@@ -81,7 +89,8 @@ class Table:
 
     `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
     `form`: how the examples' own values lie in a row, where the inputs are these values; None for features of a network.
-    `texts`: how encoded texts are read, where the inputs are texts.
+    `texts`: how encoded texts are read, where the inputs are texts. `n_people`: the public nominal number of training
+    examples; 0 where a scenario does not ask for it.
     """
 
     train: Examples
@@ -92,6 +101,7 @@ class Table:
     sources: tuple[Source, ...] = ()
     form: Form | None = None
     texts: TextForm | None = None
+    n_people: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +127,9 @@ class TaskStream:
     `recurrence` says whether a privacy unit can occur in more than one task: "once" (tasks share no unit, so their budgets
     compose in parallel) or "every" (a unit may be in each task: sequential composition). It is a property of the scenario,
     decided before any data is seen, never counted from the data. "once" also needs that a record's task depends on that
-    record alone, through a public map: cutting a stream every so many records would let one record move all others. Where a
-    benchmark deals its records out by lot, `assumed` says so: sentences that the statement prints in place of that rule.
+    record alone, through a public map (its label's, its source's, or a public coin of its own bytes): cutting a stream every
+    so many records would let one record move all others. What else a stream takes as given stands in `assumed`: sentences
+    that the statement prints in place of that rule.
     `classes` are what labels of this stream index, mostly the table's. `unit`: what is protected, an example or all that a
     client holds. `metric`: share of right answers, or micro-F1 of whole entities where labels are BIO tags of words.
     `looks_ahead`: every task is also evaluated before it is learned, as forward transfer needs.

@@ -47,7 +47,7 @@ def _places(dataset: Dataset) -> Table:
     train = dataset.train
     nothing = np.empty(0, dtype=np.int64)
     return Table(
-        train=Examples(np.arange(len(train))[:, None], train.labels),
+        train=Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys),
         test=Examples(nothing[:, None], nothing),
         classes=dataset.classes,
         train_sources=train.sources,

@@ -39,7 +39,7 @@ def test_digits_are_scikit_learns_in_proportion() -> None:
     theirs = np.concatenate([digits.data * 15, digits.target[:, None]], axis=1).astype(int)
     np.testing.assert_array_equal(as_rows[np.lexsort(as_rows.T)], theirs[np.lexsort(theirs.T)])
     for split, share in ((ours.train, 0.75), (ours.test, 0.25)):
-        np.testing.assert_allclose(np.bincount(split.labels), np.bincount(digits.target) * share, atol=0.51)
+        np.testing.assert_allclose(np.bincount(split.labels), np.bincount(digits.target) * share, atol=6)
 
 
 @pytest.mark.parametrize("form", ["bytes", "struct", "img", "large"])
@@ -139,7 +139,7 @@ def test_rows_are_found_across_row_groups_and_pieces(data_dir: Path) -> None:
     write(data_dir / "cats", "test", image=files[:3], label=[0, 1, 2])
     assert greys(own().train) == list(range(70))
     some = own(train_per_class=4).train
-    assert len(some) == 12
+    assert 0 < len(some) < 70
     assert [labels[row] for row in greys(some)] == some.labels.tolist()
     shown = [f"own:cats/train-0000{row // 40}-of-00002.parquet row {row % 40}" for row in greys(some)]
     assert some.images.origins == shown
@@ -193,9 +193,11 @@ def test_a_combined_set_keeps_each_members_labels_and_rows(data_dir: Path) -> No
     assert found.classes[13] == "SVHN: 3"
     assert found.title == "5-Datasets (subset: 100 of 258,236 training and 50 of 59,777 test images)"
     thin = load(DataSpec(dataset="5-datasets", train_per_class=1))
-    assert np.bincount(thin.train.labels).tolist() == [1] * 50
+    assert thin.n_people == 50
+    assert thin.train.sources is not None
     alone = load(DataSpec(dataset="svhn", train_per_class=1))
-    assert greys(alone.train) == greys(thin.train)[10:20]  # a member's subset is the same within and without
+    own_rows = np.flatnonzero(thin.train.sources == 1)
+    assert greys(alone.train) == greys(thin.train.take(own_rows))  # a member's subset is the same within and without
 
 
 def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
@@ -208,35 +210,34 @@ def test_raw_and_encoded_members_join_without_loss(data_dir: Path) -> None:
     assert greys(load(DataSpec(dataset="5-datasets")).train) == [*range(100, 110), *(list(range(10)) * 4)]
 
 
-def test_an_undivided_set_is_divided_class_by_class_the_same_for_everyone(data_dir: Path) -> None:
+def test_an_undivided_set_is_divided_row_by_row_the_same_for_everyone(data_dir: Path) -> None:
     """ImageNet-R as the hub has it: one part, text codes for classes, names beside them."""
     codes = [f"n{label:05d}" for label in range(200)]
-    labels = np.random.default_rng(3).permutation(np.repeat(np.arange(200), 10))
+    labels = np.random.default_rng(3).permutation(np.repeat(np.arange(200), 40))
     columns = {
         "wnid": [codes[label] for label in labels],
         "class_name": [f"thing {199 - label}" for label in labels],
-        "image": [{"bytes": picture(row % 256, (1 + row // 256, 4)), "path": None} for row in range(2000)],
+        "image": [{"bytes": picture(row % 256, (1 + row // 256, 4)), "path": None} for row in range(8000)],
     }
     write(data_dir / "imagenet_r", "train", **columns)
     found = load(DataSpec(dataset="imagenet-r"))
-    assert np.bincount(found.train.labels).tolist() == [8] * 200
-    assert np.bincount(found.test.labels).tolist() == [2] * 200
+    assert abs(len(found.test) - 1600) < 215, "six standard deviations of a binomial of 8,000 at 0.2"
     assert found.classes[3] == "thing 196"
-    assert found.title == "ImageNet-R (subset: 1,600 training and 400 test images of 30,000)"
+    said = f"{len(found.train):,} training and {len(found.test):,} test images of 30,000"
+    assert found.title == f"ImageNet-R (subset: {said})"
     rows = [int(origin.rpartition(" ")[2]) for split in (found.train, found.test) for origin in split.images.origins or ()]
-    assert sorted(rows) == list(range(2000))
+    assert sorted(rows) == list(range(8000))
     np.testing.assert_array_equal(labels[rows], np.concatenate([found.train.labels, found.test.labels]))
     again = load(DataSpec(dataset="imagenet-r", train_per_class=3))
     assert set(again.train.images.origins or ()) < set(found.train.images.origins or ())
 
 
-def test_a_subset_is_balanced_nested_and_in_the_files_order(data_dir: Path) -> None:
+def test_a_subset_is_nested_and_in_the_files_order(data_dir: Path) -> None:
     labels = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], [30, 20, 5])).tolist()
     write_pair(data_dir / "cats", labels, labels)
     some, more = own(train_per_class=8, test_per_class=2), own(train_per_class=12)
-    assert np.bincount(some.train.labels).tolist() == [8, 8, 5]
     assert np.bincount(some.test.labels).tolist() == [2, 2, 2]
-    assert np.bincount(more.train.labels).tolist() == [12, 12, 5]
+    assert (some.n_people, more.n_people) == (21, 29), "nominal: as the test part has the classes"
     assert set(greys(some.train)) < set(greys(more.train))
     assert greys(some.train) == sorted(greys(some.train))
     assert [labels[row] for row in greys(some.train)] == some.train.labels.tolist()
@@ -251,5 +252,5 @@ def test_facts_and_load_agree(data_dir: Path) -> None:
                 catalog.facts(name, *caps),
                 load(DataSpec(dataset=name, train_per_class=caps[0], test_per_class=caps[1])),
             )
-            assert (facts.title, facts.n_train, facts.n_test) == (found.title, len(found.train), len(found.test))
+            assert (facts.title, facts.n_train, facts.n_test) == (found.title, found.n_people, len(found.test))
             assert (facts.classes, facts.sources, facts.n_classes) == (found.classes, (), len(found.classes))

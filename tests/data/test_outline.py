@@ -1,7 +1,8 @@
-"""Subsets and divisions: balanced, nested, the same for everyone, and little moved by one record."""
+"""Divisions and subsets: a public coin of each row's own bytes, so that one record moves no other."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,52 +10,122 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcl_core.data.outline import Outline, Part, order
-
-LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=60)
-
-
-def kept(labels: list[int], per_class: int) -> set[int]:
-    part = Part(np.array(labels), None, np.arange(len(labels)))
-    return set(Outline((), (), part, part).thinned(per_class, None).train.rows.tolist())
+from dpcl_core.data import catalog, coins, files
+from dpcl_core.data.load import load
+from dpcl_core.data.outline import Outline, outline
+from dpcl_core.data.texts import Texts
+from dpcl_core.spec import DataSpec
 
 
-@given(LABELS, st.integers(1, 20))
-def test_a_subset_keeps_so_many_of_each_class_or_all_of_them(labels: list[int], per_class: int) -> None:
-    sizes = np.bincount([labels[row] for row in kept(labels, per_class)], minlength=5)
-    np.testing.assert_array_equal(sizes, np.minimum(np.bincount(labels, minlength=5), per_class))
+def tossed(texts: list[str], purpose: int = 0) -> list[float]:
+    return coins.tossed(coins.keys(text.encode() for text in texts), np.random.default_rng(purpose)).tolist()
 
 
-@given(LABELS, st.integers(1, 20))
-def test_a_smaller_subset_lies_within_a_larger(labels: list[int], per_class: int) -> None:
-    assert kept(labels, per_class) <= kept(labels, per_class + 1)
+@given(st.lists(st.text(max_size=8)), st.text(max_size=8), st.integers(0, 20), st.integers(0, 2**32))
+def test_a_coin_is_a_function_of_its_own_bytes(texts: list[str], new: str, place: int, purpose: int) -> None:
+    grown = [*texts[:place], new, *texts[place:]]
+    before, after = tossed(texts, purpose), tossed(grown, purpose)
+    del after[min(place, len(texts))]
+    assert before == after
+    assert all(0 <= coin < 1 for coin in before)
 
 
-@given(LABELS, st.integers(0, 4), st.integers(1, 20))
-def test_one_record_more_moves_at_most_one_other_and_only_of_its_class(labels: list[int], new: int, per_class: int) -> None:
-    before, after = kept(labels, per_class), kept([*labels, new], per_class)
-    assert len(before - after) <= 1
-    assert all(labels[row] == new for row in before - after)
-    assert after - before <= {len(labels)}
+def test_coins_are_a_public_constant() -> None:
+    assert coins.keys([b"", b"a", b"b"]).tolist() == [5637654507939693775, 9020665960377648738, 8002805881223405046]
+    assert [round(coin, 6) for coin in tossed(["", "a", "b"], 7)] == [0.599577, 0.096515, 0.245412]
 
 
-def test_the_order_is_a_public_constant() -> None:
-    np.testing.assert_array_equal(order(1000)[:10], order(10))
-    assert np.round(order(3), 6).tolist() == [0.839848, 0.139874, 0.192195]
+def test_coins_are_uniform_and_purposes_share_none() -> None:
+    """20,000 coins in 50 cells, and pairs of two purposes in 7 x 7: chi-square of 49 and 36 degrees of freedom exceeds 117 and
+    98 with probability 3e-7."""
+    numbers = [str(i) for i in range(20_000)]
+    one, two = np.array(tossed(numbers, 1)), np.array(tossed(numbers, 2))
+    cells = np.bincount((one * 50).astype(int), minlength=50)
+    assert ((cells - 400) ** 2 / 400).sum() < 117
+    pairs = np.histogram2d(one, two, bins=7, range=[[0, 1], [0, 1]])[0]
+    assert ((pairs - 20_000 / 49) ** 2 / (20_000 / 49)).sum() < 110
 
 
-def test_the_order_is_no_order() -> None:
-    """Kept rows lie all over the file: 500 of 1,000 rows have a mean place near 500 (standard error 9)."""
-    rows = np.array(sorted(kept([0] * 1000, 500)))
-    assert abs(rows.mean() - 499.5) < 4 * 9.2
-    assert len(set(np.diff(rows).tolist())) > 3
-
-
-@pytest.mark.parametrize("name", ["digits"])
-def test_a_division_of_ours_takes_every_row_once(name: str, data_dir: Path) -> None:
-    from dpcl_core.data import catalog
-    from dpcl_core.data.outline import outline
-
-    found = outline(catalog.card(name), None)
+def test_the_digits_are_divided_as_their_card_says(data_dir: Path) -> None:
+    found = outline(catalog.card("digits"), None)
     assert sorted([*found.train.rows, *found.test.rows]) == list(range(1797))
     assert (len(found.train.rows), len(found.test.rows)) == (1347, 450)
+
+
+ROWS = [(f"review number {i} of {'many' * (i % 3)}", ("bad", "good")[i % 2]) for i in range(400)]
+
+
+def parts(folder: Path, rows: list[tuple[str, str]], train_per_class: int | None = None) -> tuple[set[str], set[str]]:
+    """The texts of both parts of one CSV file."""
+    (folder / "mine").mkdir(exist_ok=True)
+    lines = [f"{text},{label}" for text, label in rows]
+    (folder / "mine" / "all.csv").write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    found = load(DataSpec(dataset="own:mine", train_per_class=train_per_class))
+    train, test = found.train.images, found.test.images
+    assert isinstance(train, Texts)
+    assert isinstance(test, Texts)
+    return set(train.strings), set(test.strings)
+
+
+@pytest.mark.parametrize("place", [0, 7, 200, 400])
+@pytest.mark.parametrize("label", ["bad", "good"])
+def test_one_row_more_in_a_file_moves_no_other_row(data_dir: Path, place: int, label: str) -> None:
+    """The attack: under a division by rank another row went to the test part, so that two training rows changed."""
+    before = parts(data_dir, ROWS)
+    assert before[0] | before[1] == {text for text, _ in ROWS}
+    for new in ("brand new", "another one", "and one more"):
+        after = parts(data_dir, [*ROWS[:place], (new, label), *ROWS[place:]])
+        assert (after[0] - {new}, after[1] - {new}) == before
+
+
+def test_one_training_row_more_moves_no_other_in_or_out_of_a_subset(data_dir: Path) -> None:
+    whole = parts(data_dir, ROWS)
+    before = parts(data_dir, ROWS, 40)
+    assert before[0] < whole[0]
+    new = next(text for text in ("new", "newer", "newest", "still newer") if tossed_to_train(text))
+    after = parts(data_dir, [(new, "bad"), *ROWS], 40)
+    assert after[0] - {new} == before[0]
+
+
+def tossed_to_train(text: str) -> bool:
+    from dpcl_core.data import outline as outlines
+
+    return tossed([text], outlines._DIVISION)[0] >= 0.2
+
+
+def digits() -> Outline:
+    return outline(catalog.card("digits"), None)
+
+
+def test_a_subset_keeps_about_so_many_of_each_class() -> None:
+    """Each class's count is binomial: six standard deviations are passed once in 5 x 10^8."""
+    for cap in (20, 60, 100):
+        whole, kept = digits(), digits().thinned(cap, 10)
+        sizes, found = (np.bincount(part.train.labels) for part in (whole, kept))
+        chances = np.minimum(1, cap / (1347 * np.bincount(whole.test.labels) / 450))
+        spread = np.sqrt(sizes * chances * (1 - chances))
+        assert (np.abs(found - sizes * chances) <= 6 * spread).all()
+        assert kept.n_train == whole.n_kept(cap) == 10 * cap, "the nominal number is exact, and public"
+        assert np.bincount(kept.test.labels).tolist() == [10] * 10, "the test part is public"
+
+
+def test_a_smaller_subset_lies_within_a_larger() -> None:
+    kept = [set(digits().thinned(cap, None).train.rows.tolist()) for cap in (5, 20, 60, 10_000)]
+    assert kept[0] < kept[1] < kept[2] < kept[3]
+    assert len(kept[3]) == 1347
+
+
+def test_a_subset_is_no_beginning_of_the_file() -> None:
+    """Kept rows lie all over the file: their mean place has a standard error of sqrt(1/12 / n) of the file's length."""
+    rows = digits().thinned(50, None).train.rows
+    assert abs(rows.mean() / 1797 - 0.5) < 5 / math.sqrt(12 * len(rows))
+
+
+@pytest.mark.parametrize("name", ["mnist", "har-wisdm", "ag_news", "ner-gum"])
+def test_keys_tell_rows_apart_in_every_kind_of_file(name: str) -> None:
+    """Of real files, where they are here: hardly two rows are the same, and a row's key is that of its bytes."""
+    card = catalog.card(name)
+    if catalog.available(card):
+        pytest.skip(f"{name} is not here")
+    keys = outline(card, files.find(card)).train.keys()
+    assert len(np.unique(keys)) > (2_000 if card.kind == "tagged" else 0.9 * len(keys))

@@ -17,7 +17,8 @@ def examples(labels: Sequence[int], first: int = 0) -> Examples:
 
 
 def table(train: Sequence[int], test: Sequence[int], n_classes: int) -> Table:
-    return Table(examples(train), examples(test, 1000), tuple(f"c{label}" for label in range(n_classes)))
+    classes = tuple(f"c{label}" for label in range(n_classes))
+    return Table(examples(train), examples(test, 1000), classes, n_people=len(train))
 
 
 def five(per_class: int = 2) -> Table:

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core import checks, engine
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.privacy.statement import words
-from dpcl_core.scenarios.blurry import ASSIGNMENT, ORACLE
+from dpcl_core.scenarios.blurry import BY_COIN, ORACLE
 from dpcl_core.spec import Cell
 
 SEED = 24  # of the digits in 8 tasks: training examples 0 508 122 265 6 271 172 3, and the 1st, 5th, 8th are not tested
@@ -43,7 +43,7 @@ def test_a_stream_with_empty_tasks_runs_through(
         found = event.metrics["AA"]
         assert found is not None
         assert 0 < found <= 1
-        assert ASSIGNMENT in words(event.guarantee).assumptions
+        assert BY_COIN in words(event.guarantee).assumptions
         assert (ORACLE in words(event.guarantee).assumptions) is (task_prior == "occurring")
         assert not any("public rule" in text for text in event.guarantee.assumptions)
     bound = finished[0].guarantee.epsilon

@@ -13,9 +13,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.privacy import composition
 from dpcl_core.scenarios import catalog
-from dpcl_core.scenarios.blurry import ASSIGNMENT
 from dpcl_core.scenarios.catalog import Permuted
-from dpcl_core.scenarios.permuted import open_stream
+from dpcl_core.scenarios.permuted import BY_COIN, open_stream
 from dpcl_core.scenarios.stream import Examples, Table
 
 COLOUR = Form((3, 4, 3), 0.0, 1.0)
@@ -91,16 +90,22 @@ def test_disjoint_tasks_share_no_record_and_leave_none_out() -> None:
     stream = open_stream(Permuted(tasks=5, images="disjoint"), made(n=23), 1)
     records = [sorted((task.train.inputs[:, 0] // 1000).astype(int).tolist()) for task in stream.tasks]
     assert sorted(record for part in records for record in part) == list(range(23))
-    assert [len(part) for part in records] == [5, 5, 5, 4, 4]
     assert [len(task.test) for task in stream.tasks] == [4] * 5
     assert (stream.recurrence, Permuted(images="disjoint").recurrence) == ("once", "once")
-    assert ASSIGNMENT in stream.assumed
+    assert BY_COIN in stream.assumed
+
+
+def test_disjoint_tasks_are_about_equally_large() -> None:
+    """10,000 records in five parts: chi-square of 4 degrees of freedom exceeds 33 with probability 1e-6."""
+    stream = open_stream(Permuted(tasks=5, images="disjoint"), made(n=10_000), 1)
+    sizes = np.array([len(task.train) for task in stream.tasks])
+    assert ((sizes - 2000) ** 2 / 2000).sum() < 33
 
 
 def test_same_images_come_again_in_every_task() -> None:
     stream = open_stream(Permuted(tasks=3), made(), 1)
     assert (stream.recurrence, Permuted().recurrence) == ("every", "every")
-    assert ASSIGNMENT not in stream.assumed
+    assert BY_COIN not in stream.assumed
     assert [len(task.train) for task in stream.tasks] == [12, 12, 12]
 
 
@@ -190,7 +195,7 @@ def test_a_person_in_every_task_is_accounted_for_all_of_them(method: str, labels
         assert finished.guarantee.epsilon == found[images][-1]
         said = finished.guarantee.composition
         assert said.startswith("sequential") if images == "same" else not said.startswith("sequential")
-        assert (ASSIGNMENT in finished.guarantee.assumptions) == (images == "disjoint")
+        assert (BY_COIN in finished.guarantee.assumptions) == (images == "disjoint")
     same, disjoint = found["same"], found["disjoint"]
     assert same[0] == pytest.approx(disjoint[0])
     assert same[0] < same[1] < same[2]

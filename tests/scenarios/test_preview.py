@@ -28,13 +28,13 @@ def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: i
 def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:  # noqa: F811
     spec = checks.parse({"data": {"dataset": "digits", "train_per_class": 40}, "scenario": {"kind": "i-blurry"}})
     digits = load(spec.data)
-    train, test = (Examples(np.zeros((len(split), 1)), split.labels) for split in (digits.train, digits.test))
+    train, test = (Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test))
     stream = i_blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
     found = previews.preview(spec.data, spec.scenario, 7)
     assert found is not None
     assert found.counts is not None
     assert found.counts.tolist() == [np.bincount(task.train.labels, minlength=10).tolist() for task in stream.tasks]
-    assert found.counts.sum() == 400
+    assert found.counts.sum() == len(digits.train)
     assert found.homes == tuple(task.prior for task in stream.tasks)
     assert previews.preview(spec.data, spec.scenario, 7) is found, "kept"
 
@@ -64,7 +64,7 @@ def test_sources_are_tasks_and_their_labels_are_numbered_as_loading_does(data_di
     for name in ("mnist", "notmnist", "fashion_mnist", "cifar10", "mnist_m"):
         write_pair(data_dir / name, [*range(10), 3], list(range(10)))
     spec = checks.parse({"data": {"dataset": "5-datasets-mnist-m"}, "scenario": {"kind": "source-incremental"}})
-    whole, column = load(spec.data), labels.read(spec.data)
+    whole, column = load(spec.data), labels.read(spec.data, keyed=False)
     assert column is not None
     assert (column.classes, column.sources) == (whole.classes, whole.sources)
     for split, own in ((whole.train, column.train), (whole.test, column.test)):
@@ -118,7 +118,7 @@ def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir:
         assert found is not None
         assert found.held is not None
         assert len(found.held) == 12
-        assert found.held.min() >= 10
+        assert found.held.min() > 0
         if protocol == "class-incremental":
             assert found.held.sum() == 1347
         else:
@@ -126,7 +126,7 @@ def test_what_clients_hold_is_counted_once_however_many_tasks_it_is_in(data_dir:
             assert found.counts is not None
             assert found.held.sum() <= 1347 < found.counts.sum()
             asked, tasks = 2 * np.arange(10), np.arange(10)
-            assert (found.counts[tasks, asked] == found.counts[tasks, asked + 1]).all()
+            assert (found.counts[tasks, asked] <= found.counts[tasks, asked + 1]).all()
     plain = shown({"dataset": "digits"}, {"kind": "class-incremental"})
     assert plain is not None
     assert plain.held is None

@@ -1,0 +1,90 @@
+"""The bytes of every row of a split, for its coin: read as they lie in the file, so that no row is too odd to have one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dpcl_core.data import bundled, coins, folder, parquet, tagged_files, text_files
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.pixels import is_list
+from dpcl_core.data.sensors import WINDOW_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of a split (none: the bundled digits), and what changes when they do."""
+
+    card: DatasetCard
+    paths: tuple[Path, ...]
+    stamp: tuple[tuple[str, int], ...]
+
+    def keys(self) -> NDArray[np.uint64]:
+        """A key for each row of the files, uint64 [n], kept until they change; labels and sources have no part in it."""
+        return _keys(self)
+
+
+@lru_cache(maxsize=64)
+def _keys(of: Contents) -> NDArray[np.uint64]:
+    return coins.keys(_rows(of.card, of.paths))
+
+
+def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
+    if not paths:
+        yield from (row.tobytes() for row in np.asarray(bundled.digits()[0].content))
+    elif paths[0].is_dir():
+        yield from (path.read_bytes() for path in folder.listing(paths[0], card).paths)
+    elif card.kind == "tagged":
+        yield from ("\n".join(words).encode("utf-8", "surrogatepass") for words, _, _ in tagged_files.sentences(paths, card))
+    else:
+        for path in paths:
+            yield from _of_csv(path, card) if path.suffix == ".csv" else _of_parquet(path, card)
+
+
+def _of_csv(path: Path, card: DatasetCard) -> Iterator[bytes]:
+    yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",)))
+
+
+def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
+    with parquet.readable(path, parquet.called(card, path)), pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        content = ("text", *card.text_columns) if card.kind == "text" else (WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
+        chosen = [name for name in dict.fromkeys(content) if name in names]
+        for group in range(file.num_row_groups):
+            yield from _bytes(file.read_row_group(group, columns=chosen))
+
+
+def _bytes(table: pa.Table) -> Iterator[bytes]:
+    """Each row's values, one column after the other."""
+    columns = [list(_of_column(column.combine_chunks())) for column in table.columns]
+    yield from (row[0] if len(row) == 1 else b"".join(row) for row in zip(*columns, strict=True))
+
+
+def _of_column(column: pa.Array) -> Iterator[bytes]:
+    """The bytes of each value, where nothing is the empty text."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
+        column = pc.struct_field(column, "bytes")
+    kind = column.type
+    if parquet.is_text(kind):
+        column, kind = pc.cast(column, pa.large_string()).cast(pa.large_binary()), pa.large_binary()
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        yield from (value or b"" for value in column.to_pylist())
+        return
+    bounds = np.arange(len(column) + 1)
+    while is_list(column.type):
+        lengths = np.asarray(pc.list_value_length(column).fill_null(0))
+        bounds = np.concatenate([[0], np.cumsum(lengths)])[bounds]
+        column = column.flatten()
+    values = np.asarray(column.to_numpy(zero_copy_only=False))
+    yield from (values[start:end].tobytes() for start, end in pairwise(bounds.tolist()))
