@@ -21,7 +21,8 @@ _POOL = 2**32  # things in a row, so many that how they are cut gives shares
 Cut = Callable[[int], NDArray[np.int64]]  # n things in a row -> how many of them each task gets, int64 [tasks]
 
 BY_COIN = (
-    "which task an example is in is a public function of that example alone: its label's home, or a public coin of its own bytes"
+    "which task an example is in is a public function of that example alone: the home of its label, or a coin of its own "
+    "bytes"
 )
 ORACLE = (
     "a task's own list of labels, where one is used, holds the labels that occur in the task and is taken as public "

@@ -170,7 +170,8 @@ def test_the_real_sets_hold_what_their_cards_say(name: str, real_data: Path) -> 
 
 def test_too_many_clients_for_the_sentences_are_refused_before_anything_is_read(data_dir: Path) -> None:
     for split in ("train", "test"):
-        write(data_dir / "ner_wnut17", split, tokens=[[f"a{n}", "b", "c"] for n in range(30)], tags=[["O", "B-person", "I-person"]] * 30,
+        write(data_dir / "ner_wnut17", split, tokens=[[f"a{n}", "b", "c"] for n in range(30)],
+              tags=[["O", "B-person", "I-person"]] * 30,
               domain=["twitter", "youtube", "stackexchange_reddit"] * 10)  # fmt: skip
     settings = Federated(clients=4, protocol="domain-incremental")
     with pytest.raises(BadInput, match=r"must be at most 3: each client holds 10 of 30 sentences or more"):

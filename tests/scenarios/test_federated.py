@@ -139,8 +139,8 @@ def test_sentences_are_dealt_out_whole() -> None:
     of = domains()
     words = np.repeat(np.arange(120), 3)
     keys = np.repeat(coins.keys(str(n).encode() for n in range(120)), 3)
-    tagged = replace(of, train=replace(of.train, sentences=words, keys=keys), test=replace(of.test, sentences=np.arange(6) // 3))
-    tagged = replace(tagged, n_people=360)
+    train, test = replace(of.train, sentences=words, keys=keys), replace(of.test, sentences=np.arange(6) // 3)
+    tagged = replace(of, train=train, test=test, n_people=360)
     settings = Federated(clients=6, protocol="domain-incremental")
     stream = opened(settings, tagged)
     assert stream.metric == "entity-f1"

@@ -28,7 +28,9 @@ def shown(dataset: Mapping[str, object], scenario: Mapping[str, object], seed: i
 def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:  # noqa: F811
     spec = checks.parse({"data": {"dataset": "digits", "train_per_class": 40}, "scenario": {"kind": "i-blurry"}})
     digits = load(spec.data)
-    train, test = (Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test))
+    train, test = (
+        Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test)
+    )
     stream = i_blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
     found = previews.preview(spec.data, spec.scenario, 7)
     assert found is not None
