@@ -60,7 +60,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_tasks=len(first.tasks),
         task_names=_task_names(list(streams.values())),
         dataset_title=dataset.title,
-        n_train=len(dataset.train),
+        n_train=dataset.n_people,
         n_test=len(dataset.test),
     )
     tasks = [task for stream in streams.values() for task in stream.tasks]

@@ -168,8 +168,8 @@ def in_batches(size: int) -> dict[str, object]:
 def test_a_batch_larger_than_the_smallest_task_of_any_seed_is_refused_before_a_start() -> None:
     raw = in_batches(300)
     said = refused(raw)
-    assert str(said) == "params.batch_size = 300: must be at most 265, the number of training examples of task 5"
-    checks.check(checks.parse({**raw, "params": {"batch_size": 265}}))
+    assert str(said) == "params.batch_size = 300: must be at most 263, the number of training examples of task 4"
+    checks.check(checks.parse({**raw, "params": {"batch_size": 263}}))
     drawn = {**raw, "scenario": {"kind": "class-incremental", "tasks": 10}, "params": {"batch_size": 133}}
     assert str(refused(drawn)).startswith("params.batch_size = 133: must be at most ")
     with pytest.raises(BadInput, match="must be at most 20, the number of training examples of task 2"):

@@ -31,7 +31,8 @@ def test_the_pictures_are_the_bundled_digits(told: Pictures) -> None:
     assert np.isin(told.train, told.levels).all()
     assert told.labels[told.one_of_each()].tolist() == list(range(10))
     few = lesson.pictures("digits", 2, 1)
-    assert (len(few.train), len(few.test)) == (20, 10)
+    assert 0 < len(few.train) < 60, "two of a class by coins: 20 on average"
+    assert len(few.test) == 10
 
 
 @pytest.mark.parametrize("sharing", lesson.SHARINGS)

@@ -54,7 +54,7 @@ def test_another_seed_is_another_stream(open_page: Open) -> None:
 def test_beside_a_run_the_sentence_stands_and_the_picture_waits(open_page: Open, store: Store) -> None:
     replay.fill(store, replay.a_spec(), replay.recorded(replay.a_spec()))
     page = open_page("train")
-    assert "5 tasks of 266 to 272 training examples" in label(page)
+    assert "5 tasks of 263 to 280 training examples" in label(page)
     assert not is_drawn(page)
 
 
@@ -87,7 +87,7 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
     assert "the run as a whole promises less" in words(page)
     assert "Guessing whether someone took part is right at most" not in "".join(c.value for c in page.caption)
     page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
-    assert "20 tasks of 67 to 68 training examples." in label(page)
+    assert "20 tasks of 52 to 82 training examples." in label(page)
     assert "adds up over the tasks" not in words(page)
     assert "Guessing whether someone took part is right at most" in "".join(c.value for c in page.caption)
 

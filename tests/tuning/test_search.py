@@ -148,7 +148,7 @@ def test_other_data_than_those_of_the_kept_trials_are_refused() -> None:
 def test_a_true_search_on_the_digits_ends_well() -> None:
     said = list(search.search(a_tuning(2)))
     sizes = next(one for one in said if isinstance(one, Sizes))
-    assert (sizes.n_tune, sizes.n_validation) == (187, 80)
+    assert (sizes.n_tune, sizes.n_validation) == (189, 81)
     assert sizes.n_final == pytest.approx(1347 / 5)
     for trial in trials_of(said):
         assert trial.accuracy is not None
