@@ -26,7 +26,7 @@ def test_first_visit_shows_the_digits_with_their_promise(open_page: Open) -> Non
     said = words(page)
     assert "taking part makes any outcome at most 2.72 times as likely" in said
     assert "For teaching only: a recorded noise seed voids this bound." in said
-    assert "After 5 tasks: 91.0 % without noise, " in said
+    assert "After 5 tasks: 90.0 % without noise, " in said
     assert len(page.get("plotly_chart")) == 1  # the other tabs draw when they are opened
 
 
