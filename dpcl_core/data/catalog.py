@@ -150,12 +150,12 @@ def source_sizes(name: str, train_per_class: int | None = None) -> dict[str, int
     """
     dataset = card(name)
     if dataset.members:
-        return {one.name: Sizes.published(one).capped(train_per_class, None).totals[0] for one in members(dataset)}
+        return {one.name: Sizes.published(one, train_per_class).totals[0] for one in members(dataset)}
     if not dataset.made_per_source:
         return {}
     each = dataset.n_train // len(dataset.sources)
     parts = [replace(dataset, n_train=each, n_classes=len(classes)) for _, classes in dataset.sources]
-    found = [Sizes.published(part).capped(train_per_class, None).totals[0] for part in parts]
+    found = [Sizes.published(part, train_per_class).totals[0] for part in parts]
     return dict(zip((source for source, _ in dataset.sources), found, strict=True))
 
 
