@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpcl_core import presets
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison, lifelong, published
-from dpcl_core.papers.paper import Experiment
+from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
 
 ROWS = published.read("lifelong")
@@ -72,3 +73,12 @@ def test_what_the_paper_leaves_open_is_listed() -> None:
     told = lifelong.departs(making.run(lambda epsilon, seed: 0.5, spec=spec))
     assert any("learning rate" in sentence for sentence in told)
     assert any("Δ_R literal" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+@pytest.mark.parametrize("experiment", lifelong.EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_every_experiment_is_run_as_printed_beside_what_works_and_its_repairs(experiment: Experiment, size: Size) -> None:
+    layers = {label: methods.layer(spec) for label, spec in presets.variants(experiment.preset(size)).items()}
+    names = {label: layer.name for label, layer in layers.items() if layer is not None}
+    assert (names["l2dp-ml-as-printed"], names["l2dp-ml"]) == ("as printed", "made to work")
+    assert {name for label, name in names.items() if label.startswith(("dp-", "naive"))} <= {"repaired"}

@@ -9,7 +9,7 @@ import pytest
 from dpcl_core import metrics, presets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison, measured, pecl, published
-from dpcl_core.papers.paper import Experiment
+from dpcl_core.papers.paper import Experiment, Size
 from dpcl_core.papers.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
@@ -185,3 +185,14 @@ def test_what_the_paper_leaves_open_is_listed() -> None:
     assert "half the distance" not in told["gem-dpsgd"]
     assert "Not given of the baselines" in told["gem-dpsgd"]
     assert "Not given of the baselines" not in told["repaired-central"]
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_the_main_experiment_is_run_in_all_three_layers(size: Size) -> None:
+    specs = presets.variants(EXPERIMENTS["main"].preset(size))
+    names = {label: _layer(spec) for label, spec in specs.items()}
+    assert (names["pecl"], names["pecl-as-printed"]) == ("made to work", "as printed")
+    assert {name for label, name in names.items() if label.endswith("-fn-as-printed")} == {"as printed"}
+    assert {name for label, name in names.items() if label.endswith("-fn")} == {"made to work"}
+    assert names["seqft-dpsgd"] == "made to work"  # steps of one of mean size for every task
+    assert names["repaired-central"] == names["repaired-local"] == "repaired"
