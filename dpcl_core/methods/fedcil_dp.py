@@ -66,6 +66,8 @@ class FedCilDp:
             # A task's first generator has never met its labels: consistency with it starts in the second round.
             updates = self._updates(clients, chosen, random, is_first=done == 0)
             self._average(updates, task.index, ledger)
+            for weights in (self._generator, self._classifier):
+                stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
         known = self._earlier[1] if self._earlier is not None else ()
@@ -87,18 +89,17 @@ class FedCilDp:
             return makes, tells
         by_maker, by_teller = Adam(makes, self._params.learning_rate), Adam(tells, self._params.learning_rate)
         size, gan = self._params.batch_size, self._gan
-        for step in range(self._params.local_steps):
-            own = np.stack([random.choice(clients.places[client], size) for client in with_rows])
-            z, labels = clients.z[own], clients.targets[own].argmax(axis=2)
-            again = self._replayed((len(with_rows), size), random) if self._earlier is not None else None
-            wanted = labels if again is None else np.concatenate([labels, again.labels], axis=1)
-            invented = gan.invent(makes, wanted, random)
-            server = None if is_first else gan.invent(self._generator, wanted, random)
-            slopes = gan.teller_slopes(tells, (z, labels), invented, again, server, self._params.consistency)
-            by_teller.step(tells, slopes)
-            by_maker.step(makes, gan.maker_slopes(makes, tells, invented))
-            for weights in (makes, tells):
-                stop_if_diverged(weights, step, self._params.local_steps, self._params.learning_rate)
+        with np.errstate(over="ignore", invalid="ignore"):  # of one huge number's client alone, whose change is clipped
+            for _ in range(self._params.local_steps):
+                own = np.stack([random.choice(clients.places[client], size) for client in with_rows])
+                z, labels = clients.z[own], clients.targets[own].argmax(axis=2)
+                again = self._replayed((len(with_rows), size), random) if self._earlier is not None else None
+                wanted = labels if again is None else np.concatenate([labels, again.labels], axis=1)
+                invented = gan.invent(makes, wanted, random)
+                server = None if is_first else gan.invent(self._generator, wanted, random)
+                slopes = gan.teller_slopes(tells, (z, labels), invented, again, server, self._params.consistency)
+                by_teller.step(tells, slopes)
+                by_maker.step(makes, gan.maker_slopes(makes, tells, invented))
         return makes - self._generator, tells - self._classifier
 
     def _replayed(self, shape: tuple[int, ...], random: np.random.Generator) -> Invented:

@@ -127,10 +127,10 @@ def cycled(n_rows: int, count: int, generator: np.random.Generator) -> NDArray[n
     return np.concatenate(orders)[:count]
 
 
-def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float) -> None:
-    """Raises Diverged where a weight is larger than any head needs, or no number any more. Steps count from 0."""
+def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
+    """Raises Diverged where a weight is larger than any head needs, or no number any more. Turns count from 0."""
     if not max(params.max(initial=0), -params.min(initial=0)) <= LARGEST_WEIGHT:
         raise Diverged(
-            f"training diverged at step {step + 1} of {n_steps} with params.learning_rate = {learning_rate:g}: "
+            f"training diverged at {turn} {step + 1} of {n_steps} with params.learning_rate = {learning_rate:g}: "
             "a smaller learning rate or more clients may help"
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.adam import Adam
-from dpcl_core.methods.cslr.head import Head, Params, cycled, stop_if_diverged
+from dpcl_core.methods.cslr.head import Head, Params, cycled
 from dpcl_core.privacy.noise import Batches
 
 
@@ -73,8 +73,8 @@ def local_updates(
 
     `replayed`: invented embeddings [E, r, d] and targets [E, r, C] of the server, one set a model. A client without rows
     trains on replay alone, or returns zero. Models share the order of rows, noise they have none here. Private: only a
-    mechanism, or a mode that says "not private", may hand it on.
-    Raises Diverged where a weight leaves all bounds.
+    mechanism, or a mode that says "not private", may hand it on. A client whose training diverges, as one huge number can
+    make it, stops nobody and is told to nobody: its change is clipped, or counts zero where it is no number any more.
     """
     (n_models, n_parameters), n = start.shape, len(chosen)
     if n == 0:
@@ -92,8 +92,8 @@ def local_updates(
         if replayed is not None and again is not None:
             drawn = again[:, step * batch : (step + 1) * batch]
             z, targets = _beside(z, replayed[0][:, drawn]), _beside(targets, replayed[1][:, drawn])
-        adam.step(params, head.gradients(params, z, targets, shares[None]))
-        stop_if_diverged(params, step, plan.n_steps, plan.learning_rate)
+        with np.errstate(over="ignore", invalid="ignore"):
+            adam.step(params, head.gradients(params, z, targets, shares[None]))
     return params - start[:, None]
 
 

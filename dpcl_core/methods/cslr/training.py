@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr import ClippedParams, RehearsalParams, RoundParams
-from dpcl_core.methods.cslr.head import Head
+from dpcl_core.methods.cslr.head import Head, stop_if_diverged
 from dpcl_core.methods.cslr.replay import Replay, invented
 from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
 from dpcl_core.methods.cslr.slots import TaskRows
@@ -94,6 +94,7 @@ class RoundHead:
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates)
+            stop_if_diverged(self._weights, done, self._params.rounds, self._params.learning_rate, "round")
             if took is not None:
                 took(sums)
             yield done + 1

@@ -7,6 +7,7 @@ import pytest
 
 from dpcl_core.methods.cslr.head import Head
 from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
+from dpcl_core.privacy.mechanisms import clipped_rows
 from dpcl_core.privacy.noise import Batches
 
 D, C, N = 4, 3, 5
@@ -90,6 +91,22 @@ def test_a_client_without_rows_changes_nothing_or_learns_from_replay_alone() -> 
     assert without[:, 0].any()
     assert not without[:, 1].any()
     assert local_updates(HEAD, start(), of, chosen, plan, np.random.default_rng(5), replayed())[:, 1].any()
+
+
+@pytest.mark.parametrize("value", [2e19, 3e38, np.inf, np.nan])
+def test_one_client_s_strange_numbers_stop_nobody_and_move_nobody(value: float) -> None:
+    """What a client alone makes of its rows is private: no message tells of it, and its clipped change is finite."""
+    usual = clients()
+    z = usual.z.copy()
+    z[usual.places[2]] = value
+    strange = Clients(z, usual.targets, usual.places)
+    plan, everyone = LocalPlan(5, 4), np.arange(N)
+    found, before = (
+        local_updates(HEAD, start(), one, everyone, plan, np.random.default_rng(3)) for one in (strange, usual)
+    )
+    np.testing.assert_array_equal(np.delete(found, 2, axis=1), np.delete(before, 2, axis=1))
+    lengths = np.linalg.norm(clipped_rows(found, 0.5), axis=2)
+    assert (lengths <= 0.5 * (1 + 1e-12)).all()
 
 
 def test_an_empty_round_and_its_averages() -> None:
