@@ -10,7 +10,7 @@ from pages.parts.header import INSIDE
 from pages.parts.view import CHANGES
 
 PAGES = {
-    "Learn": [("start", "Start"), ("lessons", "Lessons")],
+    "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],
     "Explore": [("playground", "Playground"), ("privacy", "Privacy"), ("tokens", "Tokens"), ("anchors", "Anchors")],
     "Experiment": [("train", "Train"), ("runs", "Runs"), ("compare", "Compare"), ("published", "Published")],
     "About": [("about", "Methods, words and limits")],

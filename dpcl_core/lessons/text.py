@@ -1,4 +1,4 @@
-"""The words of a lesson, read from `assets/lessons/NAME.toml`: a question, and steps of predict, do, see, explain."""
+"""The words of lessons (steps of predict, do, see, explain) and of sharp edges (pitfalls and mends), read from `assets/`."""
 
 from __future__ import annotations
 
@@ -51,3 +51,27 @@ def load(name: str) -> Lesson:
         raise BadInput("lesson", name, f"must be one of {', '.join(NAMES)}")
     text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
     return Lesson.model_validate(tomllib.loads(text))
+
+
+class Edge(Spec):
+    """A pitfall as a visitor reads it: what goes `wrong`, how it is `prevented` here, and `where` in the code.
+
+    `key` names the computation of `edges.SHOW` that shows it; `lesson` one that teaches it at length.
+    """
+
+    key: _Words
+    title: _Words
+    wrong: _Words
+    prevented: _Words
+    where: _Words
+    lesson: str | None = None
+
+
+class _Edges(Spec):
+    edges: tuple[Edge, ...]
+
+
+@lru_cache(maxsize=1)
+def edges() -> tuple[Edge, ...]:
+    """All pitfalls, in the order in which they are shown."""
+    return _Edges.model_validate(tomllib.loads((paths.assets_dir() / "edges.toml").read_text(encoding="utf-8"))).edges

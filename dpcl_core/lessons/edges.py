@@ -1,0 +1,200 @@
+"""Pitfalls of private continual learning: each goes wrong in a small computation on invented numbers, then is done right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.lessons import digits, duel
+from dpcl_core.privacy import composition, gaussian
+from dpcl_core.privacy.statement import gaussian_odds_bound, shown
+
+DELTA = 1e-5
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What came out: a small table, the wrong way in its first row and the right one in its last, and the finding."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    finding: str
+
+
+def fresh_accountant() -> Shown:
+    """Ten tasks of epsilon 1 each, and one person in all of them."""
+    total = composition.in_every_task([1.0] * 10, DELTA)[-1]
+    rows = (("a new accountant each task", "1"), ("one ledger for life", shown(total)))
+    finding = f"Whoever is in all ten tasks has spent ε = {shown(total)}, not 1."
+    return Shown(("who counts", "ε after ten tasks"), rows, finding)
+
+
+def labels_from_data() -> Shown:
+    """A list of labels read from the data, with the only person who has one and without."""
+    others = ["flu", "cold", "flu", "fever", "cold"]
+    public = "cold, fever, flu, gout"
+    lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
+    finding = f"The list read from the data {'tells' if lists[0] != lists[1] else 'does not tell'} that she was there."
+    rows = (("read from the data", *lists), ("public beforehand", public, public))
+    return Shown(("list of labels", "without her", "with her"), rows, finding)
+
+
+def memory_reuse() -> Shown:
+    """A kept example that nine later tasks replay, each time under the noise that its own task had."""
+    own = 1.0
+    total = composition.in_every_task([own] * 10, DELTA)
+    rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown(total[n])) for n in (1, 4, 9))
+    finding = f"Nine replays bring her from ε = 1 to {shown(total[9])}, whatever the ledger of the later tasks says."
+    return Shown(("her ledger", "ε"), (("replays uncharged", shown(own)), *rows), finding)
+
+
+def realised_batch() -> Shown:
+    """Ten gradients of 1 and hers of -1, each clipped to length 1, averaged by the expected or by the drawn number."""
+    others, expected = np.ones(10), 10
+    by_drawn = abs(others.mean() - np.append(others, -1.0).mean())
+    by_expected = abs(others.sum() - np.append(others, -1.0).sum()) / expected
+    rows = (("the number drawn", f"{by_drawn:.3f}", "0.100"), ("the expected number", f"{by_expected:.3f}", "0.100"))
+    finding = f"Divided by the number drawn, the step moves {by_drawn / by_expected:.2f} times as far as is accounted."
+    return Shown(("divided by", "she moves the step by", "accounted"), rows, finding)
+
+
+def batch_clipping() -> Shown:
+    """Thirty-one small gradients and her huge one: the average clipped to length 1, or each gradient."""
+    others, hers = np.full(31, 0.05), 1000.0
+
+    def clipped(value: Vector | float) -> Vector:
+        return np.minimum(np.maximum(np.asarray(value, dtype=np.float64), -1.0), 1.0)
+
+    batch = abs(float(clipped(np.append(others, -hers).mean()) - clipped(np.append(others, 0.0).mean())))
+    each = abs(float(clipped(np.append(others, -hers)).sum() - others.sum())) / 32
+    rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{each:.3f}", "0.031"))
+    finding = f"Clipped as an average, the step moves {batch * 32:.0f} times as far as is accounted."
+    return Shown(("clipped is", "she moves the step by", "accounted"), rows, finding)
+
+
+def normalisation() -> Shown:
+    """A sum of 200 numbers in [-1, 1] after scaling by mean and spread of the data, or by a public range; hers is huge."""
+    others = np.random.default_rng(3).normal(0.4, 0.2, 200)
+
+    def total(values: Vector, is_public: bool) -> float:
+        centre, width = (0.0, 1.0) if is_public else (values.mean(), values.std())
+        return float(np.clip((values - centre) / width, -1, 1).sum())
+
+    def moved(is_public: bool) -> float:
+        return abs(total(np.append(others, 50.0), is_public) - total(others, is_public))
+
+    rows = tuple((name, f"{moved(is_public):.1f}", "1") for name, is_public in (("the data's", False), ("public", True)))
+    finding = f"Her one number moves everybody's: the sum moves by {moved(False):.0f} where noise for 1 is added."
+    return Shown(("mean and spread are", "she moves the sum by", "accounted"), rows, finding)
+
+
+def class_counts() -> Shown:
+    """The number of examples of a class, exact, and under the noise that epsilon 1 asks for."""
+    sigma = gaussian.sigma(1.0, DELTA)
+    noisy = 24 + sigma * np.random.default_rng().standard_normal(2) - np.array([1, 0])
+    best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
+    rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), best))
+    return Shown(("count", "without her", "with her", "best guess is right"), rows, "An exact count tells for certain.")
+
+
+def early_stopping() -> Shown:
+    """Steps until the private loss has all but stopped falling, and a number of steps fixed beforehand."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=20)
+    y = 2 * x + 0.1 * random.normal(size=20)
+
+    def steps(x: Vector, y: Vector) -> int:
+        weight, last, step = 0.0, math.inf, 0
+        while (loss := float(((weight * x - y) ** 2).mean())) < last - 1e-4:
+            weight, last, step = weight - 0.05 * float(((weight * x - y) * x).mean()), loss, step + 1
+        return step
+
+    found = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
+    rows = (("the loss falls no more", *(f"{n}" for n in found)), ("60 steps are done", "60", "60"))
+    finding = f"The number of steps alone tells: {found[0]} without her, {found[1]} with her."
+    return Shown(("stops when", "without her", "with her"), rows, finding)
+
+
+def recorded_seed() -> Shown:
+    """A noisy number whose seed is in the log, and one whose noise was never recorded."""
+    sigma, truth = gaussian.sigma(1.0, DELTA), 1.0
+    released = truth + sigma * float(np.random.default_rng(2024).standard_normal())
+    subtracted = released - sigma * float(np.random.default_rng(2024).standard_normal())
+    fresh = truth + sigma * float(np.random.default_rng().standard_normal())
+    guessed = fresh - sigma * float(np.random.default_rng(2024).standard_normal())
+    pairs = (("seed 2024, recorded", released, subtracted), ("not recorded", fresh, guessed))
+    rows = tuple((name, f"{told:.3f}", f"{rest:.3f}") for name, told, rest in pairs)
+    finding = f"The truth is {truth:.3f}. Whoever knows the seed subtracts the noise and has it."
+    return Shown(("noise", "released", "less the seed's noise"), rows, finding)
+
+
+def last_digits() -> Shown:
+    """Lesson 7's attacker, 400 rounds a side."""
+    rows = []
+    for name, way in (("floating-point sum", "naive"), ("rounded with its noise", "rounded")):
+        played = digits.play(1.0, 400, way)  # type: ignore[arg-type]  # a literal of two
+        (proven,) = duel.proven(played, [400], digits.DELTA)
+        rows.append((name, f"{len(played.stayed_away) - played.false_alarms} of 400", f"{proven:.1f}"))
+    finding = f"Digits alone prove ε ≥ {rows[0][2]} where 1 was asked for."
+    return Shown(("release", "caught by a digit", "proves ε at least"), tuple(rows), finding)
+
+
+def by_rank() -> Shown:
+    """A thousand rows dealt out by a shuffle of their places or by a coin of their own bytes, and one row more on top."""
+    rows = [f"row {n}" for n in range(1000)]
+    more = ["hers", *rows]
+
+    def shuffled(table: list[str]) -> dict[str, bool]:
+        order = np.random.default_rng(0).permutation(len(table))
+        return {table[place]: rank < 0.8 * len(table) for rank, place in enumerate(order)}
+
+    def by_coin(table: list[str]) -> dict[str, bool]:
+        return {row: int.from_bytes(blake2b(row.encode(), digest_size=8).digest()) < 0.8 * 2**64 for row in table}
+
+    dealt = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
+    changed = [sum(before[row] != after[row] for row in rows) for before, after in dealt]
+    finding = f"One row more moves {changed[0]} others between the training and the test part."
+    ways = (("rank", f"{changed[0]}"), ("a coin of each row's bytes", f"{changed[1]}"))
+    return Shown(("dealt out by", "others moved"), ways, finding)
+
+
+def private_tuning() -> Shown:
+    """Twenty trainings of epsilon 1 on the same people, of which the best is kept."""
+    total = composition.in_every_task([1.0] * 20, DELTA)[-1]
+    rows = (("the best one alone", "1"), ("all that were looked at", shown(total)))
+    return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown(total)}.")
+
+
+def huge_number() -> Shown:
+    """One feature of 2e19 in single precision: divided by its length, or counted as zero where that is not finite."""
+    row = np.array([2e19, 1.0], dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squared = row @ row
+        gradient = np.float32(row[0] * row[0]) * (np.float32(1) / np.sqrt(squared))
+    finite = np.where(np.isfinite(squared), row, 0).sum()
+    rows = (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}"))
+    finding = "Infinity times zero is no number: training breaks down, and that it broke down tells that she was there."
+    return Shown(("her row", "length squared", "its share of the sum"), rows, finding)
+
+
+SHOW: Mapping[str, Callable[[], Shown]] = {
+    "fresh-accountant": fresh_accountant,
+    "labels-from-data": labels_from_data,
+    "memory-reuse": memory_reuse,
+    "realised-batch": realised_batch,
+    "batch-clipping": batch_clipping,
+    "normalisation": normalisation,
+    "class-counts": class_counts,
+    "early-stopping": early_stopping,
+    "recorded-seed": recorded_seed,
+    "last-digits": last_digits,
+    "by-rank": by_rank,
+    "private-tuning": private_tuning,
+    "huge-number": huge_number,
+}

@@ -1,0 +1,59 @@
+"""Sharp edges: where does private learning go wrong? Each pitfall, how it is prevented here, and a press that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.lessons import text
+from dpcl_core.lessons.text import Edge
+from pages.parts import layout
+from pages.parts.header import header
+
+if TYPE_CHECKING:
+    from dpcl_core.lessons.edges import Shown
+
+HELP = """Each card is one way in which a program with the right formula still gives people away. **Show it** plays a small
+computation on invented numbers: the first row of its table goes wrong, the last one is how it is done here. Noise in them is
+fresh at every press."""
+
+
+def page() -> None:
+    """The page."""
+    header("Sharp edges", "Where does private learning go wrong?", help_text=HELP)
+    columns = st.columns(2)
+    edges = text.edges()
+    half = (len(edges) + 1) // 2
+    for place, edge in enumerate(edges):
+        with columns[place >= half]:
+            _card(place + 1, edge)
+
+
+def _card(number: int, edge: Edge) -> None:
+    with layout.card(f"edge-{edge.key}"):
+        st.header(f"{number}. {edge.title}", anchor=False)
+        st.markdown(edge.wrong)
+        st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if st.button("Show it", key=f"show-{edge.key}", help=f"Shows it going wrong: {edge.title}"):
+                st.session_state[f"edge:{edge.key}"] = _played(edge.key)
+            if edge.lesson is not None:
+                lesson = text.NAMES.index(edge.lesson) + 1
+                label, query = f":primary[Lesson {lesson} →]", {"v": "1", "l": edge.lesson}
+                st.page_link("pages/lessons.py", label=label, query_params=query)
+        shown = cast("Shown | None", st.session_state.get(f"edge:{edge.key}"))
+        if shown is not None:
+            lines = "".join(f"| {' | '.join(row)} |\n" for row in shown.rows)
+            st.markdown(f"| {' | '.join(shown.head)} |\n|---|{'---:|' * (len(shown.head) - 1)}\n{lines}")
+            st.markdown(f"**{shown.finding}**")
+
+
+def _played(key: str) -> Shown:
+    from dpcl_core.lessons import edges  # loads the accountants, which take a second
+
+    return edges.SHOW[key]()
+
+
+if __name__ == "__main__":
+    page()
