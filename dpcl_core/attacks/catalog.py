@@ -26,7 +26,13 @@ MODULES: Mapping[str, str] = {
     "pecl-published": "dpcl_core.methods.pecl_published_audit",
     "pecl": "dpcl_core.methods.pecl_audit",
     "cslr-published": "dpcl_core.methods.cslr_published_audit",
-    "local-list": "dpcl_core.methods.local_list_audit",
+    "cslr-server-head": "dpcl_core.attacks.clients",
+    "cslr-central": "dpcl_core.attacks.clients",
+    "dp-stat-share": "dpcl_core.attacks.clients",
+    "label-means": "dpcl_core.attacks.clients",
+    "local-list": "dpcl_core.attacks.clients",
+    "dp-fedavg": "dpcl_core.attacks.rounds",
+    "fedcil-dp": "dpcl_core.attacks.rounds",
 }
 TRIALS = 2000  # releases on each side, where an attack does not say how many it needs
 

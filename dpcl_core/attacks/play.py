@@ -17,7 +17,8 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
-Released = Sequence[Mapping[str, NDArray[np.generic]]]  # of one learner, what left it at every task, by name
+Seen = Mapping[str, NDArray[np.generic]]  # what left a learner at a task, by name
+Released = Sequence[Seen]  # of one learner, task by task
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 SURELY = 0.999  # a method is not called wrong but by a second audit, on fresh releases, at this confidence
@@ -44,19 +45,23 @@ class Game:
 
 
 def released(
-    spec: RunSpec, epsilon: float, seeds: Sequence[int], known: Known, tasks: Callable[[int], Sequence[Task]]
+    spec: RunSpec,
+    epsilon: float,
+    seeds: Sequence[int],
+    known: Known,
+    tasks: Callable[[int], Sequence[Task]],
 ) -> Iterator[tuple[int, Released, Ledger]]:
     """What leaves one learner of every seed at this budget, task by task, with its ledger, whatever the settings' noise: a
     release's, from the operating system. The seeds decide only what seeds of a run do.
     """
     of_release = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "release"})})
-    groups = [[seed] for seed in seeds] if methods.card(spec.method).shares == "cell" else [list(seeds)]
+    groups = [list(seeds)] if methods.card(spec.method).shares == "all" else [[seed] for seed in seeds]
     for group in groups:
         cells = [Cell(epsilon, seed) for seed in group]
         ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells}
         learner = methods.maker(spec.method)(of_release, cells, known)
         streams = {seed: tasks(seed) for seed in group}
-        seen: dict[Cell, list[Mapping[str, NDArray[np.generic]]]] = {cell: [] for cell in cells}
+        seen: dict[Cell, list[Seen]] = {cell: [] for cell in cells}
         for step in range(known.n_tasks):
             for _ in learner.learn({seed: streams[seed][step] for seed in group}, ledgers):
                 pass
@@ -64,6 +69,12 @@ def released(
                 seen[cell].append(learner.released(cell))
         for cell in cells:
             yield cell.seed, seen[cell], ledgers[cell]
+
+
+def clean(spec: RunSpec, seed: int, known: Known, tasks: Sequence[Task]) -> Released:
+    """What leaves one learner without noise, task by task: what an attacker works out who knows the examples."""
+    ((_, seen, _),) = released(spec, math.inf, [seed], known, lambda seed: tasks)
+    return seen
 
 
 def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:

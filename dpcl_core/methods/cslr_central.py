@@ -85,6 +85,10 @@ class CslrCentral:
         """By the one rule there is: the head's logits [1, n, classes]."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The last task's noisy sums, as far as its rounds have come, and the head as it is."""
+        return {**self._releases.released(cell), **self._head.released()}
+
     def _mixtures(self) -> Sequence[Replay]:
         return self._releases.parts[0]
 

@@ -121,6 +121,11 @@ class CslrPublished:
         z = self._seen_on_axes(features(task.test.inputs))
         return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """What of the last task's averages the server keeps, `weights`, `means` and `targets`, and the head as it is."""
+        kept = self._parts[-1]
+        return {"weights": kept.weights, "means": kept.means, "targets": kept.targets, **self._head.released()}
+
     def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
         """Embeddings [n, d], or their coordinates [n, dimensions] on the public axes where these are all that is used."""
         return z if self._axes is None else self._axes.residuals(z).astype(np.float32)

@@ -31,7 +31,7 @@ class CslrServerHead:
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
         params = spec.params
         assert isinstance(params, CslrServerHeadParams)
-        self._seed = cells[0].seed
+        self._cells, self._seed = tuple(cells), cells[0].seed
         self._seen = Seen(spec, known)
         public = Public.of(known.anchors, self._seed, params.dimensions, params.radius, params.anchors)
         horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence)
@@ -55,6 +55,10 @@ class CslrServerHead:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [epsilons, n, classes]."""
         return {"argmax": self._seen.masked(self._heads.logits(features(task.test.inputs)), task)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The noisy sums of the last task, and the head made of all of them."""
+        return {**self._releases.released(cell), **self._heads.released(self._cells.index(cell))}
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> CslrServerHead:

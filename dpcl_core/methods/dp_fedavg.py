@@ -42,6 +42,10 @@ class DpFedAvg:
         """By the one rule there is: the head's logits [1, n, classes]."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The head as the last round left it."""
+        return self._head.released()
+
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: Known) -> DpFedAvg:
     """The learner of one cell."""

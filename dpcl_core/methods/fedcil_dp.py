@@ -78,6 +78,10 @@ class FedCilDp:
         _, found = self._gan.tells.forward(self._classifier, features(task.test.inputs))
         return {"argmax": self._seen.masked(found[None, :, 1:], task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """Weights of the generator and of the classifier as the last round left them."""
+        return {"generator": self._generator.copy(), "classifier": self._classifier.copy()}
+
     def _updates(
         self, clients: Clients, chosen: NDArray[np.int64], random: np.random.Generator, *, is_first: bool
     ) -> tuple[Array, Array]:

@@ -60,6 +60,10 @@ class FedTaLite:
         mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
         return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """Keys, prototypes and anchors [C, d] as they are."""
+        return {"keys": self._keys.copy(), "prototypes": self._prototypes.copy(), "anchors": self._anchors.copy()}
+
     def _gather(self, rows: TaskRows) -> None:
         """Keys are means of clients' class means; prototypes are chosen among those, away from the other classes."""
         told = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)

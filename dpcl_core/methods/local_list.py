@@ -49,6 +49,7 @@ class LocalList:
         self._heads = ServerHeads(params, self._seed, known.n_inputs, known.n_classes, len(cells))
         self._telling = Telling(spec, cells, known, self._public)
         self._parts: list[list[Replay]] = [[] for _ in cells]
+        self._received: list[Lists] = []  # one a budget, of the last task
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
         task = tasks[self._seed]
@@ -58,6 +59,7 @@ class LocalList:
         books = [ledgers[cell] for cell in self._cells]
         received = noisy_lists(lists, self._public.view, self._multipliers, self._noises, books, task=task.index)
         n_groups = len(rows.space) * self._modes_per_task
+        self._received = received
         for parts, noisy in zip(self._parts, received, strict=True):
             parts.append(self._clustered(noisy, n_groups, task.index))
         length = lists.weights.shape[1]
@@ -71,6 +73,13 @@ class LocalList:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [epsilons, n, classes]."""
         return {"argmax": self._seen.masked(self._heads.logits(features(task.test.inputs)), task)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The last task's noisy lists as the server got them: `weights` [clients, L], `means`, `targets`; and the head."""
+        place = self._cells.index(cell)
+        lists = self._received[place]
+        sent = {"weights": lists.weights, "means": lists.means, "targets": lists.targets}
+        return {**sent, **self._heads.released(place)}
 
     def _clustered(self, noisy: Lists, n_groups: int, index: int) -> Replay:
         """What the server makes of the lists it got: groups' averages by weight, with the public covariance."""

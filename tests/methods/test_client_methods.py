@@ -75,6 +75,25 @@ def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
             assert 0 <= event.done <= event.total
 
 
+@pytest.mark.parametrize("method", CLIENT_METHODS)
+def test_what_left_a_learner_is_a_copy_of_finite_numbers(method: str) -> None:
+    """An auditor's view: arrays of public sizes, which the next task does not change under his hands."""
+    asked = small(method)
+    (cell,) = asked.cells()
+    learner = catalog.maker(method)(asked, [cell], clients.known(OF, PUBLIC))
+    ledgers = {cell: Ledger(asked.privacy.delta, asked.privacy.adjacency, OF.recurrence)}
+    seen = []
+    for task in OF.tasks[:2]:
+        list(learner.learn({cell.seed: task}, ledgers))
+        found = learner.released(cell)
+        assert found
+        assert all(np.isfinite(array).all() for array in found.values())
+        seen.append((found, {name: array.copy() for name, array in found.items()}))
+    for found, copied in seen:
+        for name in found:
+            assert (found[name] == copied[name]).all(), name
+
+
 @pytest.mark.parametrize("method", PROVED)
 def test_a_proved_budget_is_kept_and_nearly_spent(method: str) -> None:
     asked = small(method)

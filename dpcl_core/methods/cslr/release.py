@@ -190,8 +190,8 @@ def decoded(
     """The mixtures in noisy sums [E, D], `stds` of the noise on a coordinate of each: post-processing, for no client's data
     come in."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
-    pairs = zip(weights, means, strict=True)
-    return [Replay(shares, centres, layout.view.covariance, targets) for shares, centres in pairs]
+    found = zip(weights, means, totals, strict=True)
+    return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in found]
 
 
 def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:

@@ -76,6 +76,11 @@ class Releases:
             )
             self.take(budget, index, rows, found)
 
+    def released(self, cell: Cell) -> dict[str, NDArray[np.generic]]:
+        """The noisy `sums` [D] of the last task that a cell's mixture is read from; nothing before there are any."""
+        own = self.parts[self._cells.index(cell)]
+        return {"sums": own[-1].sums} if own and own[-1].sums is not None else {}
+
     def take(self, budget: int, index: int, rows: TaskRows, found: Replay) -> None:
         """A released mixture of the task, in place of an earlier one of the same task."""
         self.parts[budget][index:] = [found]

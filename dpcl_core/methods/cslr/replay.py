@@ -18,13 +18,14 @@ class Replay:
     """A released mixture: weights [K] on the simplex, means [K, d], targets [K, C].
 
     `covariances`: [d, d] shared by all, or one a component, [K, d, d], or diagonals [K, 1, d]; symmetric, no negative
-    eigenvalue.
+    eigenvalue. `sums` [D]: the noisy sum of clients' vectors that it was read from, where it was.
     """
 
     weights: NDArray[np.float64]
     means: NDArray[np.float64]
     covariances: NDArray[np.float64]
     targets: NDArray[np.float64]
+    sums: NDArray[np.float64] | None = None
 
     def sample(
         self, n: int, generator: np.random.Generator

@@ -31,6 +31,10 @@ class ServerHeads:
         steps, size, rate = self._params.steps, self._params.batch_size, self._params.learning_rate
         self._weights = trained(self._head, self._first, z, targets, steps, size, rate, self._random("steps", index))
 
+    def released(self, budget: int) -> dict[str, NDArray[np.generic]]:
+        """The `head`'s weights [P] of the budget at this place."""
+        return {"head": self._weights[budget].copy()}
+
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """[budgets, n, C] of embeddings [n, d]."""
         return self._head.logits(self._weights, z)

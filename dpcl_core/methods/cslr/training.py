@@ -53,6 +53,10 @@ class RoundHead:
         self._plan = LocalPlan(params.local_steps, params.batch_size, params.learning_rate, weight)
         self._clip = params.clip_norm if isinstance(params, ClippedParams) else 0.0
 
+    def released(self) -> dict[str, NDArray[np.generic]]:
+        """The `head`'s weights [P] as the last round left them."""
+        return {"head": self._weights[0].copy()}
+
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """[n, C] of embeddings [n, d]."""
         found: NDArray[np.float32] = self._head.logits(self._weights, z)[0]

@@ -88,3 +88,10 @@ class OneCell:
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule that is asked for."""
         return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The adapters' numbers by name; nothing before there is a model."""
+        if self._model is None or self._waits:
+            return {}
+        named = self._model.net.trainable().items()
+        return {name: weights.detach().cpu().numpy().copy() for name, weights in named}

@@ -1,0 +1,158 @@
+"""Attacks on methods of clients: did a client contribute, or nothing? Read off what the learner has released.
+
+What one client sends is known to the attacker, who plays the learner without noise himself. Many clients are asked about
+in one play: each has rows of one label that nobody else has, so that it has places of its own in the sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.attacks.public import digits
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.cslr import ReleaseParams, ServerParams
+from dpcl_core.methods.cslr.known import Public
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.spec import RunSpec
+
+TRIALS = 6000  # clients asked about, on each side
+_N_TASKS, _N_ASKED, _ROWS, _N_PUBLIC = 2, 100, 12, 300
+ADVERSARY = (
+    "sees all that is released after each task, and knows what every other client sends and what the one in question would"
+)
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: on a client whose statistics are as long as clipping lets them be, and on
+    one who holds real digits.
+
+    Args: trials: clients asked about on each side; each is in by a fair coin, or under "replace" sends the opposite.
+    """
+    found = []
+    for epsilon in spec.privacy.epsilons:
+        for is_natural in (False, True):
+            played, chosen = game(spec, is_natural=is_natural)
+            n_learners = math.ceil(trials / len(chosen.takes_part(0)))
+            found.append(play.audited(played, epsilon, n_learners, chosen))
+    return found
+
+
+def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
+    """The same with next to no work left for a server's head, which reads released numbers alone, and without a simulator's
+    view of lists; the radius that public points come to is written down, where every learner would work it out anew.
+    """
+    params = spec.params
+    assert isinstance(params, ReleaseParams)
+    radius = Public.of(anchors, 0, params.dimensions, params.radius).view.radius
+    update: dict[str, float | int] = {"radius": radius}
+    if isinstance(params, ServerParams):
+        update |= {"steps": 1, "samples": 1, "hidden": 0}
+    unseen = spec.data.model_copy(update={"dataset": "own:audit"})
+    return spec.model_copy(update={"params": params.model_copy(update=update), "data": unseen})
+
+
+def game(spec: RunSpec, *, is_natural: bool) -> tuple[RunSpec, Game]:
+    """Of clients' vectors or lists: each client asked about has rows of one label, and the labels are as many; of lists that
+    are noised at home it is the same label for all, for each list is a release of its own.
+
+    With the settings that are played.
+    """
+    params = spec.params
+    assert isinstance(params, ReleaseParams)
+    is_own = spec.method == "local-list"
+    n_asked = 10 if is_natural else 1 if params.slots == "even" and not is_own else _N_ASKED
+    n_labels = 1 if is_own else n_asked
+    rows, other, anchors = _digits() if is_natural else _extreme(n_asked, max(24, params.dimensions + 1))
+    played = _cheaper(spec, anchors)
+    sides = {True: rows, False: other if spec.privacy.adjacency == "replace" else None}
+    known = Known(
+        n_inputs=anchors.shape[1],
+        n_classes=n_labels,
+        public=tuple(range(n_labels)),
+        n_people=_N_TASKS * n_asked * _ROWS,
+        n_tasks=_N_TASKS,
+        recurrence=spec.scenario.recurrence,
+        n_users=2 * n_asked,
+        anchors=anchors,
+    )
+
+    def coins(seed: int) -> NDArray[np.bool_]:
+        return generator(seed, "who takes part").integers(0, 2, n_asked).astype(np.bool_)
+
+    def tasks(present: NDArray[np.bool_]) -> Sequence[Task]:
+        nobody = Examples(np.zeros((0, known.n_inputs)), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        in_first, in_every = _held(sides, present, n_labels), spec.scenario.recurrence == "every"
+        train = [in_first if task == 0 or in_every else nobody for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", own, nobody, known.public) for task, own in enumerate(train)]
+
+    @lru_cache(maxsize=4096)
+    def directions(seed: int) -> list[Floats]:
+        """What each client asked about moves, task by task [asked, D]: with everyone less with nobody, without noise."""
+        clean = [
+            play.clean(played, seed, known, tasks(who))
+            for who in (np.ones(n_asked, np.bool_), np.zeros(n_asked, np.bool_))
+        ]
+        return [_parts(one, n_asked) - _parts(other, n_asked) for one, other in zip(*clean, strict=True)]
+
+    def score(seed: int, seen: Released) -> Floats:
+        along = directions(seed)
+        if spec.scenario.recurrence == "once":  # in the second task nobody is asked about, but its noise may be the first's
+            along[1] = along[0]
+        first, second = ((_parts(one, n_asked) * v).sum(axis=1) for one, v in zip(seen, along, strict=True))
+        return np.stack([first, first + second, first - second], axis=1)
+
+    who = "real digits" if is_natural else "the longest vector"
+    sent = "list" if is_own else "vector"
+    return played, Game(
+        known,
+        lambda seed, side: tasks(coins(seed) == side),
+        score,
+        f"projection of what was released on the client's own {sent} (a client with {who})",
+        ADVERSARY,
+        takes_part=coins,
+    )
+
+
+def _held(sides: dict[bool, NDArray[np.float32] | None], present: NDArray[np.bool_], n_labels: int) -> Examples:
+    """Rows of the clients who are there, and of those in place of the others if anyone is: client i's label is i."""
+    chosen = [(client, sides[bool(is_there)]) for client, is_there in enumerate(present)]
+    held = [(client, own[client]) for client, own in chosen if own is not None]
+    width = next(rows.shape[2] for rows in sides.values() if rows is not None)
+    table = np.concatenate([np.zeros((0, width), np.float32), *(rows for _, rows in held)])
+    users = np.repeat(np.array([client for client, _ in held], dtype=np.int64), [len(rows) for _, rows in held])
+    return Examples(table, users % n_labels, users)
+
+
+def _parts(seen: play.Seen, n_asked: int) -> Floats:
+    """What is each client's own of what was released [asked, D]: the places of its label in the sums, or its own list."""
+    if "sums" in seen:
+        return seen["sums"].astype(np.float64).reshape(n_asked, -1)
+    return seen["means"][:n_asked].astype(np.float64).reshape(n_asked, -1)
+
+
+def _extreme(n: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Rows [n, rows, width] of clients at the far end of the first public axis, at the other end, and public points."""
+    random = np.random.default_rng(0)
+    public = random.standard_normal((_N_PUBLIC, width)) * np.where(np.arange(width) == 0, 0.3, 0.1)
+    public[:, -1] += 1.0  # all near one point of the sphere, the first axis the widest
+    end = np.zeros(width)
+    end[0] = 1.0
+    rows = np.broadcast_to(end, (n, _ROWS, width)).astype(np.float32)
+    return rows, -rows, public.astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _digits() -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Rows [10, rows, 64] of clients with one digit each, of clients with the next digit, and public digits of all."""
+    pixels, label = digits()
+    rows = np.stack([pixels[label == digit][:_ROWS] for digit in range(10)])
+    public = np.concatenate([pixels[label == digit][_ROWS : _ROWS + _N_PUBLIC // 10] for digit in range(10)])
+    return rows, np.roll(rows, 1, axis=0), public

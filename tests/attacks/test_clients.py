@@ -1,0 +1,124 @@
+"""Audits of methods of clients play the learner itself, stay below what is accounted, and notice sabotage."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcl_core import checks
+from dpcl_core.attacks import clients, play, rounds
+from dpcl_core.methods import catalog
+from dpcl_core.methods.cslr.release import WeightedSlots
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.spec import RunSpec
+from tests.attacks import mutants
+
+# What is released once a task, and the module that draws its noise.
+DRAWN_IN = {
+    "label-means": "dpcl_core.methods.cslr.releases",
+    "cslr-server-head": "dpcl_core.methods.cslr.releases",
+    "local-list": "dpcl_core.methods.local_list",
+}
+SUMS = ["label-means", "cslr-server-head"]
+
+
+def asked(method: str, adjacency: str = "add-remove", **params: Any) -> RunSpec:
+    raw = {
+        "method": method,
+        "labels": "prior",
+        "scenario": {"kind": "federated", "clients": 20},
+        "privacy": {"epsilons": [1.0], "adjacency": adjacency},
+        "seeds": [0],
+        "params": params,
+    }
+    return checks.parse(raw)
+
+
+def audited(spec: RunSpec, trials: int, *, is_natural: bool = False) -> Audited:
+    played, game = clients.game(spec, is_natural=is_natural)
+    return play.audited(played, 1.0, trials // len(game.takes_part(0)), game)
+
+
+@pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_a_client_is_found_in_class_means_and_no_more_than_is_accounted(adjacency: str) -> None:
+    """The noise is the same every time here; with any, mu has a standard error of 0.05 at 1,000 a side."""
+    found = audited(asked("label-means", adjacency), 1200)
+    assert found.accounted == pytest.approx(1.0, rel=1e-3)
+    assert 0.3 <= found.lower_bound <= found.accounted
+    assert (found.through, found.trials) == ("learner", 1080)
+    assert found.detects is not None
+
+
+@pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.parametrize("method", DRAWN_IN)
+def test_both_clients_are_looked_for_in_every_method_of_releases(method: str) -> None:
+    for is_natural in (False, True):
+        found = audited(asked(method), 300, is_natural=is_natural)
+        assert 0 <= found.lower_bound <= found.accounted
+        assert "real digits" in found.attack if is_natural else "longest" in found.attack
+
+
+@pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.parametrize("method", DRAWN_IN)
+def test_a_fifth_of_the_noise_is_caught(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutants.scaled_noise(monkeypatch, DRAWN_IN[method], 0.2)
+    found = audited(asked(method), 300)
+    assert found.exceeds
+    assert found.accounted == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.parametrize("method", SUMS)
+def test_clients_that_are_not_clipped_are_caught(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statistics ten times as long as they should be, in a sum whose noise is for the length that is written down."""
+    honest = WeightedSlots.vectors
+    monkeypatch.setattr(WeightedSlots, "vectors", lambda self, slotted: 10 * honest(self, slotted))
+    monkeypatch.setattr("dpcl_core.privacy.mechanisms.clipped_rows", lambda vectors, bound: np.asarray(vectors, np.float64))
+    monkeypatch.setattr("dpcl_core.privacy.mechanisms.grid_rows", lambda vectors, bound: vectors, raising=False)
+    assert audited(asked(method), 300).exceeds
+
+
+@pytest.mark.usefixtures("fixed_noise")
+def test_one_noise_for_both_tasks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference of the two releases has none of it."""
+    mutants.noise_of_all_tasks(monkeypatch, DRAWN_IN["label-means"])
+    spec = asked("label-means")
+    in_one_task = {"partition": "domain", "protocol": "domain-incremental"}
+    spec = spec.model_copy(update={"scenario": spec.scenario.model_copy(update=in_one_task)})
+    assert audited(spec, 300).exceeds
+
+
+@pytest.mark.usefixtures("fixed_noise")
+@pytest.mark.parametrize(
+    ("method", "module"),
+    [("dp-fedavg", "dpcl_core.methods.cslr.training"), ("fedcil-dp", "dpcl_core.methods.fedcil_dp")],
+)
+def test_rounds_are_played_and_clients_found_without_noise(
+    method: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    less = {"consolidation_steps": 1, "noise_size": 2, "batch_size": 4} if method == "fedcil-dp" else {}
+    few = asked(method, rounds=2, local_steps=2, hidden=4, participation=1.0, **less)
+    (found,) = rounds.audit(few, 40)
+    assert 0 <= found.lower_bound <= found.accounted == pytest.approx(1.0, rel=1e-3)
+    mutants.scaled_noise(monkeypatch, module, 1e-4)
+    (found,) = rounds.audit(few, 40)
+    assert found.exceeds
+
+
+@pytest.mark.slow
+def test_ten_audits_in_three_minutes_each_prove_point_three_nine_times() -> None:
+    found = [audited(asked("label-means"), clients.TRIALS).lower_bound for _ in range(10)]
+    print("class means of clients, epsilon 1:", " ".join(f"{one:.2f}" for one in found))
+    assert sorted(found)[1] >= 0.3
+
+
+def test_every_method_of_clients_that_says_proved_has_an_audit_through_its_learner() -> None:
+    from dpcl_core.attacks import catalog as audits
+
+    for name, card in catalog.CARDS.items():
+        if card.scenarios == ("federated",) and card.guarantee == "proved":
+            assert import_module(audits.MODULES[name]).__name__.startswith("dpcl_core.attacks."), name
