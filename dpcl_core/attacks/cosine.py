@@ -13,7 +13,7 @@ from dpcl_core.attacks.public import digits
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.audit import Audited
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 

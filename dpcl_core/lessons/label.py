@@ -21,9 +21,10 @@ from dpcl_core.lessons.duel import Duel
 from dpcl_core.methods.cards.cosine import CosineParams
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums, unit_rows
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.privacy.statement import guarantee
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import Adjacency, Cell, DataSpec, PrivacySpec, RunSpec
 
@@ -211,11 +212,12 @@ class _Counting(ReleaseNoise):
     """Release noise that counts how many numbers were drawn: work that a stopwatch can see."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.drawn = 0
 
-    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        self.drawn += int(np.prod(shape))
-        return super().normal(shape)
+    def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+        self.drawn += clean.size
+        return super().added(clean, std)
 
 
 def promise(told: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import JsonValue
 from dpcl_core.privacy.gaussian import sigma
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.spec import LabelSetting
 
 _STEPS = 32767  # of a 16-bit number

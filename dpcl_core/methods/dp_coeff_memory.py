@@ -16,8 +16,8 @@ from dpcl_core.methods.lifelong.readout import Readout
 from dpcl_core.privacy.coefficients import coefficients_std, noisy_coefficients
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
 from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 

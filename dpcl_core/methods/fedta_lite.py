@@ -21,7 +21,7 @@ from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.methods.cslr.tasks import Seen, features
 from dpcl_core.methods.cslr.training import participation
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 

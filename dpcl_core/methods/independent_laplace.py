@@ -20,8 +20,8 @@ from dpcl_core.privacy.coefficients import Coefficients
 from dpcl_core.privacy.labels import label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.local import Randomiser, epsilon_of_each, noisy_records
-from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import row_blocks
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import row_blocks, unit_rows
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import ExactSum, coarse_unit_rows, row_blocks
 from dpcl_core.spec import Adjacency
 
+_STEP = 2.0**-18  # of the grid of features: a product of two has 36 places, and sums of 130,000 such are exact
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficients:
@@ -78,7 +79,8 @@ def noisy_coefficients(
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
     deviation `stds[e]` from `noises[e]`, and is written into `ledgers[e]`. The coordinates are those of `sensitivity`, which
     bounds them: a product off the diagonal is noised as sqrt(2) times itself, and its mirror image is the same number.
-    Classes of the space without data get noise too, and an empty task runs the same procedure.
+    Classes of the space without data get noise too, and an empty task runs the same procedure. Features lie on a grid of
+    2^-18, none longer than 1, so that all sums are exact (`privacy.sums`).
 
     Args: features [n, K], brought to length 1 here (rows that are not finite count zero, and so do negative values where
     `is_non_negative` says that there are none); labels [n], all in `space` (the caller filters); space: the label list,
@@ -95,32 +97,35 @@ def noisy_coefficients(
         event = dp.GaussianDpEvent(std / own) if std > 0 else dp.NonPrivateDpEvent()
         ledger.spend(event, task=task, what=f"sums of features, of their products and of {len(space)} classes")
         if std > 0:
-            released.features[release] += std * noise.normal(clean.features.shape[1:])
-            released.products[release] += std * _symmetric(noise, features.shape[1], above)
-            released.by_class[release, chosen] += std * noise.normal((len(chosen), features.shape[1]))
+            released.features[release] = noise.added(clean.features[0], std)
+            released.products[release] = _noisy_symmetric(clean.products[0], std, noise, above)
+            released.by_class[release, chosen] = noise.added(clean.by_class[0, chosen], std)
     return released
 
 
-def _symmetric(
-    noise: Noise, size: int, above: tuple[NDArray[np.intp], NDArray[np.intp]]
+def _noisy_symmetric(
+    clean: NDArray[np.float64], std: float, noise: Noise, above: tuple[NDArray[np.intp], NDArray[np.intp]]
 ) -> NDArray[np.float64]:
-    """Standard normal numbers on the coordinates of a symmetric matrix [size, size], as the matrix has them."""
-    drawn = np.zeros((size, size))
-    drawn[above] = noise.normal((len(above[0]),)) / math.sqrt(2)
-    drawn += drawn.T
-    drawn[np.diag_indices(size)] = noise.normal((size,))
-    return drawn
+    """A symmetric matrix [K, K] with noise on its coordinates; off the diagonal they are sqrt(2) times what stands there."""
+    found = np.zeros_like(clean)
+    found[above] = noise.added(clean[above], std / math.sqrt(2))
+    found += found.T
+    found[np.diag_indices(len(clean))] = noise.added(np.diagonal(clean), std)
+    return found
 
 
 def _sums(
     features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int, is_non_negative: bool
 ) -> Coefficients:
-    """The clean sums, as one release; never handed on."""
+    """The clean sums, as one release; never handed on. Exact: products of numbers on a grid lie on a grid."""
     size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
-    found = Coefficients(np.zeros((1, size)), np.zeros((1, size, size)), np.zeros((1, n_classes, size)))
+    of_features, of_products = ExactSum((1, size), _STEP), ExactSum((1, size, size), _STEP**2)
+    of_classes = ExactSum((len(chosen), size), _STEP)
     for part in row_blocks(*features.shape):
-        rows = unit_rows(np.maximum(features[part], 0) if is_non_negative else features[part])
-        found.features[0] += rows.sum(axis=0)
-        found.products[0] += rows.T @ rows
-        found.by_class[0, chosen] += (labels[None, part] == chosen[:, None]).astype(np.float64) @ rows
-    return found
+        rows = coarse_unit_rows(np.maximum(features[part], 0) if is_non_negative else features[part], _STEP)
+        of_features.add(rows.sum(axis=0))
+        of_products.add(rows.T @ rows)
+        of_classes.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ rows)
+    by_class = np.zeros((1, n_classes, size))
+    by_class[0, chosen] = of_classes.value()
+    return Coefficients(of_features.value(), of_products.value(), by_class)

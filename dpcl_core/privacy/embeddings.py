@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import row_blocks
 
 _CAUTION = 1 - 2.0**-22  # rows are cut that much shorter, so that rounding to single precision never leaves the ball
 

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy.accounting import LocalDpEvent, calibrated
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.privacy.mechanisms import row_blocks
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import row_blocks
 
-_CAUTION = 1 - 1e-12  # a true label is kept this much more rarely: rounding never makes a release tell more than accounted
+# A true label is kept this much more rarely. That covers what whole 64-bit words add to a ratio of chances, n 2^-64 of it by
+# the remainder of n labels (n below 16 million), and the last bits of exp: no answer tells more than accounted.
+_CAUTION = 1 - 1e-12
+_WIDER = 1 + 2.0**-50  # Laplace noise is this much wider: more than the rounding of its scale, and of a sum of two epsilons
 _WORD = 2.0**64
 
 
@@ -39,7 +42,7 @@ class Randomiser:
         That is 2 for each value in [-1, 1], and twice the clip (two records of that norm and opposite directions).
         """
         distance = 2.0 * self.n_values if self.l1_clip is None else 2 * self.l1_clip
-        return distance / self.epsilon_values if distance > 0 else 0.0
+        return _WIDER * distance / self.epsilon_values if distance > 0 else 0.0
 
     def chances(self, n_labels: int) -> tuple[float, float]:
         """Chance that the true label is named, and that a certain other one is: e^epsilon to 1 (randomised response)."""
@@ -96,7 +99,7 @@ def noisy_records(
     for part in row_blocks(*values.shape):
         rows = _bounded(values[part], randomiser.l1_clip) * listed[part, None]
         if randomiser.scale > 0:
-            rows += randomiser.scale * noise.laplace(rows.shape)
+            rows = noise.laplace_added(rows, randomiser.scale)
         copies[part] = rows
     return copies, _answers(labels, listed, np.asarray(space, dtype=np.int64), randomiser, noise)
 
@@ -120,7 +123,9 @@ def _bounded(values: NDArray[np.generic], l1_clip: float | None) -> NDArray[np.f
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
     parts = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # sums of large values stay finite
     norms = np.maximum(np.abs(parts).sum(axis=1, keepdims=True), 1.0)  # in units of the largest value
-    cut: NDArray[np.float64] = parts * np.minimum(largest, l1_clip / norms)
+    # As many roundings as there are values, in any order, and a few more: no row comes out longer than the clip.
+    shorter = 1 - (values.shape[1] + 8) * 2.0**-52
+    cut: NDArray[np.float64] = parts * np.minimum(largest, shorter * l1_clip / norms)
     return cut
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dp_accounting as dp
@@ -13,29 +13,8 @@ from numpy.typing import NDArray
 from dpcl_core.privacy.gaussian import SENSITIVITY, sigma
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import STEP, ExactSum, clipped_rows, on_grid, row_blocks, unit_rows
 from dpcl_core.spec import Adjacency
-
-_BLOCK = 1 << 17  # numbers: 1 MB in float64
-
-
-def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Rows scaled to length 1 in float64 (float32 rows can exceed 1 by 1e-7); rows of zeros or non-finite rows give zero.
-
-    Args: features [n, K].
-    """
-    rows = np.asarray(features, dtype=np.float64)
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # squares of large values stay finite
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    units: NDArray[np.float64] = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    return units
-
-
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Slices of rows small enough that working copies in float64 stay in the processor's cache, whatever the data's size."""
-    step = max(1, _BLOCK // max(1, width))
-    return (slice(start, start + step) for start in range(0, n_rows, step))
 
 
 def class_sums_std(epsilon: float, delta: float, adjacency: Adjacency) -> float:
@@ -62,21 +41,23 @@ def noisy_class_sums(
 
     Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
     no other sum: 1 for the stacked sums, whatever the number of classes. Replacing a row is a removal and an addition: at
-    most 2, reached by opposite features of one class.
+    most 2, reached by opposite features of one class. That holds to the last digit: rows lie on a grid, none longer than 1,
+    and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.rounded`).
 
     Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
     Returns: [releases, n_classes, K] float64; rows outside `space` are zero.
     """
     chosen = np.asarray(space, dtype=np.int64)
-    clean = np.zeros((len(chosen), features.shape[1]))
+    sums = ExactSum((len(chosen), features.shape[1]), STEP)
     for part in row_blocks(*features.shape):
-        clean += (labels[None, part] == chosen[:, None]).astype(np.float64) @ unit_rows(features[part])
+        sums.add((labels[None, part] == chosen[:, None]).astype(np.float64) @ unit_rows(features[part]))
+    clean = sums.value()
     released = np.zeros((len(stds), n_classes, features.shape[1]))
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
         # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
         event = dp.GaussianDpEvent(std / SENSITIVITY["add-remove"]) if std > 0 else dp.NonPrivateDpEvent()
         ledger.spend(event, task=task, what=f"sums of unit features of {len(space)} classes")
-        released[release, chosen] = clean + std * noise.normal(clean.shape) if std > 0 else clean
+        released[release, chosen] = noise.added(clean, std) if std > 0 else clean
     return released
 
 
@@ -85,27 +66,21 @@ def noisy_mean(
 ) -> float:
     """Mean of one number in [0, 1] for each person, with Gaussian noise of standard deviation `std`, in [0, 1].
 
-    The sum is divided by the public nominal number of people, not by how many there are. A person moves the sum by 1 at
-    most, whether added, removed or replaced (both values lie in [0, 1]), hence the mean by 1 / n_nominal. Numbers that are
-    not finite count zero. Bringing the result into [0, 1] is post-processing.
+    The noisy sum is divided by the public nominal number of people, not by how many there are. A person moves the sum by 1
+    at most, whether added, removed or replaced: all numbers are brought into [0, 1] and onto a grid, and added up exactly.
+    Those that are not finite count zero. Bringing the result into [0, 1] is post-processing.
     """
-    own = 1 / n_nominal / SENSITIVITY[ledger.adjacency]  # the accountant multiplies by that under "replace"
-    event = dp.GaussianDpEvent(std / own) if std > 0 else dp.NonPrivateDpEvent()
+    of_sum = std * n_nominal
+    # The accountant multiplies the sensitivity, 1, by that of the adjacency.
+    event = dp.GaussianDpEvent(of_sum * SENSITIVITY[ledger.adjacency]) if std > 0 else dp.NonPrivateDpEvent()
     ledger.spend(event, task=task, what=what)
     given = np.asarray(values, dtype=np.float64)
-    clean = float(np.clip(np.where(np.isfinite(given), given, 0.0), 0.0, 1.0).sum()) / n_nominal
-    drawn = std * float(noise.normal((1,))[0]) if std > 0 else 0.0
-    return min(1.0, max(0.0, clean + drawn))
-
-
-def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
-    """Vectors along the last axis, shortened to length `bound` where longer; ones of no finite length become zero."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    rows = np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0)
-    with np.errstate(over="ignore"):
-        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    shortened: NDArray[np.float64] = rows * np.divide(bound, lengths, out=np.ones_like(lengths), where=lengths > bound)
-    return shortened
+    shares = np.clip(np.where(np.isfinite(given), given, 0.0), 0.0, 1.0)
+    sums = ExactSum((1,), STEP)
+    for part in row_blocks(len(shares), 1):
+        sums.add(on_grid(shares[part], STEP).sum(keepdims=True))
+    found = noise.added(sums.value(), of_sum) if std > 0 else sums.value()
+    return min(1.0, max(0.0, float(found[0]) / n_nominal))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +112,7 @@ def noisy_client_sums(
     The privacy unit is the client, and the neighbour of a dataset one where a client's contribution is zero (add-remove);
     under "replace" the accountant doubles the change. A client's vector must depend on its own data, public facts and
     earlier releases alone, so that nobody else's moves with it: then the sum moves by `bound` at most, after clipping here.
+    Clipped vectors lie on a grid, and their sums are exact (`privacy.sums`).
 
     All parts share the round's sample of clients: they are one Gaussian vector, part j scaled by 1 / std_j, and one event of
     multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients come by independent coins of chance `sample_rate`, one coin
@@ -182,4 +158,4 @@ def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[No
     """One release after the other [E, ...], of one clean value or of one for each of them."""
     own = clean if part.vectors.ndim == 3 else [clean] * len(noises)
     pairs = zip(own, part.stds, noises, strict=True)
-    return np.stack([value + std * noise.normal(value.shape) if std > 0 else value for value, std, noise in pairs])
+    return np.stack([noise.added(value, std) if std > 0 else value for value, std, noise in pairs])

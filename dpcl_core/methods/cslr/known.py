@@ -14,7 +14,7 @@ from dpcl_core.methods.cslr.lists import Element
 from dpcl_core.methods.cslr.matchers import FeatureMap, Rule
 from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.signatures import Signature
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
 
 _LEAST = 4  # public sentences that are left for the view

@@ -15,8 +15,9 @@ from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.release import expected_clients, side_by_side, stds_of
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, noisy_client_vectors
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import clipped_rows
 
 _SHARE_SCALE = 0.5  # of shares and of targets beside means in a noisy list
 

@@ -19,8 +19,9 @@ from dpcl_core.methods.cslr.projections import simplex
 from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.privacy.ledger import REPLAY, Ledger
-from dpcl_core.privacy.mechanisms import ClientVectors, clipped_rows, noisy_client_sums, row_blocks
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import clipped_rows, row_blocks
 
 _STDS_OF_NOISE = 2  # a share below so many of its noise says nothing
 _LEAST_SHARE = 1e-9  # without noise, a label that nobody has

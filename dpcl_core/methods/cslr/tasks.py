@@ -10,7 +10,7 @@ from dpcl_core.methods import unlabelled
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.privacy.labels import kept, label_space
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -43,7 +44,8 @@ def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str, ou
     rows = -(-height // 2)
 
     def laplace(scale: float, *shape: int) -> Tensor:
-        return torch.from_numpy(scale * noise.laplace(shape)).to(device)
+        nothing = np.zeros(shape)
+        return torch.from_numpy(noise.laplace_added(nothing, scale) if scale > 0 else nothing).to(device)
 
     return Draws(
         laplace(plan.scale1, n_channels, height, sizes.n_inputs // (n_channels * height)),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.privacy.mechanisms import row_blocks, unit_rows
+from dpcl_core.privacy.sums import row_blocks, unit_rows
 from dpcl_core.scenarios.stream import generator
 
 

@@ -1,0 +1,108 @@
+"""Rows on a public grid and their exact sums: neighbours' sums differ by one row to the last digit.
+
+Added up in floating point, the same rows give other last digits in another order, on another processor, with fused products;
+and a row of length 1 may come out longer by its rounding. So every row is first brought onto a grid, at a length that stays
+below its bound, and numbers on a grid are added up exactly: what is proved of real sums then holds for the computer's.
+
+Lengths: a sum of K squares, in any order, is within K 2^-53 of itself, so is its root, and a division, a product and the
+factor's own rounding add less than 2^-50. `shortened` takes off 2^-32 + K 2^-52. So a row's exact length is at most
+bound (1 - 2^-33), and bringing numbers towards zero makes none longer. That is also more than the rounding of a multiplier
+std / bound in the ledger (2^-51 of it): what is written down is never more than what holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEP = 2.0**-30  # of the grid of rows of length 1
+_CLIENT_STEP = 2.0**-38  # of that of clients' vectors, in lengths of the bound: 10,000 clients at most are added up
+_BLOCK = 1 << 17  # numbers: 1 MB in float64
+
+
+def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Slices of rows small enough that working copies in float64 stay in the processor's cache, whatever the data's size."""
+    step = max(1, _BLOCK // max(1, width))
+    return (slice(start, start + step) for start in range(0, n_rows, step))
+
+
+def shortened(width: int) -> float:
+    """How much of its bound a row of so many numbers may have, before rounding."""
+    return 1 - 2.0**-32 - width * 2.0**-52
+
+
+def on_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Values brought towards zero to multiples of a power of two, in place. Exact: below 2^53 steps none has more digits."""
+    values *= 1 / step
+    np.trunc(values, out=values)
+    values *= step
+    return values
+
+
+def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Rows [..., K] in double precision; those with a number that is not finite become zero."""
+    found = np.asarray(rows, dtype=np.float64)
+    kept: NDArray[np.float64] = np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, 0.0)
+    return kept
+
+
+def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Rows scaled to length 1, less 2^-32, on the grid of `STEP`; rows of zeros or non-finite rows give zero.
+
+    No row is longer than 1 - 2^-33 as a real vector. Args: features [n, K].
+    """
+    return on_grid(_scaled_to(finite_rows(features), shortened(features.shape[1])), STEP)
+
+
+def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.float64]:
+    """The same on a grid so coarse that always rounding towards zero would add up: rounded to the nearest.
+
+    That moves a row by sqrt(K) / 2 steps at most, by which all rows are made shorter before.
+    """
+    width = features.shape[1]
+    units = _scaled_to(finite_rows(features), shortened(width) - math.sqrt(width) * step)
+    return np.rint(units / step) * step
+
+
+def _scaled_to(rows: NDArray[np.float64], length: float) -> NDArray[np.float64]:
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)  # squares of large values stay finite
+    norms = np.linalg.norm(rows, axis=1, keepdims=True) / length
+    units: NDArray[np.float64] = np.divide(rows, norms, out=rows, where=norms > 0)
+    return units
+
+
+def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
+    """Vectors along the last axis, shortened to length `bound`, less 2^-32 of it, where longer; on a grid below 2^-38 of it.
+
+    Those of no finite length become zero. No row is longer than bound (1 - 2^-33) as a real vector. Sums of up to 16,384 are
+    exact in floating point, in any order.
+    """
+    longest = bound * shortened(vectors.shape[-1])
+    rows = finite_rows(vectors)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    factors = np.divide(longest, lengths, out=np.ones_like(lengths), where=lengths > longest)
+    return on_grid(rows * factors, math.ldexp(1.0, math.frexp(bound)[1] - 1) * _CLIENT_STEP)
+
+
+class ExactSum:
+    """A sum of arrays of multiples of `step`, whole numbers inside: the same in any order, on any processor.
+
+    Holds up to 2^63 steps, and gives out up to 2^53, cut off there: the nearest point of a box, which brings no two sums
+    farther apart. With rows on the grid of `STEP` that is 8 million of the longest rows in one direction.
+    """
+
+    def __init__(self, shape: tuple[int, ...], step: float) -> None:
+        self._steps, self._step = np.zeros(shape, dtype=np.int64), step
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Adds multiples of the step, each below 2^53 of them, so that their own sums were exact as well."""
+        self._steps += (values * (1 / self._step)).astype(np.int64)
+
+    def value(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.clip(self._steps, -(2**53), 2**53) * self._step
+        return found
