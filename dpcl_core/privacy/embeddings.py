@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import dp_accounting as dp
 import numpy as np
@@ -13,7 +14,9 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import row_blocks
 
-_CAUTION = 1 - 2.0**-22  # rows are cut that much shorter, so that rounding to single precision never leaves the ball
+# Rows are cut that much shorter: rounding to single precision (2^-24) never leaves the ball, and what is left exceeds the
+# rounding of the multiplier in the ledger.
+_CAUTION = 1 - 2.0**-22
 
 
 def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]:
@@ -54,7 +57,12 @@ def noisy_embeddings(
     # The accountant doubles the sensitivity under "replace": C sqrt(L) is written down, 2C sqrt(L) is meant.
     event = dp.GaussianDpEvent(ratio / math.sqrt(length)) if ratio > 0 else dp.NonPrivateDpEvent()
     ledger.spend(event, task=task, what=f"noisy embeddings of every text, {length} tokens at most")
-    return _noised(table, tokens, np.full(tokens.shape, ratio, dtype=np.float32), clip_norm, noise)
+    rows, std = clipped(table, clip_norm), clip_norm * ratio
+
+    def noisy(part: slice) -> NDArray[np.float32]:
+        return noise.added32(rows[tokens[part]], std) if ratio > 0 else rows[tokens[part]]
+
+    return _blockwise(tokens, rows.shape[1], noisy)
 
 
 def published_embeddings(
@@ -73,22 +81,23 @@ def published_embeddings(
     (stop words) come out exactly. Args: ratios [n, L], sigma / C of every token.
     """
     ledger.spend(dp.NonPrivateDpEvent(), task=task, what="embeddings with noise that depends on the text")
-    return _noised(table, tokens, ratios, clip_norm, noise)
+    rows = clipped(table, clip_norm)
+
+    def noisy(part: slice) -> NDArray[np.float32]:
+        clean, stds = rows[tokens[part]], (clip_norm * ratios[part])[..., None].astype(np.float32)
+        units = noise.added32(clean / np.where(stds > 0, stds, 1), 1.0)
+        return np.where(stds > 0, stds * units, clean)  # without noise bit by bit what it was
+
+    return _blockwise(tokens, rows.shape[1], noisy)
 
 
-def _noised(
-    table: NDArray[np.floating],
-    tokens: NDArray[np.integer],
-    ratios: NDArray[np.floating],
-    clip_norm: float,
-    noise: Noise,
+def _blockwise(
+    tokens: NDArray[np.integer], width: int, noisy: Callable[[slice], NDArray[np.float32]]
 ) -> NDArray[np.float32]:
-    rows, (n_texts, length), width = clipped(table, clip_norm), tokens.shape, table.shape[1]
+    """What `noisy` gives for one block of texts after the other [n, L, d], zeros for padding."""
+    n_texts, length = tokens.shape
     found = np.empty((n_texts, length, width), dtype=np.float32)
     for part in row_blocks(n_texts, length * width):
-        stds = np.asarray(clip_norm * ratios[part], dtype=np.float32)[..., None]
-        clean = rows[tokens[part]]
-        noisy = clean + stds * noise.normal32(clean.shape) if (stds > 0).any() else clean
-        found[part] = np.where(stds > 0, noisy, clean)  # without noise bit by bit what it was
+        found[part] = noisy(part)
         found[part][tokens[part] < 0] = 0.0
     return found

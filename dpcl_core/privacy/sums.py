@@ -104,5 +104,4 @@ class ExactSum:
         self._steps += (values * (1 / self._step)).astype(np.int64)
 
     def value(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.clip(self._steps, -(2**53), 2**53) * self._step
-        return found
+        return np.clip(self._steps, -(2**53), 2**53).astype(np.float64) * self._step
