@@ -38,6 +38,9 @@ class Recorded:
         assert draw.shape == shape
         return draw
 
+    def added(self, clean: np.ndarray, std: float) -> np.ndarray:
+        return clean + std * self.normal(clean.shape)
+
 
 def points(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Labelled points around one direction a class; spread so wide that neither 0 nor 100 % are right."""
