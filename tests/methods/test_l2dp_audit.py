@@ -102,7 +102,7 @@ def test_differencing_wins_against_the_very_draws_of_the_learner_and_not_against
 
     def shared(rows: np.ndarray) -> np.ndarray:
         plan = plan_of_digits()
-        drawn = encoder.draw(plan, ReleaseNoise(), 1, 8, "cpu")
+        drawn = encoder.draw(plan, ReleaseNoise(), 1, 8, "cpu", "per-class")
         return rows + drawn.inputs.numpy().ravel() / plan.n_mean
 
     def fresh(rows: np.ndarray) -> np.ndarray:
