@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
@@ -87,9 +89,9 @@ def scores(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int)
     took_part: list[Floats] = []
     stayed_away: list[Floats] = []
     accounted = math.nan
-    for side in (True, False):
-        for start in range(0, trials, at_once):
-            seeds = range(start, min(trials, start + at_once))
+    for side, start in product((True, False), range(0, trials, at_once)):
+        seeds = range(start, min(trials, start + at_once))
+        with threadpool_limits(1):  # of many small steps: threads would wait for one another
             for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side)):
                 found, present = game.score(seed, seen), game.takes_part(seed) == side
                 took_part.append(found[present])
@@ -134,8 +136,10 @@ def judged(
     under its curve where the trade-off `is_gaussian`. Both hold together, for each has half of the error.
     """
     is_gaussian = is_gaussian and math.isfinite(accounted)  # without noise on all of it no trade-off is
-    cut = int(_CHOOSING * min(len(took_part), len(stayed_away)))
-    chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
+    cut = chosen = 0
+    if took_part.shape[1] > 1:
+        cut = int(_CHOOSING * min(len(took_part), len(stayed_away)))
+        chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
     each = 1 - (1 - confidence) / 2 if is_gaussian else confidence
     bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, each)}
@@ -143,9 +147,11 @@ def judged(
     if is_gaussian:
         bounds["gaussian"] = gaussian_bound(one, other, delta, each)
         factor = detectable(Area.of(one, other), accounted, delta, each)
-        detects = None if factor is None or factor < 0.01 else f"noise × {int(100 * factor) / 100:g}"
+        detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
     best: Bound = max(bounds, key=lambda name: bounds[name])
     measured = min(len(one), len(other))
+    if best == "counting":
+        measured -= measured // 2  # the other half chose the threshold
     return Audited(
         claimed, accounted, bounds[best], delta, confidence, measured, attack, adversary,
         through="learner", detects=detects, bound=best, bounds=bounds,

@@ -13,7 +13,7 @@ from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong import quadratic
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.methods.lifelong.readout import Readout
-from dpcl_core.privacy.coefficients import coefficients_std, noisy_coefficients
+from dpcl_core.privacy.coefficients import Coefficients, coefficients_std, noisy_coefficients
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -53,6 +53,7 @@ class CoefficientMemory:
         ]
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "coefficients") for cell in cells}
         self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # of test examples, which are public
+        self._sums: dict[int, Coefficients] = {}  # of the newest task
         self._readout = Readout(spec.params, known, self._seeds, len(self._epsilons), n_features)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -72,6 +73,10 @@ class CoefficientMemory:
         """By the one rule there is: z = W phi."""
         return {"argmax": self._readout.scores(seed, self._tested(seed, task), task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The newest task's noisy sums, by name; weights and memory are computed from such sums alone."""
+        return self._sums[cell.seed].of(self._epsilons.index(cell.epsilon))
+
     def _released(self, seed: int, task: Task, ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from the one release of every budget; its examples are not looked at again."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
@@ -90,6 +95,7 @@ class CoefficientMemory:
             task=task.index,
             is_non_negative=seed in self._maps,
         )
+        self._sums[seed] = sums
         return quadratic.of_task(sums, self._known.task_size, self._readout.classes(task))
 
     def _tested(self, seed: int, task: Task) -> NDArray[np.float32]:

@@ -60,6 +60,7 @@ class NoisyRecords:
             n_values, self._unit = params.project_to, math.sqrt(params.project_to) / params.clip
             self._maps = {seed: RandomProjection(known.n_inputs, n_values, seed) for seed in self._seeds}
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "records") for cell in cells}
+        self._sums: dict[int, Coefficients] = {}  # of the newest task
         self._readout = Readout(params, known, self._seeds, len(self._epsilons), n_values + 1)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -78,6 +79,10 @@ class NoisyRecords:
         values = self._unit * self._values(seed, task.test.inputs)
         return {"argmax": self._readout.scores(seed, np.hstack([values, np.ones((len(values), 1))]), task)}
 
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The sums over the newest task's noisy copies, by name: all that is read of them, and of one the copy itself."""
+        return self._sums[cell.seed].of(self._epsilons.index(cell.epsilon)) if cell.seed in self._sums else {}
+
     def _stored(
         self, seed: int, task: Task, space: Sequence[int], ledgers: Mapping[Cell, Ledger]
     ) -> quadratic.Quadratic:
@@ -95,6 +100,7 @@ class NoisyRecords:
             np.stack([one.products for one in found]),
             np.stack([one.by_class for one in found]),
         )
+        self._sums[seed] = sums
         return quadratic.of_task(sums, max(1, len(labels)), self._readout.classes(task))
 
     def _values(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.floating]:

@@ -30,6 +30,10 @@ class Coefficients:
     products: NDArray[np.float64]
     by_class: NDArray[np.float64]
 
+    def of(self, release: int) -> dict[str, NDArray[np.generic]]:
+        """One release's sums by name."""
+        return {"features": self.features[release], "products": self.products[release], "by_class": self.by_class[release]}
+
 
 def sensitivity(adjacency: Adjacency, *, is_non_negative: bool) -> float:
     """How far one example can move the three sums together, in L2 norm.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods import heads
+from dpcl_core.methods.lifelong import per_example
 
 _DRAWS = ("normal", "normal32", "laplace")
 
@@ -73,3 +74,8 @@ def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
         return honest(data, batch, weights, np.full_like(clips, np.inf), expected_batch)
 
     patch.setattr(heads, "mean_gradient", mean_gradient)
+
+
+def unclipped_networks(patch: pytest.MonkeyPatch) -> None:
+    """Whole networks add up gradients of any length."""
+    patch.setattr(per_example, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))

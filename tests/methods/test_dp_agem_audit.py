@@ -23,7 +23,7 @@ def audited(trials: int = 2000, scenario: str = "split", **changes: Any) -> list
         "privacy": {"epsilons": [8.0], **changes.pop("privacy", {})},
         "seeds": [0],
     }
-    return list(catalog.auditor("dp-agem")(checks.parse(raw), trials))
+    return list(catalog.auditor("dp-agem", "life")(checks.parse(raw), trials))
 
 
 @pytest.mark.parametrize("scenario", ["split", "permuted"])

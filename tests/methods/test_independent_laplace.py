@@ -14,7 +14,6 @@ from dpcl_core import checks, cli, engine
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
-from dpcl_core.methods import independent_laplace_audit
 from dpcl_core.methods.cards.independent_laplace import SIZES_ARE_PUBLIC
 from dpcl_core.methods.independent_laplace import centred, unbiased_sums
 from dpcl_core.methods.lifelong.attacks import difference_game
@@ -163,28 +162,6 @@ def test_what_cannot_work_is_refused_before_any_task(changes: dict[str, object],
 
     with pytest.raises(BadInput, match=said):
         before_the_first_task()
-
-
-def test_the_attack_on_one_copy_finds_something_and_stays_below_the_ledger() -> None:
-    """95 % confidence a bound: a false alarm has at most that chance, and far less since the tests are not tight."""
-    for changes in ({}, {"params": {"project_to": 0}}):
-        privacy = {"epsilons": [1.0, 8.0, math.inf], "adjacency": "replace"}
-        weak, strong, none = independent_laplace_audit.audit(spec(privacy=privacy, **changes), 3000)
-        for result in (weak, strong):
-            assert result.lower_bound <= result.accounted <= result.claimed
-        assert strong.lower_bound > 2.5
-        assert none.lower_bound > 4
-        assert none.accounted == math.inf
-    with pytest.raises(BadInput, match="must be replace"):
-        independent_laplace_audit.audit(spec(privacy={"adjacency": "add-remove"}), 10)
-
-
-def test_the_attack_adds_up_the_copies_of_a_lifelong_run() -> None:
-    scenario = {"kind": "permuted", "tasks": 4}
-    (result,) = independent_laplace_audit.audit(
-        spec(scenario=scenario, privacy={"epsilons": [8.0], "adjacency": "replace"}), 3000
-    )
-    assert 1.0 < result.lower_bound <= result.accounted <= 8.0
 
 
 def test_subtracting_a_known_record_leaves_two_noises() -> None:

@@ -1,0 +1,131 @@
+"""An attack on the coefficient memory: one more example, read off the sums that the learner has released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.attacks.public import digits
+from dpcl_core.data.dataset import Form
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.public_features import RandomRelu
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.scenarios.catalog import Permuted
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+
+TRIALS = 4000
+_N_FEATURES = 8  # of examples' own values; the noise does not depend on how many there are
+_MOST_TASKS = 4  # of a lifelong run's tasks, played where an example is in each; the budget is for so many
+_CLASSES = (0, 1)
+_ADVERSARY = "sees the released sums of every task, knows every other example and the example in question"
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: is a worst-case example in the data, or not; and a real digit?
+
+    The neighbours are as far apart as any: an example more or less; under "replace" one turned round, or, with features
+    without negative values, replaced by one at a right angle. The attacker projects what is released on the difference of
+    the two, the most powerful test against Gaussian noise, task by task, together, and one task less the other. Steps of
+    training read the released sums alone, so that one is taken. Args: trials: learners on each side.
+    """
+    assert isinstance(spec.params, CoeffMemoryParams)
+    params = spec.params.model_copy(update={"steps": 1, "features": _N_FEATURES, "solution": "steps"})
+    short = spec.model_copy(update={"params": params})
+    return [
+        play.audited(short, epsilon, trials, game(short, is_natural=is_natural))
+        for epsilon in spec.privacy.epsilons
+        for is_natural in (False, True)
+    ]
+
+
+def game(spec: RunSpec, *, is_natural: bool) -> Game:
+    """The neighbours, and what the attacker computes."""
+    own_values = spec.data.backbone == "pixels"
+    is_in_every = spec.scenario.recurrence == "every"
+    n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 2
+    rows = _rows(spec.privacy.adjacency == "replace", own_values=own_values, is_natural=is_natural)
+    known = Known(
+        n_inputs=rows.known.shape[1],
+        n_classes=len(_CLASSES),
+        public=_CLASSES,
+        n_people=(len(rows.known) + 1) * (1 if is_in_every else n_tasks),
+        n_tasks=n_tasks,
+        form=Form((rows.known.shape[1],), 0.0, 1.0) if own_values else None,
+        recurrence=spec.scenario.recurrence,
+    )
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        own, alone = rows.examples(side), rows.examples(None)
+        train = [own if task == 0 or is_in_every else alone for task in range(n_tasks)]
+        return [Task(task, f"task {task + 1}", part, alone, _CLASSES) for task, part in enumerate(train)]
+
+    @lru_cache(maxsize=1)
+    def difference(seed: int) -> Floats:
+        sums = []
+        for side in (True, False):
+            told = rows.examples(side)
+            inputs = RandomRelu(known.n_inputs, _N_FEATURES, seed).of(told.inputs) if own_values else told.inputs
+            sums.append(_sums(unit_rows(inputs), told.labels))
+        found: Floats = sums[0] - sums[1]
+        return found
+
+    def score(seed: int, seen: Released) -> Floats:
+        after = [float(_flat(one) @ difference(seed)) for one in seen]
+        return np.array([[after[0], sum(after), after[0] - after[1] if len(after) > 1 else 0.0]])
+
+    example = "a real digit" if is_natural else "a worst-case example"
+    return Game(known, tasks, score, f"projection of the sums on the example's own ({example})", _ADVERSARY)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Known examples, the person's and, under "replace", the one in its place."""
+
+    known: Floats
+    labels: NDArray[np.int64]
+    person: Floats
+    other: Floats | None
+
+    def examples(self, side: bool | None) -> Examples:
+        """With the person (True), with whom he is replaced by, if anyone (False), or the known ones alone (None)."""
+        extra = self.person if side else self.other
+        if side is None or extra is None:
+            return Examples(self.known, self.labels)
+        return Examples(np.vstack([self.known, extra]), np.append(self.labels, 0))
+
+
+def _rows(is_replaced: bool, *, own_values: bool, is_natural: bool) -> _Rows:
+    if is_natural:
+        pixels, named = digits()
+        zeros, ones = (pixels[named == k].astype(np.float64) for k in _CLASSES)
+        known = np.stack([zeros[1], ones[1], zeros[2], ones[2]])
+        return _Rows(known, np.array([0, 1, 0, 1]), zeros[0], ones[0] if is_replaced else None)
+    person, other = np.eye(_N_FEATURES)[0], np.eye(_N_FEATURES)[1] if own_values else -np.eye(_N_FEATURES)[0]
+    known = np.eye(_N_FEATURES)[[2, 3]] + 1.0
+    return _Rows(known, np.array([0, 0]), person, other if is_replaced else None)
+
+
+def _sums(rows: Floats, labels: NDArray[np.int64]) -> Floats:
+    """The three sums of unit-length rows, in the coordinates that noise is added in, one after the other."""
+    by_class = np.stack([rows[labels == k].sum(axis=0) for k in _CLASSES])
+    return _coordinates(rows.sum(axis=0), rows.T @ rows, by_class)
+
+
+def _flat(seen: Mapping[str, NDArray[np.generic]]) -> Floats:
+    features, products, by_class = (np.asarray(seen[name], np.float64) for name in ("features", "products", "by_class"))
+    return _coordinates(features, products, by_class)
+
+
+def _coordinates(features: Floats, products: Floats, by_class: Floats) -> Floats:
+    """A product off the diagonal counts as sqrt 2 times itself, and once: as much noise as on any other number."""
+    above = np.triu_indices(len(features), 1)
+    return np.concatenate([features, np.diag(products), np.sqrt(2) * products[above], by_class.ravel()])

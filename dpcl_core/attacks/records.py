@@ -1,0 +1,124 @@
+"""An attack on noise for every record: which of two records was the copy made from that the learner has stored?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.attacks.public import digits
+from dpcl_core.data.dataset import Form
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams, check
+from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.independent_laplace import randomiser
+from dpcl_core.methods.lifelong.public_features import RandomProjection
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.local import Randomiser, epsilon_of_each
+from dpcl_core.scenarios.catalog import Permuted
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+
+TRIALS = 6000
+_N_CLASSES, _MOST_TASKS = 10, 4
+_ADVERSARY = "sees the stored noisy copies of one record and knows the two records that it may have been made from"
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: from which of two worst-case records is it; and from which of two digits?
+
+    The worst-case records differ as much as any, in values and in label. The attacker takes the likelihood ratio of the
+    copy, the most powerful test; where a record is in every task he has a copy from each. A learner whose tasks hold one
+    record each keeps sums over that one copy, from which he reads it. Training reads the copies alone: one step is taken.
+    Args: trials: learners on each side. Raises BadInput as the card.
+    """
+    check(spec, Facts(n_people=trials, n_tasks=1, n_classes=_N_CLASSES))
+    assert isinstance(spec.params, IndependentLaplaceParams)
+    short = spec.model_copy(update={"params": spec.params.model_copy(update={"steps": 1})})
+    return [
+        play.audited(short, epsilon, trials, game(short, spec.params, epsilon, is_natural=is_natural))
+        for epsilon in spec.privacy.epsilons
+        for is_natural in (False, True)
+    ]
+
+
+def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_natural: bool) -> Game:
+    """The two records, and what the attacker computes."""
+    is_in_every = spec.scenario.recurrence == "every"
+    n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 1
+    pixels, named = digits()
+    n_values = pixels.shape[1]
+    local = randomiser(params, n_values, epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
+    unit = 1 / math.sqrt(n_values) if params.project_to == 0 else math.sqrt(params.project_to) / params.clip
+    labels = (0, 1) if not is_natural else (int(named[0]), int(named[1]))
+
+    @lru_cache(maxsize=1)
+    def pair(seed: int) -> tuple[Floats, Floats]:
+        """The values of both records, in [0, 1] or, where these are projected, any."""
+        if is_natural:
+            return pixels[0].astype(np.float64), pixels[1].astype(np.float64)
+        one = np.ones(n_values) if params.project_to == 0 else _longest(_projection(params, n_values, seed), n_values)
+        return one, 1 - one
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        values, label = (pair(seed)[0], labels[0]) if side else (pair(seed)[1], labels[1])
+        own = Examples(values[None].astype(np.float32), np.array([label]))
+        return [Task(task, f"task {task + 1}", own, own, tuple(range(_N_CLASSES))) for task in range(n_tasks)]
+
+    def noised(seed: int, values: Floats) -> Floats:
+        """What of a record noise is added to."""
+        if params.project_to == 0:
+            return 2 * values - 1
+        found = _projection(params, n_values, seed).of(values[None])[0].astype(np.float64)
+        clipped: Floats = found * min(1.0, params.clip / max(float(np.abs(found).sum()), 1e-300))
+        return clipped
+
+    def score(seed: int, seen: Released) -> Floats:
+        one, other = (noised(seed, values) for values in pair(seed))
+        total = 0.0
+        for told in seen:
+            copy = np.asarray(told["features"], dtype=np.float64)[:-1] / unit
+            answer = int(np.argmax(np.asarray(told["by_class"], dtype=np.float64)[:, -1]))
+            total += _log_ratio(local, copy, one, other) + _named(local, answer, labels)
+        return np.array([[total]])
+
+    known = Known(
+        n_inputs=n_values,
+        n_classes=_N_CLASSES,
+        public=tuple(range(_N_CLASSES)),
+        n_people=1,
+        n_tasks=n_tasks,
+        form=Form((n_values,), 0.0, 1.0),
+        recurrence=spec.scenario.recurrence,
+    )
+    examples = "two real digits" if is_natural else "worst-case records"
+    return Game(known, tasks, score, f"likelihood ratio of one record's copy ({examples})", _ADVERSARY, is_gaussian=False)
+
+
+def _projection(params: IndependentLaplaceParams, n_values: int, seed: int) -> RandomProjection:
+    return RandomProjection(n_values, params.project_to, seed)
+
+
+def _longest(projection: RandomProjection, n_values: int) -> Floats:
+    """Values whose projection has about the largest L1 norm that there is, the best of some at random."""
+    drawn = np.random.default_rng(0).standard_normal((64, n_values))
+    lengths = np.abs(projection.of(drawn)).sum(axis=1)
+    best: Floats = drawn[int(lengths.argmax())]
+    return best
+
+
+def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> float:
+    """Log of how much more likely the values of a copy are from `one` than from `other`."""
+    away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
+    return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
+
+
+def _named(local: Randomiser, answer: int, labels: tuple[int, int]) -> float:
+    """The same of the label that it names."""
+    kept, other = local.chances(_N_CLASSES)
+    size = math.log(kept / other) if other > 0 else 1.0
+    return size * ((answer == labels[0]) - (answer == labels[1]))
