@@ -271,6 +271,6 @@ def test_all_of_cifar10_comes_before_all_of_cifar100(real_data: Path) -> None:
     spec = checks.parse(raw)
     dataset = load(spec.data)
     (started,) = [event for event in engine.run(spec) if isinstance(event, Started)]
-    assert (len(dataset.classes), started.n_tasks, len(dataset.train)) == (110, 11, 330)
+    assert (len(dataset.classes), started.n_tasks, started.n_train) == (110, 11, 330)
     assert dataset.classes[9:11] == ("CIFAR-10: truck", "CIFAR-100: apple")
     assert dataset.title.startswith("CIFAR-10/100 (subset: ")
