@@ -97,7 +97,7 @@ _INVENTED: dict[str, Printed] = {
     "params.samples": Printed((500,), "Another number of invented embeddings."),
     "params.unit_length": Printed((False,), "Real embeddings have length 1, samples of the printed mixture do not."),
 }
-_REPLAY_OPEN: dict[str, str] = {"params.replay_weight": "λ of Eq. 3 is not given."}
+_REPLAY_OPEN: dict[str, str] = {"params.replay_weight": "λ of Eq. 3 is not given, nor the form of its loss."}
 _LISTS: dict[str, Printed] = {
     "params.list_size": Printed(
         _list_sizes,
