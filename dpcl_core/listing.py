@@ -23,8 +23,8 @@ def rows(what: What) -> list[Row]:
             {
                 **_common(card),
                 "guarantee": card.guarantee,
-                "layer": None if card.printed is None else LAYERS[card.printed.kind],
-                "printed": cast(JsonValue, None if card.printed is None else card.printed.document()),
+                "layer": LAYERS[card.printed.kind],
+                "printed": cast(JsonValue, card.printed.document()),
                 "labels": list(card.labels),
                 "scenarios": list(card.scenarios),
                 "params": card.params.model_json_schema()["properties"] if card.params.model_fields else {},

@@ -17,7 +17,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement, token_noise
 from dpcl_core.spec import RunSpec
 
-PRINTED = [card for card in methods.CARDS.values() if card.printed is not None and card.printed.kind != "added"]
+PRINTED = [card for card in methods.CARDS.values() if card.printed.kind != "added"]
 
 
 def spec(**changed: object) -> RunSpec:
@@ -75,7 +75,6 @@ def test_what_no_setting_undoes_is_never_as_printed_and_a_repair_never_anything_
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
 def test_every_setting_of_a_papers_method_is_printed_or_said_to_be_left_open(card: methods.MethodCard) -> None:
-    assert card.printed is not None
     own = {f"params.{name}" for name in card.params.model_fields}
     told = {name for name in (*card.printed.settings, *card.printed.left_open) if name.startswith("params.")}
     assert own == told
@@ -84,7 +83,6 @@ def test_every_setting_of_a_papers_method_is_printed_or_said_to_be_left_open(car
 
 @pytest.mark.parametrize("card", PRINTED, ids=lambda card: card.name)
 def test_any_setting_away_from_print_changes_the_layer_and_is_named(card: methods.MethodCard) -> None:
-    assert card.printed is not None
     base = RunSpec(method=card.name, params=card.params(), scenario=_scenario(card))
     for name, printed in card.printed.settings.items():
         if not name.startswith("params.") or callable(printed.values):
@@ -124,8 +122,6 @@ def _another(card: methods.MethodCard, field: str, printed: layers.Values) -> ob
 
 @pytest.mark.parametrize("card", methods.CARDS.values(), ids=lambda card: card.name)
 def test_every_sentence_of_a_print_is_one(card: methods.MethodCard) -> None:
-    if card.printed is None:
-        return
     said = [*(one.why for one in card.printed.settings.values()), *card.printed.left_open.values()]
     for sentence in [*said, *(one.why for one in card.printed.always)]:
         assert not sentence[0].islower() or not sentence[0].isascii(), sentence

@@ -45,6 +45,7 @@ class MethodCard:
     shares: Literal["all", "epsilons", "cell"]
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
+    printed: Print
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, Facts], None] = lambda spec, facts: None
     derived: Callable[[Params, Facts], str] = lambda params, facts: ""
@@ -56,7 +57,6 @@ class MethodCard:
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
-    printed: Print | None = None
 
 
 class MakeLearner(Protocol):

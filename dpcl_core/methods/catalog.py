@@ -96,9 +96,8 @@ def standing(spec: RunSpec) -> Standing:
 
 
 def layer(spec: RunSpec) -> Layer | None:
-    """How a run stands to the publication that its method is from; None for a method whose print is not at hand."""
-    found = CARDS[spec.method].printed if spec.method in CARDS else None
-    return None if found is None else found.layer(spec)
+    """How a run stands to the publication that its method is from; None for a method that this program no longer has."""
+    return CARDS[spec.method].printed.layer(spec) if spec.method in CARDS else None
 
 
 def maker(name: str) -> MakeLearner:

@@ -1,9 +1,9 @@
 """CSLR as printed: each round some clients' lists are clustered by the server and averaged group by group under the noise of
 Table 5, and rehearsed while a head is averaged without noise.
 
-What the paper leaves open is chosen here: lists are fitted once a task, each task's last mixture is kept for good, groups of a
-task are its labels' sub-modes in K = `modes_per_task` of its own, and groups of a round are named after the running average of
-what was released. Where print does not work, settings have it either way: lists noised before they are matched or not,
+What the paper leaves open is chosen here: lists are fitted once a task, each task's last mixture is kept for good, groups of
+a task are its labels' sub-modes in K = `modes_per_task` of its own, and groups of a round are named after the average so far
+of what was released. Where print does not work, settings have it either way: lists noised before they are matched or not,
 averages by Eq. 2 or by shares, a round's own release or a running average, raw targets or ones on the simplex.
 
 The whole has no bound. Lists that are clean when the server clusters them let one client move what others are counted as,

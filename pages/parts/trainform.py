@@ -383,11 +383,10 @@ def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
 def _method_settings(method: str) -> tuple[fields.Setting, ...]:
     """A method's own settings; the help of each says what is printed of it."""
     card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
-    told = card.printed
-    found = fields.settings(card.params)
-    if told is None:
-        return found
-    return tuple(replace(one, help=f"{one.help} {told.of_setting(f'params.{one.name}')}".rstrip()) for one in found)
+    return tuple(
+        replace(one, help=f"{one.help} {card.printed.of_setting(f'params.{one.name}')}".rstrip())
+        for one in fields.settings(card.params)
+    )
 
 
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
