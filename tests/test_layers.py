@@ -167,7 +167,6 @@ def test_the_list_of_methods_tells_what_is_printed() -> None:
     told = rows["naive"]["printed"]
     assert isinstance(told, dict)
     card = methods.card("naive").printed
-    assert card is not None
     assert (rows["naive"]["layer"], rows["label-means"]["layer"]) == (listing.LAYERS["paper"], listing.LAYERS["added"])
     assert told["always"] == [asdict(one) for one in card.always]
     json.dumps(told)
