@@ -17,7 +17,7 @@ from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.privacy.audit import Audited
-from dpcl_core.privacy.mechanisms import unit_rows
+from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
