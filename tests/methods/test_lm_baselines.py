@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.stats import chi2
 from torch import Tensor
 
 from dpcl_core.backbones.language import causal, tokenizer
@@ -18,7 +19,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.cards.lm_params import BaselineParams
+from dpcl_core.methods.cards.lm_params import BaselineParams, GemParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.language import costs, gem, public_text
 from dpcl_core.methods.language.er import Er
@@ -29,7 +30,7 @@ from dpcl_core.methods.language.material import Material, joined
 from dpcl_core.methods.language.one_cell import OneCell
 from dpcl_core.methods.language.seqft import SeqFt
 from dpcl_core.methods.language.training import Descent, private_steps
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.schedule import ROUNDING, Schedule
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, noise_of
 from dpcl_core.scenarios.catalog import SourceIncremental
@@ -234,6 +235,31 @@ def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
     np.testing.assert_array_equal(kept[0].texts.ids[: len(kept[1])], kept[1].texts.ids)
     assert len(kept[0]) - len(kept[1]) in (0, 1)
+
+
+def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's texts are kept, so that references are noise alone. Chi-square, false alarm 1e-6; 10 % less would be seen."""
+    drawn: list[Tensor] = []
+
+    def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+        drawn.extend(tiny.row(list(reference)) for reference in references)
+        return list(grads)
+
+    monkeypatch.setattr(gem, "turned", told)
+    asked = spec("lm-gem", 8.0, epochs=4)
+    assert isinstance(asked.params, GemParams)
+    model = Gem(asked, Cell(8.0, 0), known(2))
+    nobody = [replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))]
+    for one in nobody:
+        list(model.learn(one, Ledger(1e-3, "add-remove", "once")))
+    plan = costs.plan(asked.params, asked.privacy, Facts(2 * N, 2, len(CLASSES)))
+    std = costs.noises(asked.params, plan, 8.0).references * asked.params.clip_norm * (1 + ROUNDING) / asked.params.kept(N)
+    everything = torch.cat(drawn).double()
+    statistic = float(everything.square().sum()) / std**2
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))
+    assert low < statistic < high
+    assert not low < statistic * 0.9**2 < high
+    assert len({reference.numpy().tobytes() for reference in drawn}) == len(drawn) > 1  # fresh for every step
 
 
 def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: pytest.MonkeyPatch) -> None:

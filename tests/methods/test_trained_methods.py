@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,13 @@ from dpcl_core import checks, engine
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import crew
+from dpcl_core.methods import crew, heads
 from dpcl_core.methods.base import Foresighted, Known, Learner
+from dpcl_core.methods.schedule import Schedule
 from dpcl_core.methods.trainer import Trainer, Work
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -65,6 +69,49 @@ def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, L
     for task in stream:
         assert all(progress.total >= progress.done for progress in learner.learn(dict.fromkeys(run.seeds, task), ledgers))
     return learner, ledgers
+
+
+Trainings = list[tuple[Schedule, Batches]]
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
+    """The plan and the batches of every training that takes place from now on."""
+    found: Trainings = []
+    trained = heads.trained
+
+    def watched(*given: Any) -> heads.Heads:
+        found.append((given[3], given[5]))
+        return trained(*given)
+
+    monkeypatch.setattr(heads, "trained", watched)
+    return found
+
+
+@pytest.mark.parametrize("method", ["peft-ensemble", "naive", "non-cl"])
+def test_nobody_can_foresee_who_is_in_a_batch_of_a_release(method: str, trainings: Trainings) -> None:
+    """Two runs of the same settings draw other batches (equal ones with chance 2^-1000); no seed is there to be recorded."""
+    for _ in range(2):
+        learned(spec(method, privacy={"epsilons": [1.0], "noise": "release"}), tasks())
+    assert len(trainings) in (2, 4)
+    first, again = trainings[0][1], trainings[len(trainings) // 2][1]
+    assert not any(batches.is_seeded for _, batches in trainings)
+    assert not np.array_equal(first.draw(1000), again.draw(1000))
+
+
+@pytest.mark.parametrize("method", ["peft-ensemble", "naive", "non-cl"])
+def test_what_a_training_does_is_the_same_however_many_came(method: str, trainings: Trainings) -> None:
+    """Steps, rate and divisor follow from public numbers: a neighbour's are those of a task nobody is in."""
+    plain = tasks()
+    counts = (PER_TASK, PER_TASK - 1, 0)
+    for count in counts:
+        fewer = [replace(task, train=task.train.take(np.arange(count))) for task in plain]
+        learned(spec(method, labels="prior-const"), fewer)
+    plans = [plan for plan, _ in trainings]
+    each = len(plans) // len(counts)
+    assert each > 0
+    assert plans[:each] == plans[each : 2 * each] == plans[2 * each :]
+    assert plans[0].expected_batch == 0.5 * PER_TASK * (len(plain) if method == "non-cl" else 1)
 
 
 def test_a_member_of_the_ensemble_depends_on_its_own_task_alone() -> None:
