@@ -111,7 +111,7 @@ def test_what_a_training_does_is_the_same_however_many_came(method: str, trainin
     each = len(plans) // len(counts)
     assert each > 0
     assert plans[:each] == plans[each : 2 * each] == plans[2 * each :]
-    assert plans[0].expected_batch == 0.5 * PER_TASK * (len(plain) if method == "non-cl" else 1)
+    assert plans[0].expected_batch == 0.5 * PER_TASK
 
 
 def test_a_member_of_the_ensemble_depends_on_its_own_task_alone() -> None:
