@@ -44,7 +44,7 @@ Number = Annotated[float, Field(ge=0)]  # which no NaN is
 class _Mechanism(Spec):
     mechanism: MechanismKind
     noise_multiplier: Annotated[float, Field(ge=1e-6, le=1e12)] | None = None
-    sample_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=1000)
+    sample_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field((), max_length=100)
     steps: int = Field(1, ge=1, le=10**9)
     epsilon: Annotated[float, Field(ge=0, le=1e4)] | None = None
     delta: Annotated[float, Field(ge=0, lt=1)] | None = None

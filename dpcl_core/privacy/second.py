@@ -31,6 +31,8 @@ _SHARE = 1e-4  # of delta that the interval gives up for what is cut off, wrappe
 _ACCURACY = 1e-3  # of epsilon: the grid is as fine as that asks for, where it may have that many points
 _FEWEST, _MOST = 1 << 14, 1 << 21  # points of the grid
 _MOST_LOSSES = 20_000  # that are listed one by one
+_MOST_KINDS = 200  # of sampled steps: each takes about a second
+_BLOCK = 1 << 16  # losses computed at once: an array for each example of a group
 _LAMBDAS = np.geomspace(1e-3, 1e5, 60)  # where the moments of a loss are bounded
 _ROUND_OFF = 2.0**-50  # relative error of one number of a Fourier transform, and of its power for each factor
 
@@ -99,6 +101,8 @@ def _interval(counts: tuple[tuple[dp.DpEvent, int], ...], delta: float, adjacenc
     if not parts.steps:
         exact = _epsilon(_with_choices(partial(_delta_of_gaussian, math.sqrt(parts.mu_squared)), parts.choices), delta)
         return Interval(exact, exact)
+    if len(parts.steps) > _MOST_KINDS:
+        raise Unaccountable(f"it has {len(parts.steps)} kinds of sampled steps; {_MOST_KINDS} can be checked")
     steps = dict(parts.steps)
     if parts.mu_squared > 0:
         steps[_Mixture(1 / math.sqrt(parts.mu_squared), (0.0, 1.0), (0.0, 1.0), (1.0, 0.0))] = 1
@@ -285,7 +289,8 @@ class _Loss:
             z = (edges - centre) / self.step.noise_multiplier
             # From the nearer tail, so that small chances keep their digits.
             chances += weight * np.where(z[:-1] > 0, ndtr(-z[:-1]) - ndtr(-z[1:]), ndtr(z[1:]) - ndtr(z[:-1]))
-        return self.at((edges[1:] + edges[:-1]) / 2), chances / chances.sum()
+        blocks = np.array_split((edges[1:] + edges[:-1]) / 2, math.ceil(n_cells / _BLOCK))
+        return np.concatenate([self.at(block) for block in blocks]), chances / chances.sum()
 
     def fine(self, h: float) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
         """Losses and chances in cells finer than a grid of step h, the exact mean, and the widest cell in terms of loss."""

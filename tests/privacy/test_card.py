@@ -227,3 +227,29 @@ def test_nan_is_no_epsilon() -> None:
     document["cells"][0]["epsilon"] = math.nan
     with pytest.raises(BadInput, match="epsilon"):
         checked(document)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sample_rates": [0.1] * 101}, "sample_rates"),
+        ({"steps": 10**12}, "steps"),
+        ({"noise_multiplier": 1e-9}, "noise_multiplier"),
+        ({"count": 10**9}, "count"),
+    ],
+)
+def test_a_card_made_to_be_costly_is_not_added_up(changes: dict[str, object], why: str) -> None:
+    document = a_card()
+    document["cells"][0]["events"][4].update(changes)
+    (found, _) = checked(document)
+    assert found.verdict == "unchecked"
+    assert f"event 5 is not known: {why} = " in found.why
+
+
+def test_too_many_kinds_of_steps_are_not_added_up() -> None:
+    document = a_card()
+    step = document["cells"][0]["events"][4]
+    document["cells"][0]["events"] += [{**step, "noise_multiplier": 6 + n / 1000} for n in range(300)]
+    (found, _) = checked(document)
+    assert found.verdict == "unchecked"
+    assert "kinds of sampled steps" in found.why
