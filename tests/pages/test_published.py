@@ -57,6 +57,28 @@ def test_some_runs_stand_beside_the_published_values(open_page: Open, store: Sto
     assert (frame[frame["method"] == "Naive"]["ours"] == "–").all()
 
 
+def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Open) -> None:
+    """All eighteen numbers; the figure says what it waits for where no run has told what members reach alone."""
+    page = open_page("published", x="paper-5-datasets")
+    assert not page.exception
+    said = words(page)
+    assert "The workshop version" in said
+    assert "members alone are better without noise than with it" in said
+    assert "No run here has said what its members reach alone." in said
+    (frame,) = (one.value for one in page.dataframe if "workshop" in one.value)
+    assert len(frame) == 18
+    row = frame[(frame["method"] == "Naive") & (frame["ε"] == "1") & (frame["quantity"] == "forgetting")].iloc[0]
+    assert (row["workshop"], row["ours"]) == ("85 ± 5.00", "–")
+
+
+def test_each_of_our_figures_names_its_layer(open_page: Open, store: Store) -> None:
+    _fill(store, "cosine")
+    frame = open_page("published").dataframe[0].value
+    told = dict(zip(zip(frame["method"], frame["ε"], strict=True), frame["layer of ours"], strict=True))
+    assert told["Cosine classifier", "1"] == "as printed"
+    assert told["Naive", "1"] == ""
+
+
 def test_all_runs_and_a_doubtful_number(open_page: Open, store: Store) -> None:
     for label in SMALL:
         _fill(store, label)
