@@ -23,7 +23,8 @@ def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]
     """Rows e · min(1, C / ||e||), of length C at most; rows that are not finite give zero. Args: rows [..., d]."""
     given = np.asarray(rows, np.float64)
     given = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
-    norms = np.linalg.norm(given, axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):  # a row of no finite length becomes zero
+        norms = np.linalg.norm(given, axis=-1, keepdims=True)
     cut: NDArray[np.float32] = (given * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)
     return cut
 
