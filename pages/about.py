@@ -45,7 +45,7 @@ LIMITS = """
 - A bound holds for one released model. Several models of one run, or of several runs, together reveal more.
 - Choosing settings by looking at results on the same data spends privacy that no ledger here has counted.
 - Seeded noise is for teaching: whoever knows the seed can subtract it, and then no bound holds.
-- Noise is drawn in floating point and is not hardened against attacks on its last digits.
+- Every release is rounded together with its noise, so its last digits tell nothing. How long a run takes is not protected.
 - Results on a subset or on a stand-in dataset say so in their title; they are not results on the full set.
 """
 PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")

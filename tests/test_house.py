@@ -121,3 +121,17 @@ def test_a_figures_source_is_escaped_once() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Provenance":
                 assert "plain(" not in ast.unparse(node), f"{path}: {ast.unparse(node)}"
+
+
+def test_no_learner_adds_noise_by_itself() -> None:
+    """Draws that are not rounded with what they hide are for attacks, audits, lessons and replays of public data alone."""
+    allowed = {"inversion", "likelihood", "attacks", "audits", "cosine_replay"}
+    draws = {"normal", "normal32", "laplace"}
+    guilty = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "dpcl_core" / "methods").rglob("*.py")
+        if path.stem not in allowed and not path.stem.endswith("_audit")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in draws
+    ]
+    assert not guilty, f"{guilty} draw noise themselves: releases go through Noise.added"

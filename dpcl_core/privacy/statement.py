@@ -226,8 +226,6 @@ def _caveats(
             "The list of labels is learned from the data within this bound: a label that few people have is left out on "
             "purpose, and their examples are not used."
         )
-    if math.isfinite(epsilon):
-        said.append("Noise is drawn in floating point and is not hardened against attacks on its last digits.")
     if not spec.data.dataset.startswith("own:"):
         said.append("The datasets here are public: this is a simulation of what such a release would protect.")
     return tuple(said)

@@ -200,7 +200,7 @@ def averaged(
     sums = []
     for values in received.by_slot(ids, n_slots, rule):
         total = values.sum(axis=0)
-        sums.append((total + sigma * noise.normal(total.shape) if sigma > 0 else total)[None])
+        sums.append((noise.added(total, sigma) if sigma > 0 else total)[None])
     (found,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
     return found
 

@@ -287,8 +287,8 @@ def test_a_list_is_noised_in_its_four_statistics_before_anybody_matches_it() -> 
     clean, noisy = sent(lists, [0.0, 1.45], [ReleaseNoise()] * 2, books, task=0)
     for values in (clean.means, clean.seconds, clean.targets):
         assert np.linalg.norm(values, axis=2).max() <= 1 + 1e-12
-    assert clean.weights == pytest.approx(lists.weights)
-    assert clean.means == pytest.approx(Statistics.of(lists).means)
+    assert clean.weights == pytest.approx(lists.weights, abs=1e-9)
+    assert clean.means == pytest.approx(Statistics.of(lists).means, abs=1e-9)
     for name in STATISTICS:
         away = getattr(noisy, name) - getattr(clean, name)
         assert away.std() == pytest.approx(1.45, rel=-norm.ppf(5e-7) / math.sqrt(2 * away.size))
