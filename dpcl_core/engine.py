@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -112,7 +113,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
                 matrices[cell].append((*result.by_task, result.ahead))
                 spent = ledgers[cell].epsilon()
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
-    seconds = (time.perf_counter() - started) / len(cells)
+    seconds = coarse((time.perf_counter() - started) / len(cells))
     all_models = together(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
     audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
     for cell in cells:
@@ -137,6 +138,12 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
             written(ledgers[cell]),
             baselines.get(cell, ()),
         )
+
+
+def coarse(seconds: float) -> float:
+    """Seconds, rounded up to 1, 2 or 5 times a power of ten: times depend on private data, and no bound covers them."""
+    power = 10.0 ** math.floor(math.log10(max(seconds, 1e-6)))
+    return next(step * power for step in (1, 2, 5, 10, 20) if seconds <= step * power)
 
 
 def _baselines(

@@ -214,3 +214,10 @@ def the_common_rules_hold(run: RunSpec, n_tasks: int) -> None:
             assert (event.guarantee.epsilon == math.inf) == has_no_bound
             assert (event.guarantee.claim is not None) == (card.guarantee == "nominal")
             assert has_no_bound or event.guarantee.epsilon <= 1.0 + 2e-5 or run.method == "non-cl"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(0.00123, 0.002), (0.31, 0.5), (1.0, 1.0), (1.01, 2.0), (4.2, 5.0), (73.0, 100.0), (512.0, 1000.0)]
+)
+def test_times_are_kept_coarsely(seconds: float, kept: float) -> None:
+    assert engine.coarse(seconds) == pytest.approx(kept, rel=1e-12)
