@@ -126,7 +126,7 @@ def test_a_figures_source_is_escaped_once() -> None:
 def test_no_learner_adds_noise_by_itself() -> None:
     """Draws that are not rounded with what they hide are for attacks, audits, lessons and replays of public data alone."""
     allowed = {"inversion", "likelihood", "attacks", "audits", "cosine_replay"}
-    draws = {"normal", "normal32", "laplace"}
+    draws = {"normal", "laplace"}
     guilty = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (ROOT / "dpcl_core" / "methods").rglob("*.py")

@@ -50,10 +50,6 @@ class Noise(Protocol):
         """Standard normal numbers as floating point has them."""
         ...
 
-    def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """The same in single precision."""
-        ...
-
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Laplace numbers of scale 1 (standard deviation 1.41)."""
         ...
@@ -85,24 +81,6 @@ class ReleaseNoise:
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self.added(np.zeros(shape), 1.0)
 
-    def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Reaches 6.7 standard deviations: 32 random bits have no rarer outcome."""
-        count = int(np.prod(shape, dtype=np.int64))
-        half = (count + 1) // 2
-        bits = np.frombuffer(_many_bytes(8 * half), dtype=np.uint32).reshape(2, half)
-        radius, angle = bits.astype(np.float32)
-        radius += np.float32(0.5)
-        radius *= np.float32(2.0**-32)
-        np.log(radius, out=radius)
-        radius *= np.float32(-2)
-        np.sqrt(radius, out=radius)
-        angle *= np.float32(2 * np.pi * 2.0**-32)
-        drawn = np.empty((2, half), dtype=np.float32)
-        np.cos(angle, out=drawn[0])
-        np.sin(angle, out=drawn[1])
-        drawn *= radius  # in place throughout: a quarter of what a step of heads takes is noise
-        return drawn.reshape(-1)[:count].reshape(shape)
-
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self.laplace_added(np.zeros(shape), 1.0)
 
@@ -133,7 +111,8 @@ class SeededNoise:
 
     def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
         whole, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
-        return rounded.together(whole, np.rint(low + np.float32(std / step) * self.normal32(low.shape)), step)
+        drawn = np.float32(std / step) * self._generator.standard_normal(low.shape, dtype=np.float32)
+        return rounded.together(whole, np.rint(low + drawn), step)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
         return lambda clean: self.added32(clean, std)
@@ -147,9 +126,6 @@ class SeededNoise:
 
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self._generator.standard_normal(shape)
-
-    def normal32(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        return self._generator.standard_normal(shape, dtype=np.float32)
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return self._generator.laplace(size=shape)

@@ -44,9 +44,6 @@ class Recorded:
             return np.stack([self.normal(shape[1:]) for _ in range(shape[0])])
         return self._draws.pop(0).copy()
 
-    def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
-        return self.normal(shape).astype(np.float32)
-
     def added(self, clean: np.ndarray, std: float) -> np.ndarray:
         return (clean + std * self.normal(clean.shape)).astype(clean.dtype)
 
@@ -61,9 +58,6 @@ class Silent:
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)
-
-    def normal32(self, shape: tuple[int, ...]) -> np.ndarray:
-        return np.zeros(shape, dtype=np.float32)
 
     def added(self, clean: np.ndarray, std: float) -> np.ndarray:
         return clean.copy()
