@@ -108,8 +108,8 @@ def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type
 
 
 def tile_size(expected_batch: float) -> int:
-    """Rows of one product: public, and so many that a batch rarely needs a second (one time in twenty)."""
-    return _LANES * math.ceil((expected_batch + 1.5 * math.sqrt(expected_batch) + 1) / _LANES)
+    """Rows of one product: public, and so many that a batch rarely needs a second (one time in forty)."""
+    return _LANES * math.ceil((expected_batch + 2 * math.sqrt(expected_batch) + 1) / _LANES)
 
 
 def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.floating]) -> float:
