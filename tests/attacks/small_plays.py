@@ -1,0 +1,101 @@
+"""Every method that says "proved", played small through its learner: settings, public facts and tasks it can do with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpcl_core import checks
+from dpcl_core.data.dataset import Form
+from dpcl_core.methods import catalog
+from dpcl_core.methods.base import Known, Learner
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+from tests.methods import pecl_small
+from tests.support import clients
+
+N_TASKS, NOMINAL, _PER_TASK = 2, 24, 21  # examples of a task: the public number, and how many there are
+OF_CLIENTS, PUBLIC = clients.stream(per_class=20, classes_per_task=2)
+_HEADS = {"epochs": 2, "sample_rate": 0.5}
+_ROUNDS = {"rounds": 2, "local_steps": 1, "hidden": 4, "batch_size": 4}
+_LISTS = {"dimensions": 4, "anchors": 20, "restarts": 1}
+_SERVER = {"steps": 1, "samples": 2, "hidden": 0}
+PARAMS: Mapping[str, Mapping[str, object]] = {
+    "cosine": {},
+    "peft-ensemble": _HEADS,
+    "naive": _HEADS,
+    "non-cl": _HEADS,
+    "dp-agem": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5},
+    "dp-coeff-memory": {},
+    "independent-laplace": {"steps": 2},
+    "label-means": {"dimensions": 4},
+    "cslr-server-head": {**_LISTS, **_SERVER},
+    "cslr-central": {**_LISTS, **_ROUNDS},
+    "dp-stat-share": {**_LISTS, "list_size": 1, **_ROUNDS},
+    "local-list": {**_LISTS, **_SERVER},
+    "dp-fedavg": _ROUNDS,
+    "fedcil-dp": {**_ROUNDS, "noise_size": 2, "consolidation_steps": 1},
+    **{name: {"lora_rank": 2} for name in ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")},
+    "pecl": {"lora_rank": 2},
+}
+
+
+def spec(method: str) -> RunSpec:
+    """One budget and seed, with release noise."""
+    card = catalog.card(method)
+    if card.scenarios == ("federated",):
+        return clients.spec(method, params=dict(PARAMS[method]), privacy={"epsilons": [4.0]})
+    if _is_of_texts(method):
+        asked = pecl_small.spec(method, **PARAMS[method])
+        return asked.model_copy(update={"privacy": asked.privacy.model_copy(update={"noise": "release"})})
+    raw: dict[str, Any] = {
+        "method": method,
+        "params": dict(PARAMS[method]),
+        "labels": "prior",
+        "privacy": {"epsilons": [4.0], "adjacency": "replace" if method == "independent-laplace" else "add-remove"},
+        "seeds": [0],
+        "scenario": {"kind": "split", "tasks": 2},
+    }
+    return checks.parse(raw)
+
+
+def played(asked: RunSpec) -> tuple[Learner, Ledger]:
+    """The learner and its ledger after all tasks."""
+    (cell,) = asked.cells()
+    facts, tasks = _facts(asked.method), _tasks(asked.method)
+    ledger = Ledger(asked.privacy.delta, asked.privacy.adjacency, facts.recurrence)
+    learner = catalog.maker(asked.method)(asked, [cell], facts)
+    for task in tasks:
+        list(learner.learn({cell.seed: task}, {cell: ledger}))
+    return learner, ledger
+
+
+def _is_of_texts(method: str) -> bool:
+    return method.startswith("lm-") or method == "pecl"
+
+
+def _facts(method: str) -> Known:
+    if catalog.card(method).scenarios == ("federated",):
+        return clients.known(OF_CLIENTS, PUBLIC)
+    if _is_of_texts(method):
+        return pecl_small.known()
+    return Known(36, 4, (0, 1, 2, 3), N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
+
+
+def _tasks(method: str) -> Sequence[Task]:
+    if catalog.card(method).scenarios == ("federated",):
+        return OF_CLIENTS.tasks
+    if _is_of_texts(method):
+        return pecl_small.stream()
+    random = np.random.default_rng(7)
+    places = np.arange(N_TASKS * _PER_TASK)
+    labels = places % 2 + 2 * (places // _PER_TASK)
+    everything = Examples(random.uniform(0, 1, (len(labels), 36)).astype(np.float32), labels.astype(np.int64))
+    found = []
+    for index in range(N_TASKS):
+        own = everything.take(np.arange(index * _PER_TASK, (index + 1) * _PER_TASK))
+        found.append(Task(index, f"task {index + 1}", own, own, (2 * index, 2 * index + 1)))
+    return found

@@ -1,0 +1,99 @@
+"""What a learner really draws: every noise of a release with its standard deviation, every coin, and who was seeded."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dp_accounting as dp
+import pytest
+
+from dpcl_core.privacy import noise
+from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
+from dpcl_core.privacy.ledger import Ledger
+
+
+@dataclass(slots=True)
+class Drawn:
+    """`stds`: of every addition of Gaussian noise; `laplace`: scales; `seeded`: sources that a recorded seed repeats."""
+
+    stds: list[float] = field(default_factory=list)
+    laplace: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    seeded: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def watching() -> Iterator[Drawn]:
+    """Notes what is drawn meanwhile, and draws it."""
+    seen = Drawn()
+    with pytest.MonkeyPatch.context() as patch:
+        _note(patch, noise.ReleaseNoise, "added", lambda clean, std: seen.stds.append(std))
+        _note(patch, noise.ReleaseNoise, "added32", lambda clean, std: seen.stds.append(std))
+        _note(patch, noise.ReleaseNoise, "additions32", lambda size, std, count: seen.stds.extend([std] * count))
+        _note(patch, noise.ReleaseNoise, "laplace_added", lambda clean, scale: seen.laplace.append(scale))
+        _note(patch, noise.SeededNoise, "__init__", lambda cell, purpose: seen.seeded.append(purpose))
+
+        def coins(rate: float, seed: int | None, purpose: str = "training") -> None:
+            seen.rates.append(rate)
+            if seed is not None:
+                seen.seeded.append(purpose)
+
+        _note(patch, noise.Batches, "__init__", coins)
+        yield seen
+
+
+def _note(patch: pytest.MonkeyPatch, owner: type, name: str, note: Any) -> None:
+    honest = getattr(owner, name)
+
+    def noting(self: Any, *args: Any, **named: Any) -> Any:
+        note(*args, **named)
+        return honest(self, *args, **named)
+
+    patch.setattr(owner, name, noting)
+
+
+def charged(ledger: Ledger) -> tuple[Counter[float], int]:
+    """How often each Gaussian multiplier is written down, whatever sampling is around it; and how many noisy copies are."""
+    found: Counter[float] = Counter()
+    copies = 0
+
+    def walk(event: dp.DpEvent, times: int) -> None:
+        nonlocal copies
+        match event:
+            case dp.GaussianDpEvent() | SampledGroupDpEvent():
+                found[event.noise_multiplier] += times
+            case LocalDpEvent():
+                copies += times
+            case dp.SelfComposedDpEvent():
+                walk(event.event, times * event.count)
+            case dp.PoissonSampledDpEvent():
+                walk(event.event, times)
+            case dp.ComposedDpEvent():
+                for part in event.events:
+                    walk(part, times)
+
+    for entry in ledger.entries:
+        walk(entry.event, 1)
+    return found, copies
+
+
+def trouble(seen: Drawn, ledger: Ledger, units: tuple[float, ...], draws: int) -> str:
+    """What does not fit together, in words; empty where everything does.
+
+    Every noise drawn must be a multiplier of the ledger times one of the public `units`, and every charge must have been
+    drawn for, `draws` times; nothing may come from a recorded seed.
+    """
+    gaussians, copies = charged(ledger)
+    for std in seen.stds:
+        if not any(math.isclose(std, z * unit, rel_tol=1e-6) for z in gaussians for unit in units):
+            return f"noise of {std} is charged as {dict(gaussians)}"
+    if len(seen.stds) != draws * sum(gaussians.values()):
+        return f"{len(seen.stds)} draws of noise, {sum(gaussians.values())} charges of {draws} each"
+    if len(seen.laplace) != copies:
+        return f"{len(seen.laplace)} noisy copies drawn, {copies} charged"
+    return f"recorded: {seen.seeded[0]}" if seen.seeded else ""
