@@ -148,7 +148,7 @@ def judged(
         bounds["gaussian"] = gaussian_bound(one, other, delta, each)
         factor = detectable(Area.of(one, other), accounted, delta, each)
         detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
-    best: Bound = max(bounds, key=lambda name: bounds[name])
+    best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # where neither proves anything, the sharper one
     measured = min(len(one), len(other))
     if best == "counting":
         measured -= measured // 2  # the other half chose the threshold
