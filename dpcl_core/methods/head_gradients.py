@@ -4,9 +4,10 @@ Noise hides a change of a sum by at most the clipping norm. What must not change
 floating-point sums move in every digit when one term joins them. Here they do not, for two reasons.
 
 1. What an example adds depends on the example and the weights alone. Logits come from products of one fixed public shape,
-   tiles of `tile_size` rows of which the last is filled up, so that neither the size of a batch nor a place in it decides
-   how a kernel adds up; all else is done example by example, with examples innermost and none of them in the remainder
-   behind the vector instructions (tests/methods/test_head_gradients.py compares the bits).
+   tiles of `tile_size` rows of which the last is filled up, so that the size of a batch does not decide how a kernel adds
+   up, and in double precision: single-precision kernels add up in another order at some places of a tile. All else is done
+   example by example, with examples innermost and none of them in the remainder behind the vector instructions. This is a
+   property of kernels, not of arithmetic: tests/methods/test_head_gradients.py compares the bits on those at hand.
 2. What examples add is summed without rounding. Of example i, the gradient (p_i - onehot(y_i)) ⊗ row_i clipped to C is
 
        C R_i ⊗ X_i / (n_r n_x),   R_i = whole numbers [columns], |R_i| <= n_r,   X_i = whole numbers [K+1], |X_i| <= n_x:
@@ -159,8 +160,9 @@ def clipped_residuals(data: Prepared, piece: NDArray[np.int64], weights: Floats,
     filled = np.zeros(tile, np.int64)  # places behind the piece's are computed, too, and not used
     filled[: len(piece)] = piece
     n_budgets, n_columns = data.allowed.shape
-    wide = weights.reshape(n_budgets * n_columns, weights.shape[2]) @ data.rows.take(filled, axis=0).T
-    residuals: Floats = wide.reshape(n_budgets, n_columns, tile)
+    flat = weights.reshape(n_budgets * n_columns, weights.shape[2]).astype(np.float64)
+    wide = flat @ data.rows.take(filled, axis=0).astype(np.float64).T
+    residuals: Floats = wide.astype(weights.dtype).reshape(n_budgets, n_columns, tile)
     is_open = data.allowed.all()
     if not is_open:
         residuals += data.outside[:, :, None]

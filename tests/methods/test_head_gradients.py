@@ -42,8 +42,8 @@ def weights_of(n_columns: int, n_inputs: int, size: float, dtype: np.dtype = SIN
 @pytest.mark.parametrize(("n_inputs", "n_columns"), [(1, 2), (64, 10), (193, 33), (400, 10), (1030, 7)])
 @pytest.mark.parametrize("size", [1.0, 1000.0])
 def test_what_an_example_adds_depends_on_nobody_else(dtype: np.dtype, n_inputs: int, n_columns: int, size: float) -> None:
-    """Bit by bit, in batches of other sizes and others' company, at other places, in another order of the data."""
-    rows, clips, tile = examples(60, n_inputs), np.full(2, 0.5, dtype), tile_size(30.0)
+    """Bit by bit, also before anything is cut off: in batches of other sizes, at other places, in another order of data."""
+    rows, clips, tile = examples(60, n_inputs), np.array([0.5, np.inf], dtype), tile_size(30.0)
     data, weights = prepared(rows, n_columns, dtype=dtype), weights_of(n_columns, n_inputs, size, dtype)
     everyone = np.arange(tile)
     alone = clipped_residuals(data, everyone, weights, clips, tile)
