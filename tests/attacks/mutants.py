@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from dpcl_core.methods import heads
 from dpcl_core.methods.lifelong import per_example
 
-_DRAWS = ("normal", "normal32", "laplace")
+_DRAWS = ("normal", "laplace")
+_ADDITIONS = ("added", "added32", "laplace_added", "additions32")  # the noise's scale is the second argument
 
 
 class _Scaled:
@@ -24,8 +26,8 @@ class _Scaled:
         drawn = getattr(self._noise, name)
         if name in _DRAWS:
             return lambda *args, **named: (drawn(*args, **named) * self._factor).astype(drawn(*args, **named).dtype)
-        if name.startswith("added"):  # noise of a standard deviation, its second argument, onto a grid
-            return lambda clean, std, *args, **named: drawn(clean, std * self._factor, *args, **named)
+        if name in _ADDITIONS:
+            return lambda first, std, *args: drawn(first, std * self._factor, *args)
         return drawn
 
 
@@ -39,13 +41,21 @@ class _Once:
         drawn = getattr(self._noise, name)
         if name in _DRAWS:
             return lambda shape: self._kept.setdefault((name, shape), drawn(shape)).copy()
-        if name.startswith("added"):
-            def added(clean: Any, std: float, *args: Any, **named: Any) -> Any:
-                zeros = np.zeros_like(clean)
-                return clean + self._kept.setdefault((name, clean.shape, std), drawn(zeros, std, *args, **named))
-
-            return added
+        if name == "additions32":
+            return lambda size, std, count: self._repeated(drawn(size, std, count), (size, std, count))
+        if name in _ADDITIONS:
+            return lambda clean, std: self._repeated(lambda zeros: drawn(zeros, std), (name, clean.shape, std))(clean)
         return drawn
+
+    def _repeated(self, add: Any, key: Any) -> Any:
+        told, steps = self._kept.setdefault(key, []), count()
+
+        def added(clean: Any) -> Any:
+            if (step := next(steps)) == len(told):
+                told.append(add(np.zeros_like(clean)))
+            return clean + told[step]
+
+        return added
 
 
 def scaled_noise(patch: pytest.MonkeyPatch, module: str, factor: float) -> None:
@@ -68,12 +78,12 @@ def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
 
 def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
     """Last layers add up gradients of any length."""
-    honest = heads.mean_gradient
+    honest = heads.clipped_sums
 
-    def mean_gradient(data: Any, batch: Any, weights: Any, clips: Any, expected_batch: float) -> Any:
-        return honest(data, batch, weights, np.full_like(clips, np.inf), expected_batch)
+    def clipped_sums(data: Any, batch: Any, weights: Any, clips: Any, tile: Any) -> Any:
+        return honest(data, batch, weights, np.full_like(clips, np.inf), tile)
 
-    patch.setattr(heads, "mean_gradient", mean_gradient)
+    patch.setattr(heads, "clipped_sums", clipped_sums)
 
 
 def unclipped_networks(patch: pytest.MonkeyPatch) -> None:
