@@ -14,30 +14,39 @@ _ENTITY = re.compile(r"(?:\(([A-Za-z][A-Za-z_-]*))?\*?(\))?")
 Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, domain
 
 
-def read(path: Path, shown: str) -> list[Tagged]:
+def read(path: Path, shown: str) -> list[Tagged | BadInput]:
     """The sentences of a file; the domain is what stands before the first slash of a document's name (bc, bn, nw, ...).
 
-    Raises BadInput naming the line and what is allowed. No word of the file is in the sentence: it may be private.
+    In place of a sentence that cannot be read stands what is wrong with it, naming the line and what is allowed. No word of
+    the file is in that: it may be private. Raises BadInput for a file that cannot be opened.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise BadInput(shown, "bytes of another kind", "must be saved as UTF-8") from None
+        lines = path.read_bytes().splitlines()
     except OSError as error:
         raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    found: list[Tagged] = []
+    found: list[Tagged | BadInput] = []
+    sentence: list[tuple[int, bytes]] = []
+    for number, line in enumerate([*lines, b""], start=1):
+        if not line.startswith(b"#") and line.strip():
+            sentence.append((number, line))
+        elif sentence:
+            try:
+                found.append(_sentence(sentence, shown))
+            except BadInput as wrong:
+                found.append(wrong)
+            sentence = []
+    return found
+
+
+def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
     words: list[str] = []
     tags: list[str] = []
     domain, inside = "", ""
-    for number, line in enumerate([*lines, ""], start=1):
-        if line.startswith("#") or not line.strip():
-            if inside:
-                raise BadInput(f"{shown} line {number}", "end of a sentence", "a name was opened before and is not closed")
-            if words:
-                found.append((tuple(words), tuple(tags), domain))
-                words, tags = [], []
-            continue
-        columns = line.split()
+    for number, line in lines:
+        try:
+            columns = line.decode("utf-8").split()
+        except UnicodeDecodeError:
+            raise BadInput(f"{shown} line {number}", "bytes of another kind", "must be saved as UTF-8") from None
         if len(columns) <= ENTITY:
             allowed = "must have 11 columns or more, as OntoNotes has them: the 4th a word, the 11th names in brackets"
             raise BadInput(f"{shown} line {number}", f"{len(columns)} columns", allowed)
@@ -45,9 +54,9 @@ def read(path: Path, shown: str) -> list[Tagged]:
         tag, inside = _tag(columns[ENTITY], inside, f"{shown} line {number}")
         words.append(columns[WORD])
         tags.append(tag)
-    if not found:
-        raise BadInput(shown, "no sentences", "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)")
-    return found
+    if inside:
+        raise BadInput(f"{shown} line {lines[-1][0] + 1}", "end of a sentence", "a name was opened before and is not closed")
+    return tuple(words), tuple(tags), domain
 
 
 def _tag(written: str, inside: str, shown: str) -> tuple[str, str]:

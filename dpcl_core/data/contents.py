@@ -18,6 +18,7 @@ from dpcl_core.data import bundled, coins, folder, parquet, tagged_files, text_f
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.pixels import is_list
 from dpcl_core.data.sensors import WINDOW_COLUMN
+from dpcl_core.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,18 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
     if not paths:
         yield from (row.tobytes() for row in np.asarray(bundled.digits()[0].content))
     elif paths[0].is_dir():
-        yield from (path.read_bytes() for path in folder.listing(paths[0], card).paths)
+        yield from (entry.content() for entry in folder.listing(paths[0], card))
     elif card.kind == "tagged":
-        yield from ("\n".join(words).encode("utf-8", "surrogatepass") for words, _, _ in tagged_files.sentences(paths, card))
+        for sentence in tagged_files.sentences(paths, card):  # one that cannot be read is none, wherever it falls
+            words = () if isinstance(sentence, BadInput) else sentence[0]
+            yield "\n".join(words).encode("utf-8", "surrogatepass")
     else:
         for path in paths:
             yield from _of_csv(path, card) if path.suffix == ".csv" else _of_parquet(path, card)
 
 
 def _of_csv(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",)))
+    yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",), is_private=True))
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,50 +12,99 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.images import Images
+from dpcl_core.data.rows import Known, Rows
 from dpcl_core.errors import BadInput
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colours take unpacked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Listing:
-    """The image files of a split, in alphabetical order, with labels int64 [n] that index `classes`."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of a split: what it is called, the folder of its class, and what is wrong with it, if anything is."""
 
-    paths: Sequence[Path]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
+    path: Path
+    shown: str
+    label: str
+    wrong: BadInput | None
+
+    def content(self) -> bytes:
+        """Its bytes; none where it cannot be read, which decodes to no image either."""
+        try:
+            return b"" if self.wrong else self.path.read_bytes()
+        except OSError:
+            return b""
 
 
-def listing(split: Path, card: DatasetCard) -> Listing:
-    """The image files of a split by class; hidden files are passed over.
+def listing(split: Path, card: DatasetCard) -> list[Entry]:
+    """The files of a split by class, in alphabetical order; hidden ones are passed over.
 
-    Raises BadInput for a class without images, another kind of file, a link that leads out, and what may not be read.
+    Raises BadInput for a split that is no folder.
     """
-    found: list[Path] = []
-    labels: list[int] = []
-    folders = [entry for entry in _entries(split, split, card) if not entry.name.startswith(".")]
-    for label, folder in enumerate(folders):
-        if not folder.is_dir():
+    found: list[Entry] = []
+    for outer in _entries(split, split, card):
+        shown = _shown(card, split, Path(outer.path))
+        if not outer.is_dir():
             allowed = "only folders, one for each class, may lie here"
-            raise BadInput(_shown(card, split, Path(folder.path)), folder.name, allowed)
-        images = [entry for entry in _entries(Path(folder.path), split, card) if not entry.name.startswith(".")]
-        if not images:
-            raise BadInput(_shown(card, split, Path(folder.path)), "no files", "a class must have at least one image")
-        for image in images:
-            _usable(image, _shown(card, split, Path(image.path)))
-        found += [Path(image.path) for image in images]
-        labels += [label] * len(images)
-    if not folders:
-        raise BadInput(_shown(card, split, split), "no folders", "must have a folder of images for each class")
-    return Listing(found, np.asarray(labels, dtype=np.int64), tuple(folder.name for folder in folders))
+            found.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
+        elif wrong := _leads_out(outer, split, shown):
+            found.append(Entry(Path(outer.path), shown, outer.name, wrong))
+        else:
+            for inner in _entries(Path(outer.path), split, card):
+                shown = _shown(card, split, Path(inner.path))
+                wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
+                found.append(Entry(Path(inner.path), shown, outer.name, wrong))
+    return found
 
 
-def read_images(files: Listing, split: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
-    """The images of these rows of the listing, still encoded. Raises BadInput for a file that cannot be read."""
-    paths = [files.paths[row] for row in rows]
-    origins = [_shown(card, split, path) for path in paths]
-    return Images([_bytes(path, origin) for path, origin in zip(paths, origins, strict=True)], card.shape, origins)
+class FolderSheet:
+    """A split as a folder of images for each class. Raises BadInput on opening where it cannot be read at all."""
+
+    has_sources = False
+
+    def __init__(self, split: Path, card: DatasetCard, *, is_private: bool) -> None:
+        self._card = card
+        self._entries = listing(split, card)
+        if not is_private:
+            self._refuse_empty(split)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
+        """As `rows.Door` says."""
+        chosen = [self._entries[row] for row in rows.tolist()]
+        for entry in chosen:
+            if entry.wrong:
+                raise entry.wrong
+        told = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        folders = {entry.label for entry in chosen}
+        numbers = told if told.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
+        for entry in chosen:
+            if known is not None and entry.label not in told:
+                raise BadInput(entry.shown, entry.label, "train and test must have the same classes")
+        labels = np.array([numbers[entry.label] for entry in chosen], dtype=np.int64)
+        return Rows(labels, {label: name for name, label in numbers.items()}, None, numbers=numbers)
+
+    def _refuse_empty(self, split: Path) -> None:
+        """Raises BadInput for a split without classes, or a class without images."""
+        folders = [entry for entry in _entries(split, split, self._card) if entry.is_dir()]
+        if not folders:
+            if self._entries and self._entries[0].wrong:
+                raise self._entries[0].wrong
+            raise BadInput(_shown(self._card, split, split), "no folders", "must have a folder of images for each class")
+        for found in folders:
+            if not any(entry.label == found.name for entry in self._entries):
+                shown = _shown(self._card, split, Path(found.path))
+                raise BadInput(shown, "no files", "a class must have at least one image")
+
+
+def read_images(split: Path, card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
+    """The images of these rows of the listing, still encoded. Raises BadInput for a public file that cannot be read."""
+    entries = listing(split, card)
+    chosen = [entries[row] for row in rows.tolist()]
+    content = [entry.content() if is_private else _bytes(entry.path, entry.shown) for entry in chosen]
+    return Images(content, card.shape, [entry.shown for entry in chosen], is_private)
 
 
 def stamp(split: Path) -> Iterator[tuple[str, int]]:
@@ -70,18 +119,21 @@ def _entries(folder: Path, split: Path, card: DatasetCard) -> list[os.DirEntry[s
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise BadInput(_shown(card, split, folder), type(error).__name__, "must be a folder that you can read") from error
-    root = split.resolve()
-    for entry in found:
-        if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
-            raise BadInput(_shown(card, split, Path(entry.path)), "a link that leads out", "must stay inside its folder")
-    return found
+    return [entry for entry in found if not entry.name.startswith(".")]
 
 
-def _usable(image: os.DirEntry[str], shown: str) -> None:
+def _leads_out(entry: os.DirEntry[str], split: Path, shown: str) -> BadInput | None:
+    if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(split.resolve()):
+        return BadInput(shown, "a link that leads out", "must stay inside its folder")
+    return None
+
+
+def _unusable(image: os.DirEntry[str], shown: str) -> BadInput | None:
     if not image.name.lower().endswith(SUFFIXES) or not image.is_file():
-        raise BadInput(shown, image.name, f"only image files may lie here ({', '.join(SUFFIXES)})")
+        return BadInput(shown, image.name, f"only image files may lie here ({', '.join(SUFFIXES)})")
     if image.stat().st_size > MAX_BYTES:
-        raise BadInput(shown, f"{image.stat().st_size} bytes", f"must have at most {MAX_BYTES} bytes")
+        return BadInput(shown, f"{image.stat().st_size} bytes", f"must have at most {MAX_BYTES} bytes")
+    return None
 
 
 def _bytes(path: Path, shown: str) -> bytes:

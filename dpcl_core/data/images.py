@@ -27,12 +27,14 @@ class Images:
     """Either encoded files (one `bytes` per row) or one raw uint8 array [n, H, W, C] with C in {1, 3}.
 
     `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size. `origins`
-    says where each row was read, for the sentence about a damaged one.
+    says where each row was read, for the sentence about a damaged one. `is_private`: there is no such sentence, which would
+    be a release; a picture that cannot be used is a black one.
     """
 
     content: Sequence[bytes] | NDArray[np.uint8]
     shape: tuple[int, int, int] | None
     origins: Sequence[str] | None = None
+    is_private: bool = False
 
     def __len__(self) -> int:
         return len(self.content)
@@ -41,8 +43,8 @@ class Images:
         """The images of these rows, in this order."""
         origins = None if self.origins is None else [self.origins[row] for row in rows]
         if isinstance(self.content, np.ndarray):
-            return Images(self.content[rows], self.shape, origins)
-        return Images([self.content[row] for row in rows], self.shape, origins)
+            return Images(self.content[rows], self.shape, origins, self.is_private)
+        return Images([self.content[row] for row in rows], self.shape, origins, self.is_private)
 
     def batches(
         self, size: int | None, n_channels: Literal[1, 3], batch_size: int, interpolation: Interpolation = "bilinear"
@@ -50,12 +52,12 @@ class Images:
         """Decoded batches, uint8 [b, H, W, n_channels]; `size`: side of the square to resize to, None keeps `shape`.
 
         Raises BadInput naming the image for one that cannot be decoded, is larger than 4096 x 4096, or (with `size` None)
-        has another size than the card's or, without a card, than the first image.
+        has another size than the card's or, without a card, than the first image. Private ones are black then.
         """
         side = self.shape[:2] if self.shape is not None else None
         for start in range(0, len(self), batch_size):
             rows = range(start, min(start + batch_size, len(self)))
-            pixels = [self._decoded(row, size, n_channels, interpolation) for row in rows]
+            pixels = [self._seen(row, size, n_channels, interpolation) for row in rows]
             if size is None:
                 side = side or (pixels[0].shape[0], pixels[0].shape[1])
                 for row, found in enumerate(pixels, start):
@@ -78,6 +80,23 @@ class Images:
     def encoded(self) -> Sequence[bytes]:
         """One image file per row; raw pixels become PNG, which loses nothing."""
         return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
+
+    def _seen(
+        self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
+    ) -> NDArray[np.uint8]:
+        """A decoded image; a black one for a private image that cannot be used."""
+        if not self.is_private:
+            return self._decoded(row, size, n_channels, interpolation)
+        wanted = None if self.shape is None else self.shape[:2]
+        try:
+            found = self._decoded(row, size, n_channels, interpolation)
+            if size is not None or wanted in (None, found.shape[:2]):
+                return found
+        except BadInput:
+            if size is None and wanted is None:
+                raise
+        height, width = (size, size) if size is not None else wanted or (1, 1)
+        return np.zeros((height, width, n_channels), np.uint8)
 
     def _decoded(self, row: int, size: int | None, n_channels: int, interpolation: Interpolation) -> NDArray[np.uint8]:
         if isinstance(self.content, np.ndarray):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
@@ -88,22 +89,24 @@ def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Conten
         ]
         return words[0], words[1]
     if card.kind == "text":
-        pairs = zip(files_, (kept.train, kept.test), strict=True)
-        texts = [text_files.read_texts(paths, card, part.rows) for paths, part in pairs]
-        return texts[0], texts[1]
-    train, test = (_images(card, *split) for split in zip(files_, (kept.train, kept.test), strict=True))
+        # Of one file that is divided the test rows, too, are counted as the training rows were.
+        is_divided = found is not None and not found.test
+        texts = text_files.read_texts(files_[0], card, kept.train.rows, is_private=True)
+        return texts, text_files.read_texts(files_[1], card, kept.test.rows, is_private=is_divided)
+    test = _images(card, files_[1], kept.test, is_private=False)
+    train = _images(replace(card, shape=card.shape or test.shape), files_[0], kept.train, is_private=True)
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return train, test
 
 
-def _images(card: DatasetCard, parts: tuple[Path, ...], part: Part) -> Images:
+def _images(card: DatasetCard, parts: tuple[Path, ...], part: Part, *, is_private: bool) -> Images:
     if not parts:
         return bundled.digits()[0].take(part.rows)
     if parts[0].name.endswith(".parquet"):
-        return parquet.read_images(parts, card, part.rows)
-    return folder.read_images(folder.listing(parts[0], card), parts[0], card, part.rows)
+        return parquet.read_images(parts, card, part.rows, is_private=is_private)
+    return folder.read_images(parts[0], card, part.rows, is_private=is_private)
 
 
 def _shown(shape: tuple[int, int, int] | None) -> str:

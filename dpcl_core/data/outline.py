@@ -16,12 +16,13 @@ from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files,
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import Found
-from dpcl_core.data.parquet import Rows
+from dpcl_core.data.rows import Door, Known, Rows, sound
 from dpcl_core.errors import BadInput
 
 # Public constants: the same division and the same subset for every run, seed and person. Under the first the bundled digits
 # fall into 1,347 and 450.
 _DIVISION, _SUBSET = 20_251_040, 20_250_917
+HELD_OUT = 0.2  # of a person's own data, for testing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,98 +101,97 @@ def outline(card: DatasetCard, found: Found | None) -> Outline:
 
 @lru_cache(maxsize=32)
 def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
-    if found is None:
-        labels = bundled.digits()[1]
-        rows = Rows(labels, dict(enumerate(card.classes)), None)
-        return _divided(card, rows, Contents(card, (), stamp))
-    contents = [Contents(card, paths, stamp) for paths in (found.train, found.test)]
-    if found.is_folder:
-        return _of_folders(card, found, contents)
-    if card.kind == "tagged":
-        train = tagged_files.read_rows(found.train, card)
-        test = tagged_files.read_rows(found.test, card, train.names) if found.test else None
-    elif card.kind == "text":
-        train = text_files.read_rows(found.train, card)
-        test = text_files.read_rows(found.test, card, train.names) if found.test else None
-    else:
-        train = parquet.read_rows(found.train, card)
-        test = parquet.read_rows(found.test, card) if found.test else None
-    return _divided(card, train, contents[0]) if test is None else _of_pair(card, train, test, contents)
-
-
-def _of_folders(card: DatasetCard, found: Found, contents: Sequence[Contents]) -> Outline:
-    pair = [folder.listing(split[0], card) for split in (found.train, found.test) if split]
-    if pair[0].classes != pair[-1].classes:
-        only = sorted(set(pair[0].classes) ^ set(pair[-1].classes))
-        raise BadInput(f"{card.name} class", only[0], "train and test must have the same classes")
-    train, *test = (Rows(files.labels, dict(enumerate(files.classes)), None) for files in pair)
-    return _of_pair(card, train, test[0], contents) if test else _divided(card, train, contents[0])
-
-
-def _of_pair(card: DatasetCard, train: Rows, test: Rows, contents: Sequence[Contents]) -> Outline:
-    classes = _classes(card, train)
-    for split, rows in (("train", train), ("test", test)):
-        _refuse_missing(card, split, rows.labels, classes)
-    for label, name in test.names.items():
-        if train.names.get(label, name) != name:
-            allowed = f"train and test must give it one name, not also {name}"
-            raise BadInput(f"{card.name} label {label}", train.names[label], allowed)
-    if (train.sources is None) != (test.sources is None):
+    """The test part is judged first, one and all: it is public. What it says, and the card, is all that training rows are
+    held against; those that do not fit count as no examples."""
+    contents = [Contents(card, paths, stamp) for paths in ((found.train, found.test) if found else ((), ()))]
+    own = opened(card, found.train if found else (), is_private=True)
+    other = opened(card, found.test, is_private=False) if found and found.test else None
+    tested, trained = np.arange(len(other or ()), dtype=np.int64), np.arange(len(own), dtype=np.int64)
+    if other is None:
+        is_test = coins.tossed(contents[0].keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
+        tested, trained = np.flatnonzero(is_test), np.flatnonzero(~is_test)
+    elif own.has_sources != other.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
-    names = _source_names(card, train, test)
-    return Outline(classes, names, _part(train, names, contents[0]), _part(test, names, contents[1]), len(train))
+    public = (other or own).judged(tested, None)
+    classes, sources = _classes(card, public), _source_names(card, public)
+    _refuse_missing(card, public.labels, classes)
+    known = known_of(card, public, classes, sources)
+    kept = sound(own, trained, known)
+    private = own.judged(kept, known)
+    test = _part(public, tested, sources, contents[-1] if other else contents[0])
+    train = _part(private, kept, sources, contents[0])
+    n_found = len(private) if train.of_words else len(trained)
+    return Outline(classes, sources, train, test, _n_train(card, n_found, test))
 
 
-def _divided(card: DatasetCard, rows: Rows, contents: Contents) -> Outline:
-    """A division of ours: about the card's share goes to the test part, by a coin of each row's or sentence's own bytes."""
-    classes, names = _classes(card, rows), _source_names(card, rows)
-    whole = _part(rows, names, contents)
-    is_test = coins.tossed(whole.keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
-    train, test = whole.take(np.flatnonzero(~is_test)), whole.take(np.flatnonzero(is_test))
-    for split, part in (("train", train), ("test", test)):
-        _refuse_missing(card, split, part.labels, classes)
-    return Outline(classes, names, train, test, len(train.labels))
+def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Door:
+    """The files of a split (none: the bundled digits). Raises BadInput for files or headers that will not do."""
+    if not paths:
+        return bundled.Digits()
+    if paths[0].is_dir():
+        return folder.FolderSheet(paths[0], card, is_private=is_private)
+    if card.kind == "tagged":
+        return tagged_files.TaggedSheet(paths, card, is_private=is_private)
+    if card.kind == "text":
+        return text_files.TextSheet(paths, card, is_private=is_private)
+    return parquet.Sheet(paths, card, is_private=is_private)
 
 
-def _classes(card: DatasetCard, rows: Rows) -> tuple[str, ...]:
-    """The card's class names where it has them, else the file's, else the numbers."""
+def known_of(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> Known:
+    """What training rows are held against."""
+    numbers = public.numbers or {name: place for place, name in enumerate(classes)}
+    return Known(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape)
+
+
+def _n_train(card: DatasetCard, n_found: int, test: Part) -> int:
+    """The public nominal number of training examples.
+
+    A benchmark's is what its files hold, which is published. Of a person's own data nothing of the training part is counted:
+    it is what their schema says or, without one, four for each test example, as in a division by 80 and 20.
+    """
+    if not card.is_own:
+        return n_found
+    share = card.held_out or HELD_OUT
+    return card.n_train or round(len(test.labels) * (1 - share) / share)
+
+
+def _classes(card: DatasetCard, public: Rows) -> tuple[str, ...]:
+    """The card's class names where it has them, else those of the test part, else the numbers."""
     if card.classes:
-        for label, name in rows.names.items():
+        for label, name in public.names.items():
             if name in card.classes and label < len(card.classes) and card.classes[label] != name:
                 raise BadInput(f"{card.name} label {label}", name, f"is {card.classes[label]} in {card.title} as published")
         return card.classes
-    n_classes = card.n_classes or int(rows.labels.max()) + 1
-    names = tuple(rows.names.get(label, str(label)) for label in range(n_classes))
+    n_classes = card.n_classes or int(public.labels.max(initial=0)) + 1
+    names = tuple(public.names.get(label, str(label)) for label in range(n_classes))
     (most_common, times), *_ = Counter(names).most_common(1)
     if times > 1:
         raise BadInput(f"{card.name} class", most_common, "two labels must not have the same name")
     return names
 
 
-def _refuse_missing(card: DatasetCard, split: str, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    """Raises BadInput for a test part that lacks a class; of own data, one that no schema declares."""
     if card.kind == "tagged":  # a rare type of name may miss in a part
         if not len(labels):
-            raise BadInput(f"{card.name} {split}", "no sentences", "train and test must each have a sentence")
+            raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
         return
     n_classes = len(classes)
     sizes = np.bincount(labels, minlength=n_classes)
     if len(sizes) > n_classes:
-        raise BadInput(f"{card.name} {split}", f"label {len(sizes) - 1}", "train and test must have the same classes")
+        raise BadInput(f"{card.name} test", f"label {len(sizes) - 1}", f"must be one of {n_classes} classes")
     for label in np.flatnonzero(sizes == 0)[:1]:
-        allowed = f"train and test must each have an example of all {n_classes} classes, 0 to {n_classes - 1}"
-        name = "" if classes[label] == str(label) else f" ({classes[label]})"
-        raise BadInput(f"{card.name} {split}", f"no label {label}{name}", allowed)
+        if not (card.is_own and card.classes and len(labels)):
+            allowed = f"the test part must have an example of all {n_classes} classes, 0 to {n_classes - 1}"
+            name = "" if classes[label] == str(label) else f" ({classes[label]})"
+            raise BadInput(f"{card.name} test", f"no label {label}{name}", allowed)
 
 
-def _source_names(card: DatasetCard, *splits: Rows) -> tuple[str, ...]:
-    found = [set(split.sources.tolist()) for split in splits if split.sources is not None]
-    for name in sorted(set.symmetric_difference(found[0], found[-1])) if found else ():
-        raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "must occur in both train and test")
-    if not found:
-        return ()
-    if not card.sources:
-        return tuple(sorted(found[0], key=_natural))
-    for name in sorted(found[0] - {name for name, _ in card.sources}):
+def _source_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:
+    found = set() if public.sources is None else set(public.sources.tolist())
+    if not found or not card.sources:
+        return tuple(sorted(found, key=_natural))
+    for name in sorted(found - {name for name, _ in card.sources}):
         raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "is none of the sources of this dataset")
     return tuple(name for name, _ in card.sources)
 
@@ -202,14 +202,14 @@ def _natural(name: str) -> tuple[int, str]:
     return int(name[:digits] or -1), name
 
 
-def _part(rows: Rows, names: tuple[str, ...], contents: Contents) -> Part:
+def _part(found: Rows, rows: NDArray[np.int64], names: tuple[str, ...], contents: Contents) -> Part:
     sources = None
-    if rows.sources is not None:
-        found, of_row = np.unique(rows.sources, return_inverse=True)
-        sources = np.asarray([names.index(name) for name in found], dtype=np.int64)[of_row]
-    if rows.sentences is not None:
-        return Part(rows.labels, sources, rows.sentences, contents, of_words=True)
-    return Part(rows.labels, sources, np.arange(len(rows), dtype=np.int64), contents)
+    if found.sources is not None:
+        told, of_row = np.unique(found.sources, return_inverse=True)
+        sources = np.asarray([names.index(name) for name in told], dtype=np.int64)[of_row]
+    if found.sentences is not None:
+        return Part(found.labels, sources, found.sentences, contents, of_words=True)
+    return Part(found.labels, sources, rows, contents)
 
 
 def _thinned(part: Part, per_class: int | None) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.cards import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
+from dpcl_core.data.rows import Known, Rows
 from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.errors import BadInput
 
@@ -25,58 +26,77 @@ LABEL_COLUMNS = ("label", "fine_label")
 SOURCE_COLUMN = "domain"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """The cheap columns of a split: labels int64 [n], names of labels where the file tells, sources by name or None.
-
-    `sentences` int64 [n], ascending: the row of the file that each example, a word of it, is in; None: a row an example.
-    """
-
-    labels: NDArray[np.int64]
-    names: dict[int, str]
-    sources: NDArray[np.str_] | None
-    sentences: NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
 def source_column(card: DatasetCard) -> str:
     """The column that says which part of the dataset a row belongs to."""
     return RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
 
 
-def read_rows(parts: Sequence[Path], card: DatasetCard) -> Rows:
-    """Labels, class names and sources of a split. Raises BadInput naming file, row and what is allowed."""
-    # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
-    top = card.n_classes or sum(_n_rows(path, card) for path in parts)
-    pieces = [_rows(path, card, top) for path in parts]
-    names: dict[int, str] = {}
-    for path, piece in zip(parts, pieces, strict=True):
-        for label, name in piece.names.items():
-            if names.setdefault(label, name) != name:
-                raise BadInput(called(card, path), f"{names[label]} and {name}", f"label {label} must have one name")
-    sources = [piece.sources for piece in pieces if piece.sources is not None]
-    if len(sources) not in (0, len(pieces)):
-        raise BadInput(called(card, parts[0]), SOURCE_COLUMN, "must be a column of every piece of a split, or of none")
-    return Rows(np.concatenate([piece.labels for piece in pieces]), names, np.concatenate(sources) if sources else None)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """One file: what it is called, its judged columns, that of labels by name, and what its header declares of labels."""
+
+    shown: str
+    table: pa.Table
+    label: str
+    declared: Mapping[int, str]
 
 
-def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Images:
+class Sheet:
+    """The parquet files of a split. Raises BadInput on opening for a file or a header that will not do."""
+
+    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
+        self._card, self._parts = card, parts
+        self._pieces = [_opened(path, card, is_private) for path in parts]
+        with_sources = [source_column(card) in piece.table.column_names for piece in self._pieces]
+        if len(set(with_sources)) > 1:
+            raise BadInput(self._pieces[0].shown, SOURCE_COLUMN, "must be a column of every piece of a split, or of none")
+        self.has_sources = with_sources[0]
+
+    def __len__(self) -> int:
+        return sum(piece.table.num_rows for piece in self._pieces)
+
+    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
+        """As `rows.Door` says."""
+        # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
+        top = known.n_classes if known else self._card.n_classes or len(self)
+        found: list[Rows] = []
+        start = 0
+        for piece in self._pieces:
+            end = start + piece.table.num_rows
+            own = rows[(rows >= start) & (rows < end)] - start
+            if len(own):
+                found.append(_judged(piece, own, self._card, top, known))
+            start = end
+        if not found:
+            nothing = np.empty(0, dtype=np.str_) if self.has_sources else None
+            return Rows(np.empty(0, dtype=np.int64), {}, nothing)
+        names: dict[int, str] = {}
+        for piece_rows in found:
+            for label, name in piece_rows.names.items():
+                if names.setdefault(label, name) != name:
+                    allowed = f"label {label} must have one name"
+                    raise BadInput(called(self._card, self._parts[-1]), f"{names[label]} and {name}", allowed)
+        sources = [piece.sources for piece in found if piece.sources is not None]
+        labels = np.concatenate([piece.labels for piece in found])
+        together = np.concatenate(sources) if sources else None
+        return Rows(labels, names, together, numbers=found[0].numbers, shape=found[0].shape)
+
+
+def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
     """The images of these rows (ascending) of a split; of image files, one row group at a time is in memory besides.
 
-    Raises BadInput naming file, row and what is allowed.
+    Raises BadInput naming file, row and what is allowed; of private rows nothing that an image file is makes it.
     """
-    pieces = [_images(path, card, chosen) for path, chosen in _by_part(parts, card, rows)]
+    pieces = [_images(path, card, chosen, is_private) for path, chosen in _by_part(parts, card, rows)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
 def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The sensor windows of these rows (ascending) of a split as they were measured: float32 [n, 100, 3] in m/s^2.
 
-    Raises BadInput naming file, row and what is allowed; every row of the files is checked.
+    Raises BadInput naming file, row and what is allowed.
     """
-    return np.concatenate([_windows(path, card)[chosen] for path, chosen in _by_part(parts, card, rows)])
+    return np.concatenate([_windows(path, card, chosen) for path, chosen in _by_part(parts, card, rows)])
 
 
 def _by_part(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
@@ -94,7 +114,8 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
     raw = [piece.content for piece in pieces if isinstance(piece.content, np.ndarray)]
     if len(raw) == len(pieces) and len({content.shape[1:] for content in raw}) == 1:
         return Images(np.concatenate(raw), shape, origins)
-    return Images([image for piece in pieces for image in piece.encoded()], shape, origins)
+    is_private = any(piece.is_private for piece in pieces)
+    return Images([image for piece in pieces for image in piece.encoded()], shape, origins, is_private)
 
 
 def _n_rows(path: Path, card: DatasetCard) -> int:
@@ -102,7 +123,8 @@ def _n_rows(path: Path, card: DatasetCard) -> int:
         return int(file.metadata.num_rows)
 
 
-def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
+def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
+    """A file's judged columns. Raises BadInput for a file that cannot be read, or a header that will not do."""
     shown = called(card, path)
     with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
@@ -110,26 +132,56 @@ def _rows(path: Path, card: DatasetCard, top: int) -> Rows:
         source = source_column(card)
         if card.kind == "sensor" and source not in schema.names:
             raise BadInput(shown, ", ".join(schema.names), f"must have a column {source} of samples a second")
-        wanted = [name for name in (column, card.name_column, source) if name in schema.names]
+        lists = [name for name in IMAGE_COLUMNS if name in schema.names and is_list(schema.field(name).type)][:1]
+        wanted = [name for name in (column, card.name_column, source, WINDOW_COLUMN, *lists) if name in schema.names]
         table: pa.Table = file.read(columns=wanted)
-    if not table.num_rows:
+    if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
-    if pa.types.is_integer(schema.field(column).type):
-        allowed = f"must be a whole number from 0 to {top - 1}" if card.n_classes else "must number the classes 0, 1, 2, ..."
-        labels = _whole_numbers(table[column], column, top, shown, allowed)
+    return _Piece(shown, table, column, _declared_names(schema, column))
+
+
+def _judged(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: Known | None) -> Rows:
+    """The rows of these numbers of one file."""
+    table, shown = piece.table.take(pa.array(rows)), piece.shown
+    numbers: Mapping[str, int] = {}
+    if pa.types.is_integer(table.schema.field(piece.label).type):
+        is_told = card.n_classes or known
+        allowed = f"must be a whole number from 0 to {top - 1}" if is_told else "must number the classes 0, 1, 2, ..."
+        labels = _whole_numbers(table[piece.label], piece.label, top, shown, allowed, rows)
     else:
-        labels = _ranks(table[column], column, card, shown)
-    names = _names(table, labels, card, shown) if card.name_column in wanted else _declared_names(schema, column)
+        labels, numbers = _ranks(table[piece.label], piece.label, card, shown, rows, known)
+    names: Mapping[int, str] = {}
+    if known is None:
+        is_named = card.name_column in table.column_names
+        names = _names(table, labels, card, shown, rows) if is_named else piece.declared
     sources = None
+    source = source_column(card)
     if card.kind == "sensor":
-        sources = sources_of(table[source], shown)
-    elif source in wanted:
-        texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown)
+        sources = sources_of(table[source], shown, rows)
+        windows_of(table[WINDOW_COLUMN].combine_chunks(), shown, rows) if WINDOW_COLUMN in table.column_names else None
+    elif source in table.column_names:
+        texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
         sources = np.asarray(texts, dtype=np.str_)[of_row]
-    return Rows(labels, names, sources)
+    if known is not None and sources is not None:
+        refuse_unknown(sources, known.sources, f"{shown} row", source, rows)
+    shape = None
+    for name in IMAGE_COLUMNS:
+        if card.kind == "image" and name in table.column_names:
+            pixels = pixels_of(table[name].combine_chunks(), known.shape if known else card.shape, shown, rows)
+            shape = (pixels.shape[1], pixels.shape[2], pixels.shape[3])
+    return Rows(labels, names, sources, numbers=numbers, shape=shape)
 
 
-def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
+def refuse_unknown(
+    sources: NDArray[np.str_], known: frozenset[str] | None, shown: str, column: str, rows: NDArray[np.int64]
+) -> None:
+    """Raises BadInput naming the first row of a source that is not known; where none are, any will do."""
+    if known is not None:
+        for place in np.flatnonzero(~np.isin(sources, sorted(known)))[:1]:
+            raise BadInput(f"{shown} {rows[place]}, {column}", str(sources[place]), "is no source of the test part")
+
+
+def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
     shown = called(card, path)
     origins = [f"{shown} row {row}" for row in rows]
     with readable(path, shown), pq.ParquetFile(path) as file:
@@ -138,8 +190,9 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
         if name is None:
             raise BadInput(shown, ", ".join(schema.names), "must have a column image (or img)")
         if is_list(schema.field(name).type):
-            pixels = pixels_of(file.read(columns=[name])[name].combine_chunks(), card.shape, shown)
-            return Images(pixels[rows], (pixels.shape[1], pixels.shape[2], pixels.shape[3]), origins)
+            column = file.read(columns=[name])[name].take(pa.array(rows)).combine_chunks()
+            pixels = pixels_of(column, card.shape, shown, rows)
+            return Images(pixels, (pixels.shape[1], pixels.shape[2], pixels.shape[3]), origins)
         encoded: list[bytes] = []
         end = 0
         for group in range(file.num_row_groups):
@@ -147,27 +200,32 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> Images:
             wanted = rows[(rows >= start) & (rows < end)]
             if len(wanted):
                 column = file.read_row_group(group, columns=[name])[name]
-                encoded += _encoded(column, wanted - start, name, shown, start)
-    return Images(encoded, card.shape, origins)
+                encoded += _encoded(column, wanted - start, name, shown, None if is_private else start)
+    return Images(encoded, card.shape, origins, is_private)
 
 
-def _windows(path: Path, card: DatasetCard) -> NDArray[np.float32]:
+def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     shown = called(card, path)
     with readable(path, shown), pq.ParquetFile(path) as file:
         if WINDOW_COLUMN not in file.schema_arrow.names:
             raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
-        return windows_of(file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].combine_chunks(), shown)
+        column = file.read(columns=[WINDOW_COLUMN])[WINDOW_COLUMN].take(pa.array(rows)).combine_chunks()
+        return windows_of(column, shown, rows)
 
 
-def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int) -> list[bytes]:
-    """The image files in the wanted rows of a row group that starts at row `start`."""
+def _encoded(
+    column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None
+) -> list[bytes]:
+    """The image files in the wanted rows of a row group that starts at row `start`; None: nothing is an image file, too."""
     if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
         column = pc.struct_field(column, "bytes")
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)):
         raise BadInput(f"{shown} column {name}", str(kind), "must hold the bytes of image files, or lists of pixels")
-    _refuse_nulls(column, name, shown, "must hold the bytes of an image file", start)
-    files: list[bytes] = (column if len(wanted) == len(column) else column.take(pa.array(wanted))).to_pylist()
+    chosen = column if len(wanted) == len(column) else column.take(pa.array(wanted))
+    if start is not None:
+        _refuse_nulls(chosen, name, shown, "must hold the bytes of an image file", start + wanted)
+    files: list[bytes] = [file or b"" for file in chosen.to_pylist()]
     return files
 
 
@@ -182,31 +240,41 @@ def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
     raise BadInput(shown, ", ".join(schema.names), "must have a column label (or fine_label) of whole numbers")
 
 
-def _whole_numbers(column: pa.ChunkedArray, name: str, top: int, shown: str, allowed: str) -> NDArray[np.int64]:
+def _whole_numbers(
+    column: pa.ChunkedArray, name: str, top: int, shown: str, allowed: str, rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Labels from 0 up and below `top`."""
-    _refuse_nulls(column, name, shown, allowed)
+    _refuse_nulls(column, name, shown, allowed, rows)
     labels: NDArray[np.integer] = column.to_numpy()
-    for row in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
-        raise BadInput(f"{shown} row {row}, {name}", int(labels[row]), allowed)
+    for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
+        raise BadInput(f"{shown} row {rows[place]}, {name}", int(labels[place]), allowed)
     return labels.astype(np.int64)
 
 
-def _ranks(column: pa.ChunkedArray, name: str, card: DatasetCard, shown: str) -> NDArray[np.int64]:
-    """Labels of a column of class codes: the place of each code among all codes in alphabetical order."""
-    codes, of_row = _texts(column, name, shown)
-    if len(codes) != card.n_classes:
+def _ranks(
+    column: pa.ChunkedArray, name: str, card: DatasetCard, shown: str, rows: NDArray[np.int64], known: Known | None
+) -> tuple[NDArray[np.int64], Mapping[str, int]]:
+    """Labels of a column of class codes: the place of each code among all codes in alphabetical order, and these places."""
+    codes, of_row = _texts(column, name, shown, rows)
+    if known is None and len(codes) != card.n_classes:
         raise BadInput(f"{shown} column {name}", f"{len(codes)} classes", f"must have all {card.n_classes} classes")
-    return np.argsort(np.argsort(codes))[of_row].astype(np.int64)
+    numbers = known.numbers if known else {code: place for place, code in enumerate(sorted(codes))}
+    for code in codes:
+        if code not in numbers:
+            raise BadInput(f"{shown} column {name}", code, f"must be one of the {len(numbers)} classes of the test part")
+    return np.array([numbers[code] for code in codes], dtype=np.int64)[of_row], numbers
 
 
-def _names(table: pa.Table, labels: NDArray[np.int64], card: DatasetCard, shown: str) -> dict[int, str]:
+def _names(
+    table: pa.Table, labels: NDArray[np.int64], card: DatasetCard, shown: str, rows: NDArray[np.int64]
+) -> dict[int, str]:
     """The one name of each label. Raises BadInput naming a row that calls its label otherwise than another row does."""
-    texts, of_row = _texts(table[card.name_column], card.name_column, shown)
+    texts, of_row = _texts(table[card.name_column], card.name_column, shown, rows)
     first = np.full(int(labels.max()) + 1, -1)
     first[labels[::-1]] = of_row[::-1]  # of repeated places the last assignment stays: each label's first row
-    for row in np.flatnonzero(first[labels] != of_row)[:1]:
-        allowed = f"label {labels[row]} is called {texts[first[labels[row]]]} elsewhere"
-        raise BadInput(f"{shown} row {row}, {card.name_column}", texts[of_row[row]], allowed)
+    for place in np.flatnonzero(first[labels] != of_row)[:1]:
+        allowed = f"label {labels[place]} is called {texts[first[labels[place]]]} elsewhere"
+        raise BadInput(f"{shown} row {rows[place]}, {card.name_column}", texts[of_row[place]], allowed)
     return {int(label): texts[first[label]] for label in np.flatnonzero(first >= 0)}
 
 
@@ -218,11 +286,13 @@ def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
     return {}
 
 
-def _texts(column: pa.ChunkedArray, name: str, shown: str) -> tuple[list[str], NDArray[np.int64]]:
+def _texts(
+    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.int64]]:
     """The different texts of a column, and which of them each row holds."""
     if not is_text(column.type):
         raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
-    _refuse_nulls(column, name, shown, "must hold text")
+    _refuse_nulls(column, name, shown, "must hold text", rows)
     coded: pa.DictionaryArray = pc.cast(column, pa.string()).combine_chunks().dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
@@ -233,10 +303,10 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, start: int = 0) -> None:
-    """Raises BadInput naming the first row without a value, of a column that starts at row `start` of its file."""
+def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, rows: NDArray[np.int64]) -> None:
+    """Raises BadInput naming the first row without a value; `rows` [n] are called by these numbers."""
     if column.null_count:
-        row = start + int(np.flatnonzero(column.is_null().to_numpy())[0])
+        row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
 
 

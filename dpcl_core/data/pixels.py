@@ -11,33 +11,38 @@ from dpcl_core.data.images import MAX_SIDE
 from dpcl_core.errors import BadInput
 
 
-def pixels_of(column: pa.Array, shape: tuple[int, int, int] | None, shown: str) -> NDArray[np.uint8]:
+def pixels_of(
+    column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64]
+) -> NDArray[np.uint8]:
     """Pixels [n, H, W, C] of a column of lists: one flat list a row for a known `shape`, else rows of columns (of channels).
 
+    `rows` [n]: what the rows of the column are called, their numbers in the file.
     Fractions must lie in [0, 1] and become round(255 v); whole numbers must lie in 0 ... 255.
     Raises BadInput naming the first row with another size, with NaN, with nothing, or out of range.
     """
     sizes: list[int] = []
     values: pa.Array = column
     n_rows = len(column)
+    if not n_rows:
+        return np.zeros((0, *(shape or (1, 1, 1))), np.uint8)
     while is_list(values.type):
-        values, size = _flattened(values, n_rows, sizes, shown)
+        values, size = _flattened(values, sizes, shown, rows)
         sizes.append(size)
     height, width, channels = _shape(tuple(sizes), shape, shown)
-    numbers = _checked(values, n_rows, shown)
+    numbers = _checked(values, shown, rows)
     return numbers.reshape(n_rows, height, width, channels)
 
 
-def _flattened(values: pa.Array, n_rows: int, sizes: list[int], shown: str) -> tuple[pa.Array, int]:
+def _flattened(values: pa.Array, sizes: list[int], shown: str, rows: NDArray[np.int64]) -> tuple[pa.Array, int]:
     """The lists' content joined, and the one length that all of them have."""
     lengths = np.asarray(pc.list_value_length(values).fill_null(0))
     size = int(lengths.max())
     for place in np.flatnonzero(lengths != size)[:1]:
-        row = int(place) // int(np.prod(sizes, dtype=np.int64))
+        row = rows[int(place) // int(np.prod(sizes, dtype=np.int64))]
         allowed = f"must have {size} values there, as other rows have"
         raise BadInput(f"{shown} row {row}, image", f"a list of {lengths[place]}", allowed)
     if size == 0:
-        raise BadInput(f"{shown} row 0, image", "an empty list", "must hold pixels")
+        raise BadInput(f"{shown} row {rows[0]}, image", "an empty list", "must hold pixels")
     return values.flatten(), size
 
 
@@ -55,16 +60,16 @@ def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: st
     return sizes
 
 
-def _checked(values: pa.Array, n_rows: int, shown: str) -> NDArray[np.uint8]:
+def _checked(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
         raise BadInput(f"{shown} column image", str(values.type), "must hold the bytes of image files, or lists of pixels")
     numbers: NDArray[np.number] = values.to_numpy(zero_copy_only=False)  # a missing number becomes NaN
-    per_row = len(numbers) // n_rows
+    per_row = len(numbers) // len(rows)
     is_fraction = pa.types.is_floating(values.type)
     top = 1 if is_fraction else 255
     allowed = "must be a number from 0 to 1" if is_fraction else "must be a whole number from 0 to 255"
     for place in np.flatnonzero(~((numbers >= 0) & (numbers <= top)))[:1]:  # written so that NaN fails
-        raise BadInput(f"{shown} row {place // per_row}, image", f"pixel {numbers[place]}", allowed)
+        raise BadInput(f"{shown} row {rows[place // per_row]}, image", f"pixel {numbers[place]}", allowed)
     return np.rint(numbers * 255).astype(np.uint8) if is_fraction else numbers.astype(np.uint8)
 
 

@@ -17,8 +17,8 @@ _SIZE = SAMPLES * AXES
 _WINDOW = f"must be a list of {_SIZE} numbers, {SAMPLES} samples of {AXES} axes in m/s^2"
 
 
-def windows_of(column: pa.Array, shown: str) -> NDArray[np.float32]:
-    """Accelerations float32 [n, 100, 3] of a column of lists, sample after sample.
+def windows_of(column: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Accelerations float32 [n, 100, 3] of a column of lists, sample after sample; `rows` [n] are called by these numbers.
 
     Raises BadInput naming the first row with another number of values, with nothing, or with one that is not finite.
     """
@@ -27,25 +27,28 @@ def windows_of(column: pa.Array, shown: str) -> NDArray[np.float32]:
         raise BadInput(f"{shown} column {WINDOW_COLUMN}", str(kind), _WINDOW)
     lengths = np.asarray(pc.list_value_length(column).fill_null(0))
     for row in np.flatnonzero(lengths != _SIZE)[:1]:
-        raise BadInput(f"{shown} row {row}, {WINDOW_COLUMN}", f"a list of {lengths[row]}", _WINDOW)
+        raise BadInput(f"{shown} row {rows[row]}, {WINDOW_COLUMN}", f"a list of {lengths[row]}", _WINDOW)
     # A missing number becomes NaN, one too large for 32 bits infinity.
     with np.errstate(over="ignore"):
         values: NDArray[np.float32] = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     for place in np.flatnonzero(~np.isfinite(values))[:1]:
         raise BadInput(
-            f"{shown} row {place // _SIZE}, {WINDOW_COLUMN}", float(values[place]), f"{_WINDOW}, all of them finite"
+            f"{shown} row {rows[place // _SIZE]}, {WINDOW_COLUMN}", float(values[place]), f"{_WINDOW}, all of them finite"
         )
     return values.reshape(-1, SAMPLES, AXES)
 
 
-def sources_of(column: pa.ChunkedArray, shown: str) -> NDArray[np.str_]:
-    """The name of each row's rate. Raises BadInput for another kind of column, and naming the first row of another rate."""
+def sources_of(column: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> NDArray[np.str_]:
+    """The name of each row's rate; `rows` [n] are called by these numbers.
+
+    Raises BadInput for another kind of column, and naming the first row of another rate.
+    """
     allowed = f"must be {', '.join(map(str, RATES[:-1]))} or {RATES[-1]} samples a second"
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise BadInput(f"{shown} column {RATE_COLUMN}", str(column.type), allowed)
     rates: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # nothing becomes NaN, which is no rate either
     for row in np.flatnonzero(~np.isin(rates, RATES))[:1]:
         value = "nothing" if np.isnan(rates[row]) else f"{rates[row]:g}"
-        raise BadInput(f"{shown} row {row}, {RATE_COLUMN}", value, allowed)
+        raise BadInput(f"{shown} row {rows[row]}, {RATE_COLUMN}", value, allowed)
     names = np.asarray([source_name(rate) for rate in RATES], dtype=np.str_)
     return names[np.searchsorted(RATES, rates)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dpcl_core.data import conll, parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.conll import Tagged
-from dpcl_core.data.parquet import SOURCE_COLUMN, Rows
+from dpcl_core.data.parquet import SOURCE_COLUMN
+from dpcl_core.data.rows import Known, Rows
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.tags import BEGIN, INSIDE, OUTSIDE, tags_of
 from dpcl_core.errors import BadInput
@@ -21,33 +22,56 @@ from dpcl_core.errors import BadInput
 WORDS_COLUMN, TAGS_COLUMN = "tokens", "tags"
 
 
-def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str] | None = None) -> Rows:
-    """Labels, tags by name and sources of a split's words, and the sentence that each is in.
+class TaggedSheet:
+    """The files of a split of tagged sentences. Raises BadInput on opening for a file or a header that will not do."""
 
-    `known`: the training part's tags, where the card has none. Raises BadInput naming file, sentence and what is allowed.
-    """
-    found = sentences(parts, card)
-    names = list(card.classes or (known or {}).values()) or _tags(found)
-    number = {name: place for place, name in enumerate(names)}
-    labels: list[int] = []
-    for row, (_, tags, _) in enumerate(found):
-        for tag in tags:
-            if tag not in number:
-                kinds = sorted({name[2:] for name in names if name != OUTSIDE})
-                allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(kinds)}"
-                raise BadInput(f"{parquet.called(card, parts[0])} sentence {row}, {TAGS_COLUMN}", tag, allowed)
-            labels.append(number[tag])
-    lengths = [len(words) for words, _, _ in found]
-    domains = [domain for _, _, domain in found]
-    sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if all(domains) else None
-    rows = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-    return Rows(np.array(labels, dtype=np.int64), dict(enumerate(names)), sources, rows)
+    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
+        self._card, self._shown = card, parquet.called(card, parts[0])
+        self._sentences = sentences(parts, card)
+        if not self._sentences and not is_private:
+            if parts[0].suffix == ".conll":
+                allowed = "must hold at least one sentence in the form of OntoNotes (CoNLL-2012)"
+                raise BadInput(self._shown, "no sentences", allowed)
+            raise BadInput(self._shown, "no rows", "must have at least one row")
+        self.has_sources = all(path.suffix == ".conll" or SOURCE_COLUMN in pq.read_schema(path).names for path in parts)
+
+    def __len__(self) -> int:
+        return len(self._sentences)
+
+    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
+        """As `rows.Door` says, of sentences; the rows that come back are their words."""
+        chosen = [(row, _told(self._sentences[row])) for row in rows.tolist()]
+        told = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        numbers = told or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
+        labels: list[int] = []
+        for row, (_, tags, domain) in chosen:
+            for tag in tags:
+                if tag not in numbers:
+                    kinds = sorted({name[2:] for name in numbers if name != OUTSIDE})
+                    allowed = f"must be {OUTSIDE}, or {BEGIN} or {INSIDE} with one of {', '.join(kinds)}"
+                    raise BadInput(f"{self._shown} sentence {row}, {TAGS_COLUMN}", tag, allowed)
+                labels.append(numbers[tag])
+            if known is not None and known.sources is not None and domain not in known.sources:
+                raise BadInput(f"{self._shown} sentence {row}, {SOURCE_COLUMN}", domain, "is no source of the test part")
+        lengths = [len(words) for _, (words, _, _) in chosen]
+        domains = [domain for _, (_, _, domain) in chosen]
+        with_sources = known.sources is not None if known else all(domains)
+        sources = np.repeat(np.asarray(domains, dtype=np.str_), lengths) if with_sources else None
+        names = {label: name for name, label in numbers.items()}
+        return Rows(np.array(labels, dtype=np.int64), names, sources, np.repeat(rows, lengths), numbers)
+
+
+def _told(sentence: Tagged | BadInput) -> Tagged:
+    """The sentence. Raises what is wrong with it."""
+    if isinstance(sentence, BadInput):
+        raise sentence
+    return sentence
 
 
 def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
     """The sentences of these rows, ascending, each once however often its number is there."""
     found = sentences(parts, card)
-    return Sentences([found[row][0] for row in np.unique(rows).tolist()])
+    return Sentences([_told(found[row])[0] for row in np.unique(rows).tolist()])
 
 
 def _tags(sentences: Sequence[Tagged]) -> list[str]:
@@ -55,7 +79,8 @@ def _tags(sentences: Sequence[Tagged]) -> list[str]:
     return list(tags_of(sorted({tag[2:] for _, tags, _ in sentences for tag in tags if tag != OUTSIDE})))
 
 
-def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged]:
+def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
+    """The sentences of a split; in place of one that cannot be used, what is wrong with it."""
     return [
         sentence
         for path in parts
@@ -65,7 +90,7 @@ def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged]:
     ]
 
 
-def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged]:
+def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
     shown = parquet.called(card, path)
     with parquet.readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
@@ -76,14 +101,13 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged]:
         columns = file.read(columns=wanted).to_pydict()
     pairs = list(zip(columns[WORDS_COLUMN], columns[TAGS_COLUMN], strict=True))
     domains = columns.get(SOURCE_COLUMN) or [""] * len(pairs)
-    found: list[Tagged] = []
+    found: list[Tagged | BadInput] = []
     for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
         if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
             allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
-            raise BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed)
-        found.append((tuple(words), tuple(tags), domain))
-    if not found:
-        raise BadInput(shown, "no rows", "must have at least one row")
+            found.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
+        else:
+            found.append((tuple(words), tuple(tags), domain))
     return found
 
 

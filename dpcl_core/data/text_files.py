@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.data import parquet
 from dpcl_core.data.card import DatasetCard
-from dpcl_core.data.parquet import SOURCE_COLUMN, Rows
+from dpcl_core.data.parquet import SOURCE_COLUMN
+from dpcl_core.data.rows import Known, Rows
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
@@ -24,41 +25,76 @@ _NO_TEXT = "must hold text; leave out rows without any"
 _ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 
 
-def read_rows(parts: Sequence[Path], card: DatasetCard, known: Mapping[int, str] | None = None) -> Rows:
-    """Labels, class names and sources of a split. `known`: the training part's names, where labels are written as words.
+class TextSheet:
+    """The files of a split of texts. Raises BadInput on opening for a file or a header that will not do."""
 
-    Words are numbered in alphabetical order, or by value where all of them are numbers. Raises BadInput naming file, row and
-    what is allowed.
-    """
-    if parts[0].suffix != ".csv" and not _labels_are_words(parts[0], card):
-        return parquet.read_rows(parts, card)
-    needed, wanted = ("text", LABEL_COLUMN), (LABEL_COLUMN, SOURCE_COLUMN)
-    tables = [(columns_of(path, card, needed, wanted), parquet.called(card, path)) for path in parts]
-    words = [word for table, shown in tables for word in _words(table, LABEL_COLUMN, shown)]
-    names = sorted(set(words), key=_by_value) if known is None else list(known.values())
-    number = {name: place for place, name in enumerate(names)}
-    for row, word in enumerate(words):
-        if word not in number:
-            allowed = f"must be a label of the training part: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
-            raise BadInput(f"{parquet.called(card, parts[0])} row {row}, {LABEL_COLUMN}", word, allowed)
-    labels = np.array([number[word] for word in words], dtype=np.int64)
-    sources = None
-    if all(SOURCE_COLUMN in table.column_names for table, _ in tables):
-        found = [word for table, shown in tables for word in _words(table, SOURCE_COLUMN, shown)]
-        sources = np.asarray(found, dtype=np.str_)
-    return Rows(labels, dict(enumerate(names)), sources)
+    def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
+        self._card = card
+        are_words = parts[0].suffix == ".csv" or _labels_are_words(parts[0], card)
+        self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
+        needed = ("text", LABEL_COLUMN) if are_words else ()
+        wanted = (LABEL_COLUMN, SOURCE_COLUMN, *card.text_columns, "text")
+        self._pieces = [
+            (parquet.called(card, path), columns_of(path, card, needed, (*wanted, *_marks(path)), is_private=is_private))
+            for path in parts
+        ]
+        self.has_sources = all(SOURCE_COLUMN in table.column_names for _, table in self._pieces)
+
+    def __len__(self) -> int:
+        return sum(table.num_rows for _, table in self._pieces)
+
+    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
+        """As `rows.Door` says; words are numbered in alphabetical order, or by value where all of them are numbers."""
+        words: list[str] = []
+        domains: list[str] = []
+        start = 0
+        for shown, table in self._pieces:
+            own = rows[(rows >= start) & (rows < start + table.num_rows)] - start
+            start += table.num_rows
+            taken = table.take(pa.array(own))
+            _texts(taken, own, self._card, shown)
+            if self._numbered is None:
+                found = _words(taken, LABEL_COLUMN, shown, own)
+                self._refuse_unknown(found, known, shown, own)
+                words += found
+                if self.has_sources:
+                    domains += (named := _words(taken, SOURCE_COLUMN, shown, own))
+                    told = known.sources if known else None
+                    parquet.refuse_unknown(np.asarray(named, dtype=np.str_), told, f"{shown} row", SOURCE_COLUMN, own)
+        if self._numbered is not None:
+            return self._numbered.judged(rows, known)
+        numbers = self._told(known) or {word: place for place, word in enumerate(sorted(set(words), key=_by_value))}
+        labels = np.array([numbers[word] for word in words], dtype=np.int64)
+        sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
+        return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
+
+    def _told(self, known: Known | None) -> Mapping[str, int]:
+        """The number of each label by what is public; empty where only these rows tell."""
+        return known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+
+    def _refuse_unknown(self, words: Sequence[str], known: Known | None, shown: str, rows: NDArray[np.int64]) -> None:
+        """Raises BadInput naming the first row of a label that is none."""
+        for place, word in enumerate(words):
+            if (told := self._told(known)) and word not in told:
+                names = f"{', '.join(list(told)[:12])}{' ...' if len(told) > 12 else ''}"
+                allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
+                raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
 
-def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Texts:
+def _marks(path: Path) -> tuple[str, ...]:
+    return () if path.suffix == ".csv" else (PERSON_COLUMN, SPANS_COLUMN)
+
+
+def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Texts:
     """The texts of these rows (ascending) of a split, with marked spans and people where a parquet file has them.
 
-    Raises BadInput naming file, row and what is allowed, also for a text of nothing but blanks.
+    `is_private`: rows of a CSV file that are no rows of its table are passed over, as when they were judged. Raises BadInput
+    naming file, row and what is allowed, also for a text of nothing but blanks.
     """
     pieces: list[Texts] = []
     start = 0
     for path in parts:
-        marks = () if path.suffix == ".csv" else (PERSON_COLUMN, SPANS_COLUMN)
-        table = columns_of(path, card, (), (*card.text_columns, "text", *marks))
+        table = columns_of(path, card, (), (*card.text_columns, "text", *_marks(path)), is_private=is_private)
         end = start + table.num_rows
         chosen = rows[(rows >= start) & (rows < end)] - start
         pieces.append(_texts(table.take(pa.array(chosen)), chosen, card, parquet.called(card, path)))
@@ -117,11 +153,13 @@ def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
     return spans
 
 
-def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str]) -> pa.Table:
+def columns_of(
+    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool
+) -> pa.Table:
     """The wanted columns of a file, as far as it has them. Raises BadInput where it cannot be read or lacks a needed one."""
     shown = parquet.called(card, path)
     if path.suffix == ".csv":
-        table = _csv(path, shown)
+        table = _csv(path, shown, is_private)
         names = table.column_names
         table = table.select([name for name in dict.fromkeys(wanted) if name in names])
     else:
@@ -132,33 +170,40 @@ def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Seq
         if name not in names:
             commas = ", separated from others by commas" if path.suffix == ".csv" else ""
             raise BadInput(shown, ", ".join(names), f"must have a column {name}{commas}")
-    if not table.num_rows:
+    if not table.num_rows and not is_private:
         raise BadInput(shown, "no rows", "must have at least one row")
     return table
 
 
-def _csv(path: Path, shown: str) -> pa.Table:
-    """A CSV file, every column as text. Raises BadInput saying what is wrong with it, and where."""
+def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
+    """A CSV file, every column as text. Raises BadInput saying what is wrong with it, and where.
+
+    `is_private`: of its rows nothing is said. Those of another number of values are passed over, and a value that is not
+    UTF-8 becomes nothing.
+    """
     with parquet.readable(path, shown):
         content = path.read_bytes()
+    header = content.partition(b"\n")[0] if is_private else content
     try:
-        content.decode("utf-8")
+        header.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
-    header = pa.py_buffer(content)
+    parsing = _SKIPPING if is_private else _PARSING
     try:
-        names = pyarrow.csv.open_csv(header, read_options=_reading(content), parse_options=_PARSING).schema.names
+        opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=_reading(content), parse_options=parsing)
+        names = opened.schema.names
         if repeated := [name for name in names if names.count(name) > 1]:
             raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
-        return pyarrow.csv.read_csv(
+        table = pyarrow.csv.read_csv(
             pa.py_buffer(content),
             read_options=_reading(content),
-            parse_options=_PARSING,
+            parse_options=parsing,
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types={name: pa.string() for name in names}, strings_can_be_null=False
+                column_types={name: pa.binary() for name in names}, strings_can_be_null=False
             ),
         )
+        return pa.table({name: pa.array(map(_decoded, table[name].to_pylist()), pa.string()) for name in names})
     except pa.ArrowException as error:
         # Of a row only its number is said: its text may be private, and failures are kept.
         row = _ROW.search(str(error))
@@ -168,6 +213,15 @@ def _csv(path: Path, shown: str) -> pa.Table:
 
 
 _PARSING = pyarrow.csv.ParseOptions(newlines_in_values=True)
+_SKIPPING = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
+
+
+def _decoded(value: bytes) -> str | None:
+    """A value as text; nothing where it is none."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
@@ -181,10 +235,10 @@ def _labels_are_words(path: Path, card: DatasetCard) -> bool:
     return LABEL_COLUMN in schema.names and parquet.is_text(schema.field(LABEL_COLUMN).type)
 
 
-def _words(table: pa.Table, name: str, shown: str) -> list[str]:
-    """A column of labels or sources: words, none of them empty."""
-    words = [word.strip() for word in _strings(table[name], name, np.arange(table.num_rows), shown)]
-    for row, word in enumerate(words):
+def _words(table: pa.Table, name: str, shown: str, rows: NDArray[np.int64]) -> list[str]:
+    """A column of labels or sources: words, none of them empty; `rows` [n] are called by these numbers."""
+    words = [word.strip() for word in _strings(table[name], name, rows, shown)]
+    for row, word in zip(rows, words, strict=True):
         if not word:
             raise BadInput(f"{shown} row {row}, {name}", "nothing", f"must hold a {name}")
     return words
