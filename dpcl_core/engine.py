@@ -42,6 +42,7 @@ _ENTITIES = (
     "Accuracy stands for micro-F1 of whole names here: found with exact span and type, after tags are read so that none "
     "continues a name that did not begin."
 )
+_PARTS = 20  # words on progress while features are computed
 _AUDIT_TRIALS = 1000  # releases a side at the end of a run: shows epsilon up to 5.6, in well under a second
 
 
@@ -64,11 +65,14 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_train=dataset.n_people,
         n_test=len(dataset.test),
     )
-    tasks = [task for stream in streams.values() for task in stream.tasks]
-    checks.refuse_small_task(spec, [(task.name, int(np.isin(task.train.labels, public).sum())) for task in tasks])
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
     facts = Facts(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)
+    tasks = [task for stream in streams.values() for task in stream.tasks]
+    sizes = [int(facts.task_size)] * len(tasks)  # of a person's own data nothing is counted
+    if not datasets.card(spec.data.dataset).is_own:
+        sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
+    checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
     if warning := signal.note(outlook(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
         yield Note("warning", warning)
@@ -188,10 +192,10 @@ def _groups(spec: RunSpec) -> list[list[Cell]]:
 
 def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
     """What the method reads, features or images of both splits, in the order of the dataset's rows."""
-    n_train, total = len(dataset.train), len(dataset.train) + len(dataset.test)
+    n_train, n_test = dataset.n_people, len(dataset.test)
     examples: list[Examples] = []
-    for split, before in ((dataset.train, 0), (dataset.test, n_train)):
-        read = yield from inputs(spec, split.images, device, before=before, total=total)
+    for split, told in ((dataset.train, (0, n_train)), (dataset.test, (n_train, n_train + n_test))):
+        read = yield from inputs(spec, split.images, device, told=(*told, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
     return Table(
@@ -215,20 +219,20 @@ def _text_form(spec: RunSpec) -> TextForm | None:
 
 
 def inputs(
-    spec: RunSpec, images: Content, device: str, *, before: int = 0, total: int | None = None
+    spec: RunSpec, images: Content, device: str, *, told: tuple[int, int, int] | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
     """What the method reads of these examples: features [n, K], the pictures themselves [n, ...], or encoded
     texts int32 [n, length, planes].
 
-    `before`: examples done before these, of `total` in all (None: only these).
+    `told`: what progress counts from and to, and of how many, all of them public numbers (None: only these examples).
     """
-    n_all = len(images) if total is None else total
+    told = told or (0, len(images), len(images))
     text = f"computing features with {spec.data.backbone}"
     if spec.params.inputs == "images":
         text = f"decoding pictures for {spec.data.backbone}"
     if isinstance(spec.params, LanguageParams):
         text = f"reading texts for {spec.data.backbone}"
-    yield Progress("backbone", before, n_all, None, text)
+    yield Progress("backbone", told[0], told[2], None, text)
     if isinstance(spec.params, LanguageParams):
         from dpcl_core.backbones.language import reader
 
@@ -238,18 +242,29 @@ def inputs(
         from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
 
         read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).asked)
-        return (yield from _counted(read, before, n_all, text))
-    return (yield from _counted(cache.computed(spec.data.backbone, images, device), before, n_all, text))
+        return (yield from _counted(read, len(images), told, text))
+    return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), told, text))
 
 
-def _counted(steps: Steps, before: int, total: int, text: str) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the steps give, with a word on progress for every batch; `before`: examples done before these."""
+def _counted(
+    steps: Steps, n: int, told: tuple[int, int, int], text: str
+) -> Generator[Event, None, NDArray[np.generic]]:
+    """What the steps on `n` examples give, with the same words on progress however many these are, or were kept.
+
+    `told`: the public numbers to count from and to, and of how many.
+    """
+    first, last, total = told
+    parts = 0
     while True:
         try:
             done = next(steps)
         except StopIteration as ended:
+            for part in range(parts, _PARTS):
+                yield Progress("backbone", first + (last - first) * (part + 1) // _PARTS, total, None, text)
             return cast(NDArray[np.generic], ended.value)
-        yield Progress("backbone", before + done, total, None, text)
+        while parts < _PARTS and done * _PARTS >= (parts + 1) * n:
+            parts += 1
+            yield Progress("backbone", first + (last - first) * parts // _PARTS, total, None, text)
 
 
 def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
@@ -272,8 +287,8 @@ def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, N
     found = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
     yield Note("info", f"Public sentences: {found.title}.")
     text = f"computing features of public sentences with {spec.data.backbone}"
-    steps = cache.computed(spec.data.backbone, found.content, device)
-    features = cast(NDArray[np.float32], (yield from _counted(steps, 0, len(found.content), text)))
+    steps, n = cache.computed(spec.data.backbone, found.content, device), len(found.content)
+    features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
     return features[found.rows]
 
 

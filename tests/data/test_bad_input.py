@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcl_core.data import catalog
+from dpcl_core.data.images import Images
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
@@ -31,23 +32,22 @@ def refused(name: str = "own:cats") -> str:
 
 
 def cats(data_dir: Path, **columns: object) -> None:
-    """Good test part, and a training part of these columns."""
-    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
-    write(data_dir / "cats", "train", **columns)
+    """Good training part, and a test part, which is public, of these columns."""
+    write(data_dir / "cats", "train", image=IMAGES, label=[0, 1, 2])
+    write(data_dir / "cats", "test", **columns)
 
 
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        ([0, 1, None], "own:cats/train.parquet row 2, label = nothing: must number the classes 0, 1, 2, ..."),
-        ([0, -1, 2], "own:cats/train.parquet row 1, label = -1: must number the classes 0, 1, 2, ..."),
-        ([0, 1, 3], "own:cats/train.parquet row 2, label = 3: must number the classes 0, 1, 2, ..."),
-        ([0, 2, 2], "own:cats train = no label 1: train and test must each have an example of all 3 classes, 0 to 2"),
-        ([0, 1, 1], "own:cats test = label 2: train and test must have the same classes"),
-        ([0.0, 1.0, 2.0], "own:cats/train.parquet column label = double: must hold whole numbers"),
-        (["a", "b", "c"], "own:cats/train.parquet column label = string: must hold whole numbers"),
-        ([True, False, True], "own:cats/train.parquet column label = bool: must hold whole numbers"),
-        (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"own:cats/train.parquet row 2, label = {2**64 - 1}: must number"),
+        ([0, 1, None], "own:cats/test.parquet row 2, label = nothing: must number the classes 0, 1, 2, ..."),
+        ([0, -1, 2], "own:cats/test.parquet row 1, label = -1: must number the classes 0, 1, 2, ..."),
+        ([0, 1, 3], "own:cats/test.parquet row 2, label = 3: must number the classes 0, 1, 2, ..."),
+        ([0, 2, 2], "own:cats test = no label 1: the test part must have an example of all 3 classes, 0 to 2"),
+        ([0.0, 1.0, 2.0], "own:cats/test.parquet column label = double: must hold whole numbers"),
+        (["a", "b", "c"], "own:cats/test.parquet column label = string: must hold whole numbers"),
+        ([True, False, True], "own:cats/test.parquet column label = bool: must hold whole numbers"),
+        (pa.array([0, 1, 2**64 - 1], pa.uint64()), f"own:cats/test.parquet row 2, label = {2**64 - 1}: must number"),
     ],
 )
 def test_labels_that_cannot_be_used(labels: object, sentence: str, data_dir: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
     labels = [*range(10), 10]
     for split in ("train", "test"):
         write(data_dir / "mnist", split, image=[picture()] * 11, label=labels)
-    assert refused("mnist") == "mnist/train.parquet row 10, label = 10: must be a whole number from 0 to 9"
+    assert refused("mnist") == "mnist/test.parquet row 10, label = 10: must be a whole number from 0 to 9"
 
 
 @pytest.mark.parametrize(
@@ -70,31 +70,31 @@ def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
     [
         (
             {"picture": IMAGES, "label": [0, 1, 2]},
-            "own:cats/train.parquet = picture, label: must have a column image (or img)",
+            "own:cats/test.parquet = picture, label: must have a column image (or img)",
         ),
         (
             {"image": IMAGES, "class": [0, 1, 2]},
-            "own:cats/train.parquet = image, class: must have a column label (or fine_label)",
+            "own:cats/test.parquet = image, class: must have a column label (or fine_label)",
         ),
-        ({"image": [], "label": pa.array([], pa.int64())}, "own:cats/train.parquet = no rows: must have at least one row"),
+        ({"image": [], "label": pa.array([], pa.int64())}, "own:cats/test.parquet = no rows: must have at least one row"),
         (
             {"image": ["a.png"] * 3, "label": [0, 1, 2]},
-            "own:cats/train.parquet column image = string: must hold the bytes of image",
+            "own:cats/test.parquet column image = string: must hold the bytes of image",
         ),
         (
             {"image": [1.5, 2.5, 3.5], "label": [0, 1, 2]},
-            "own:cats/train.parquet column image = double: must hold the bytes of",
+            "own:cats/test.parquet column image = double: must hold the bytes of",
         ),
         (
             {"image": [b"x", None, b"x"], "label": [0, 1, 2]},
-            "own:cats/train.parquet row 1, image = nothing: must hold the bytes",
+            "own:cats/test.parquet row 1, image = nothing: must hold the bytes",
         ),
         (
             {
                 "image": [{"bytes": b"x", "path": "a"}, {"bytes": b"y", "path": "b"}, {"bytes": None, "path": "c"}],
                 "label": [0, 1, 2],
             },
-            "own:cats/train.parquet row 2, image = nothing: must hold the bytes of an image file",
+            "own:cats/test.parquet row 2, image = nothing: must hold the bytes of an image file",
         ),
         (
             {"image": IMAGES, "label": [0, 1, 2], "label_name": ["a", "b", "a"]},
@@ -102,11 +102,11 @@ def test_a_label_beyond_the_cards_classes(data_dir: Path) -> None:
         ),
         (
             {"image": IMAGES * 2, "label": [0, 1, 2, 0, 1, 2], "label_name": ["a", "b", "c", "a", "c", "c"]},
-            "own:cats/train.parquet row 4, label_name = c: label 1 is called b elsewhere",
+            "own:cats/test.parquet row 4, label_name = c: label 1 is called b elsewhere",
         ),
         (
             {"image": IMAGES, "label": [0, 1, 2], "label_name": ["a", None, "c"]},
-            "own:cats/train.parquet row 1, label_name = nothing",
+            "own:cats/test.parquet row 1, label_name = nothing",
         ),
         (
             {"image": IMAGES, "label": [0, 1, 2], "domain": ["a", "b", "a"]},
@@ -120,18 +120,24 @@ def test_columns_that_cannot_be_used(columns: dict[str, object], sentence: str, 
 
 
 def test_names_that_contradict_one_another(data_dir: Path) -> None:
-    write_pair(data_dir / "cats", [0, 1], [0, 1], label_name=["a", "b"])
-    write(data_dir / "cats", "test", image=IMAGES[:2], label=[0, 1], label_name=["b", "a"])
-    assert refused() == "own:cats label 0 = a: train and test must give it one name, not also b"
     names = ["airplane", "automobile", "cat", "bird", "deer", "dog", "frog", "horse", "ship", "truck"]
     write_pair(data_dir / "cifar10", list(range(10)), list(range(10)), label_name=names)
     assert refused("cifar10") == "cifar10 label 2 = cat: is bird in CIFAR-10 as published"
 
 
-def test_a_source_that_one_split_lacks(data_dir: Path) -> None:
-    write(data_dir / "cats", "train", image=IMAGES, label=[0, 1, 2], domain=["a", "b", "a"])
-    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2], domain=["a", "a", "a"])
-    assert refused() == "own:cats domain = b: must occur in both train and test"
+def test_what_is_wrong_with_a_training_row_is_not_said(data_dir: Path) -> None:
+    """A label, a source or a picture that nobody else has: the row counts as no example, and a damaged picture is black."""
+    write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2], domain=["a", "b", "a"])
+    labels = pa.array([0, 1, None, -1, 7, 2, 2, 0])
+    images = [picture(50)] * 6 + [None, b"no picture"]
+    domains = ["a", "b", "a", "a", "a", "nowhere", "a", "b"]
+    write(data_dir / "cats", "train", image=images, label=labels, domain=domains)
+    found = load(DataSpec(dataset="own:cats"))
+    assert found.train.labels.tolist() == [0, 1, 2, 0]
+    assert isinstance(found.train.images, Images)
+    (seen,) = found.train.images.batches(4, 1, 10)
+    assert seen.max(axis=(1, 2, 3)).tolist() == [50, 50, 0, 0]
+    assert (found.classes, [source.name for source in found.sources]) == (("0", "1", "2"), ["a", "b"])
 
 
 PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
@@ -164,35 +170,36 @@ PIXELS = [[[0.0, 0.5], [1.0, 0.25]]] * 3
 )
 def test_pixels_that_are_no_pixels(change: Callable[[list[object]], object], sentence: str, data_dir: Path) -> None:
     cats(data_dir, image=pa.array(change(PIXELS)), label=[0, 1, 2])  # type: ignore[arg-type]
-    assert refused() == f"own:cats/train.parquet {sentence}"
+    assert refused() == f"own:cats/test.parquet {sentence}"
 
 
 def test_pixel_lists_of_no_image(data_dir: Path) -> None:
     cats(data_dir, image=[[1, 2, 3]] * 3, label=[0, 1, 2])
-    assert refused().startswith("own:cats/train.parquet column image = lists of 3: must be lists of height x width")
+    assert refused().startswith("own:cats/test.parquet column image = lists of 3: must be lists of height x width")
     cats(data_dir, image=[[[[1, 2]]]] * 3, label=[0, 1, 2])
-    assert refused().startswith("own:cats/train.parquet column image = lists of 1x1x2: must be lists of")
+    assert refused().startswith("own:cats/test.parquet column image = lists of 1x1x2: must be lists of")
     cats(data_dir, image=[[["a"]]] * 3, label=[0, 1, 2])
-    assert refused().startswith("own:cats/train.parquet column image = string: must hold the bytes of image files, or lists")
+    assert refused().startswith("own:cats/test.parquet column image = string: must hold the bytes of image files, or lists")
     write(data_dir / "mnist", "train", image=[[[1]]] * 10, label=range(10))
     write(data_dir / "mnist", "test", image=[[[1]]] * 10, label=range(10))
-    assert refused("mnist") == "mnist/train.parquet column image = lists of 1x1: must have 28x28x1 pixels"
+    assert refused("mnist") == "mnist/test.parquet column image = lists of 1x1: must have 28x28x1 pixels"
 
 
 def test_train_and_test_in_different_sizes(data_dir: Path) -> None:
     write(data_dir / "cats", "train", image=[[[1, 2], [3, 4]]] * 3, label=[0, 1, 2])
     write(data_dir / "cats", "test", image=[[[1, 2]]] * 3, label=[0, 1, 2])
     allowed = "train and test must hold images of the same form and size"
-    assert refused() == f"own:cats images = pixels of 2x2x1 and pixels of 1x2x1: {allowed}"
+    assert not len(load(DataSpec(dataset="own:cats")).train), "of another size than the test part's: no examples"
     write(data_dir / "cats", "test", image=IMAGES, label=[0, 1, 2])
     assert refused() == f"own:cats images = pixels of 2x2x1 and image files: {allowed}"
 
 
-def test_a_damaged_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
+def test_a_damaged_public_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
     cats(data_dir, image=[picture(), picture()[:30], picture()], label=[0, 1, 2])
-    for caps in ({}, {"train_per_class": 1}):
-        images = load(DataSpec(dataset="own:cats", **caps)).train.images
-        with pytest.raises(BadInput, match=r"^own:cats/train.parquet row 1 = 30 bytes: must be an image file"):
+    for caps in ({}, {"test_per_class": 1}):
+        images = load(DataSpec(dataset="own:cats", **caps)).test.images
+        assert isinstance(images, Images)
+        with pytest.raises(BadInput, match=r"^own:cats/test.parquet row 1 = 30 bytes: must be an image file"):
             list(images.batches(None, 1, 2))
 
 
@@ -228,7 +235,7 @@ def test_what_may_not_be_read(data_dir: Path, tmp_path: Path) -> None:
     write_pair(data_dir / "dogs", [0, 1], [0, 1])
     write_images(data_dir / "pets" / "train", {"a": [1], "b": [2]})
     write_images(data_dir / "pets" / "test", {"a": [1], "b": [2]})
-    for place, mode in (("cats/train.parquet", 0), ("dogs", 0), ("pets/train/b/002.png", 0)):
+    for place, mode in (("cats/train.parquet", 0), ("dogs", 0), ("pets/test/b/002.png", 0)):
         (data_dir / place).chmod(mode)
     visible = [folder for folder in (data_dir, *data_dir.parents) if folder.stat().st_uid == os.geteuid()]
     modes = [folder.stat().st_mode for folder in visible]
@@ -248,41 +255,37 @@ def test_what_may_not_be_read(data_dir: Path, tmp_path: Path) -> None:
         (data_dir / "dogs").chmod(0o755)
     assert sentences[0] == "own:cats/train.parquet = no permission: must be a file that you can read"
     assert sentences[1] == f"data.dataset = own:dogs: its folder {data_dir / 'dogs'} must be readable by you"
-    assert sentences[2] == "own:pets/train/b/002.png = PermissionError: must be a file that you can read"
+    assert sentences[2] == "own:pets/test/b/002.png = PermissionError: must be a file that you can read"
     assert unusable == f"its folder {data_dir / 'dogs'} must be readable by you"
 
 
 def test_folders_of_images_that_cannot_be_used(data_dir: Path, tmp_path: Path) -> None:
-    train = data_dir / "cats" / "train"
-    write_images(train, {"a": [1], "b": [2]})
-    write_images(data_dir / "cats" / "test", {"a": [1], "c": [2]})
-    assert refused() == "own:cats class = b: train and test must have the same classes"
-    write_images(data_dir / "cats" / "test", {"b": [2]})
-    (data_dir / "cats" / "test" / "c" / "002.png").unlink()
+    test = data_dir / "cats" / "test"
+    write_images(data_dir / "cats" / "train", {"a": [1], "b": [2], "c": [3]})
+    write_images(test, {"a": [1], "b": [2], "c": [2]})
+    (test / "c" / "002.png").unlink()
     assert refused() == "own:cats/test/c = no files: a class must have at least one image"
-    (data_dir / "cats" / "test" / "c").rmdir()
-    load(DataSpec(dataset="own:cats"))
-    (train / "notes.txt").write_text("x")
-    assert refused() == "own:cats/train/notes.txt = notes.txt: only folders, one for each class, may lie here"
-    (train / "notes.txt").rename(train / "a" / "notes.txt")
-    assert refused().startswith("own:cats/train/a/notes.txt = notes.txt: only image files may lie here (.png, ")
-    (train / "a" / "notes.txt").unlink()
+    (test / "c").rmdir()
+    assert len(load(DataSpec(dataset="own:cats")).train) == 2, "a class that the test part lacks is none"
+    (test / "notes.txt").write_text("x")
+    assert refused() == "own:cats/test/notes.txt = notes.txt: only folders, one for each class, may lie here"
+    (test / "notes.txt").rename(test / "a" / "notes.txt")
+    assert refused().startswith("own:cats/test/a/notes.txt = notes.txt: only image files may lie here (.png, ")
+    (test / "a" / "notes.txt").unlink()
     (tmp_path / "secret.png").write_bytes(picture())
-    (train / "a" / "link.png").symlink_to(tmp_path / "secret.png")
-    assert refused() == "own:cats/train/a/link.png = a link that leads out: must stay inside its folder"
-    (train / "a" / "link.png").unlink()
-    (train / "d").symlink_to(tmp_path)
-    assert refused() == "own:cats/train/d = a link that leads out: must stay inside its folder"
-    (train / "d").unlink()
-    with (train / "a" / "big.png").open("wb") as file:
+    (test / "a" / "link.png").symlink_to(tmp_path / "secret.png")
+    assert refused() == "own:cats/test/a/link.png = a link that leads out: must stay inside its folder"
+    (test / "a" / "link.png").rename(data_dir / "cats" / "train" / "a" / "link.png")
+    assert len(load(DataSpec(dataset="own:cats")).train) == 2, "nothing is said of training files"
+    with (test / "a" / "big.png").open("wb") as file:
         file.truncate(64 * 2**20 + 1)  # takes no room on the disk
-    assert refused() == f"own:cats/train/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes"
+    assert refused() == f"own:cats/test/a/big.png = {64 * 2**20 + 1} bytes: must have at most {64 * 2**20} bytes"
 
 
 def test_empty_folders(data_dir: Path) -> None:
     for split in ("train", "test"):
         (data_dir / "cats" / split).mkdir(parents=True)
-    assert refused() == "own:cats/train = no folders: must have a folder of images for each class"
+    assert refused() == "own:cats/test = no folders: must have a folder of images for each class"
 
 
 def test_one_part_in_each_form(data_dir: Path) -> None:

@@ -138,18 +138,18 @@ def test_rows_are_found_across_row_groups_and_pieces(data_dir: Path) -> None:
         pq.write_table(rows, data_dir / "cats" / f"train-0000{piece}-of-00002.parquet", row_group_size=9)
     write(data_dir / "cats", "test", image=files[:3], label=[0, 1, 2])
     assert greys(own().train) == list(range(70))
-    some = own(train_per_class=4).train
+    some = own(train_per_class=2).train  # nominally of four
     assert 0 < len(some) < 70
     assert [labels[row] for row in greys(some)] == some.labels.tolist()
     shown = [f"own:cats/train-0000{row // 40}-of-00002.parquet row {row % 40}" for row in greys(some)]
     assert some.images.origins == shown
 
 
-def test_a_missing_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
-    write(data_dir / "cats", "test", image=[picture()], label=[0])
+def test_a_missing_public_image_is_named_by_its_row_in_the_file(data_dir: Path) -> None:
+    write(data_dir / "cats", "train", image=[picture()], label=[0])
     rows = pa.table({"image": [*[picture()] * 15, None], "label": [0] * 16})
-    pq.write_table(rows, data_dir / "cats" / "train.parquet", row_group_size=5)
-    with pytest.raises(BadInput, match=r"^own:cats/train\.parquet row 15, image = nothing: "):
+    pq.write_table(rows, data_dir / "cats" / "test.parquet", row_group_size=5)
+    with pytest.raises(BadInput, match=r"^own:cats/test\.parquet row 15, image = nothing: "):
         own()
 
 
@@ -237,11 +237,11 @@ def test_a_subset_is_nested_and_in_the_files_order(data_dir: Path) -> None:
     write_pair(data_dir / "cats", labels, labels)
     some, more = own(train_per_class=8, test_per_class=2), own(train_per_class=12)
     assert np.bincount(some.test.labels).tolist() == [2, 2, 2]
-    assert (some.n_people, more.n_people) == (21, 29), "nominal: as the test part has the classes"
+    assert (some.n_people, more.n_people) == (24, 36), "nominal: four for each test example, by class"
     assert set(greys(some.train)) < set(greys(more.train))
     assert greys(some.train) == sorted(greys(some.train))
     assert [labels[row] for row in greys(some.train)] == some.train.labels.tolist()
-    assert some.title == "cats (own data; subset: 21 of 55 training and 6 of 55 test images)"
+    assert some.title == "cats (own data; subset: 24 of 220 training and 6 of 55 test images)"
 
 
 def test_facts_and_load_agree(data_dir: Path) -> None:

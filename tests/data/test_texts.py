@@ -118,41 +118,43 @@ def test_windows_line_ends_and_a_byte_order_mark(data_dir: Path) -> None:
     assert strings(read()) == ["all is well", "woe"]
 
 
-TRAIN = "own:mine/train.csv"
+TEST = "own:mine/test.csv"
 BAD = {
-    "no text column": ("body,label\na,b\n", f"{TRAIN} = body, label: must have a column text"),
-    "no label column": ("text,class\na,b\n", f"{TRAIN} = text, class: must have a column label"),
-    "semicolons": ("text;label\na;b\n", f"{TRAIN} = text;label: must have a column text, separated from others by commas"),
-    "empty text": ("text,label\na,bad\n,good\n", f"{TRAIN} row 1, text = nothing: must hold text; leave out rows"),
-    "blank text": ("text,label\na,bad\n \t ,good\n", f"{TRAIN} row 1, text = nothing: must hold text"),
-    "empty label": ("text,label\na,x\nb,\n", f"{TRAIN} row 1, label = nothing: must hold a label"),
-    "too many fields": ("text,label\na,b,c\n", f"{TRAIN} = Row #2: Expected 2 columns, got 3: must be a CSV"),
-    "open quote": ('text,label\n"a,b\n', f"{TRAIN} = "),
-    "nothing": ("", f"{TRAIN} = empty file: must be a CSV file with a first line text,label"),
-    "only a head": ("text,label\n", f"{TRAIN} = no rows: must have at least one row"),
-    "two of a name": ("text,label,text\na,b,c\n", f"{TRAIN} = two columns text: must name each column once"),
-    "latin-1": ("text,label\nok,x\ncafé,y\n".encode("latin-1"), f"{TRAIN} line 3 = byte 0xe9: must be saved as UTF-8"),
-    "utf-16": (GOOD.encode("utf-16"), f"{TRAIN} line 1 = byte 0xff: must be saved as UTF-8"),
+    "no text column": ("body,label\na,b\n", f"{TEST} = body, label: must have a column text"),
+    "no label column": ("text,class\na,b\n", f"{TEST} = text, class: must have a column label"),
+    "semicolons": ("text;label\na;b\n", f"{TEST} = text;label: must have a column text, separated from others by commas"),
+    "empty text": ("text,label\na,bad\n,good\n", f"{TEST} row 1, text = nothing: must hold text; leave out rows"),
+    "blank text": ("text,label\na,bad\n \t ,good\n", f"{TEST} row 1, text = nothing: must hold text"),
+    "empty label": ("text,label\na,x\nb,\n", f"{TEST} row 1, label = nothing: must hold a label"),
+    "too many fields": ("text,label\na,b,c\n", f"{TEST} = Row #2: Expected 2 columns, got 3: must be a CSV"),
+    "open quote": ('text,label\n"a,b\n', f"{TEST} = "),
+    "nothing": ("", f"{TEST} = empty file: must be a CSV file with a first line text,label"),
+    "only a head": ("text,label\n", f"{TEST} = no rows: must have at least one row"),
+    "two of a name": ("text,label,text\na,b,c\n", f"{TEST} = two columns text: must name each column once"),
+    "latin-1": ("text,label\nok,x\ncafé,y\n".encode("latin-1"), f"{TEST} line 3 = byte 0xe9: must be saved as UTF-8"),
+    "utf-16": (GOOD.encode("utf-16"), f"{TEST} line 1 = byte 0xff: must be saved as UTF-8"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_with_a_file_is_said(data_dir: Path, case: str) -> None:
     content, expected = BAD[case]
-    put(data_dir, train=content, test=GOOD)
+    put(data_dir, train=GOOD, test=content)
     found = refused()
     assert found.startswith(expected)
     assert "\n" not in found
 
 
-def test_an_unknown_label_in_the_test_part_is_named(data_dir: Path) -> None:
-    put(data_dir, train=GOOD, test="text,label\na,good\nb,ugly\nc,bad\n")
-    assert refused() == "own:mine/test.csv row 1, label = ugly: must be a label of the training part: bad, good"
-
-
-def test_a_label_without_a_test_text_is_named(data_dir: Path) -> None:
+def test_a_training_row_that_cannot_be_used_is_none(data_dir: Path) -> None:
+    """A label that nobody else has, no text, no label, a comma too many, a byte that is no letter: nothing is said."""
+    rows = [b"a,good", b"b,ugly", b",good", b"c,", b"d,e,bad", b"caf\xe9,bad", b"f,bad"]
+    put(data_dir, train=b"\n".join([b"text,label", *rows]), test=GOOD)
+    found = read()
+    assert (strings(found), found.classes) == (["a", "f"], ("bad", "good"))
     put(data_dir, train=GOOD, test="text,label\na,good\n")
-    assert refused() == "own:mine test = no label 0 (bad): train and test must each have an example of all 2 classes, 0 to 1"
+    assert (strings(read()), read().classes) == (["all is well"], ("good",))
+    put(data_dir, train="text,label\n", test=GOOD)
+    assert strings(read()) == []
 
 
 def test_a_csv_beside_a_parquet_file_is_refused(data_dir: Path) -> None:
@@ -194,14 +196,14 @@ def test_parquet_with_words_for_labels_spans_and_people(data_dir: Path) -> None:
 def test_a_wrong_span_is_refused(data_dir: Path, spans: list[object], expected: str) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["Ann left.", "It."], label=["a", "b"], spans=pa.array([spans, []]))
-    assert refused().startswith("own:mine/train.parquet row 0, spans")
+    assert refused().startswith("own:mine/test.parquet row 0, spans")
     assert expected in refused()
 
 
 def test_nulls_in_parquet_are_refused(data_dir: Path) -> None:
     for split in ("train", "test"):
         write(data_dir / "mine", split, text=["a", None], label=[0, 1])
-    assert refused().startswith("own:mine/train.parquet row 1, text = nothing: must hold text")
+    assert refused().startswith("own:mine/test.parquet row 1, text = nothing: must hold text")
 
 
 def test_own_texts_are_shown_only_where_their_owner_says_so(data_dir: Path) -> None:
