@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members", "outlines", "score"]
 
 BUNDLED = "digits"
+_TOLD = "the test part and the schema: classes, sources and sizes are told from them, as they are public"
 _HELD_OUT = 0.2  # of a person's own texts without a test part
 
 
@@ -56,6 +57,13 @@ def card(name: str) -> DatasetCard:
         return CARDS[name]
     if not name.startswith("own:"):
         raise BadInput(files.FIELD, name, f"must be one of {', '.join(CARDS)}, or own:NAME for a folder of yours")
+    from dpcl_core.data import schema  # reads TOML through pydantic, which the cards of the catalog can do without
+
+    return schema.declared(_own(name))
+
+
+def _own(name: str) -> DatasetCard:
+    """The card of a folder of one's own, by the headers of its files."""
     own = name.removeprefix("own:")
     paths.inside(paths.home() / "data", own, files.FIELD)
     images = DatasetCard(
@@ -68,15 +76,16 @@ def card(name: str) -> DatasetCard:
         n_train=0,
         n_test=0,
         may_show=False,
+        limits=(_TOLD,),
     )
     from dpcl_core.data import header, showing
 
     kind = header.kind(images)
     if kind == "sensor":
         summary = "Your own sensor windows, read from a folder on this computer."
-        return replace(images, summary=summary, kind="sensor", limits=SENSOR_LIMITS)
+        return replace(images, summary=summary, kind="sensor", limits=(*SENSOR_LIMITS, _TOLD))
     if kind == "tagged":
-        tagged = replace(images, kind="tagged", limits=TEXT_LIMITS, held_out=_HELD_OUT)
+        tagged = replace(images, kind="tagged", limits=(*TEXT_LIMITS, _TOLD), held_out=_HELD_OUT)
         summary = "Your own sentences with tagged names, read from a folder on this computer."
         return replace(tagged, summary=summary, held_out=None if files.find(tagged).test else _HELD_OUT)
     if kind == "text":
@@ -84,7 +93,7 @@ def card(name: str) -> DatasetCard:
         return replace(
             texts,
             summary="Your own texts, read from a folder on this computer.",
-            limits=TEXT_LIMITS,
+            limits=(*TEXT_LIMITS, _TOLD),
             held_out=None if files.find(texts).test else _HELD_OUT,
             may_show=showing.is_marked(texts),
         )

@@ -1,0 +1,62 @@
+"""What a person declares about their own data in a small file beside them, so that nothing need be read off private rows."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from dpcl_core.data import files
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.errors import BadInput, first_of
+from dpcl_core.spec import Spec
+
+NAME = "schema.toml"
+
+
+class Schema(Spec):
+    """The fields of `schema.toml`, all of them public; those left out come from the test part."""
+
+    title: Annotated[str, Field(min_length=1, max_length=80)] | None = Field(None, description="What the data are called.")
+    classes: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Every label, in order.")
+    n_train: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="About how many training examples there are; empty: four for each test example."
+    )
+    sources: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Every source, in order.")
+    held_out: float | None = Field(
+        None, gt=0, lt=1, allow_inf_nan=False, description="Share of a single file that is the public test part."
+    )
+
+
+def declared(card: DatasetCard) -> DatasetCard:
+    """The card of a person's own data with what their schema says; as it is where there is none.
+
+    Raises BadInput naming the file, the field and what is allowed.
+    """
+    path = next((path for root in files.roots(card) if (path := root / card.folder / NAME).is_file()), None)
+    if path is None:
+        return card
+    shown = f"{card.name}/{NAME}"
+    try:
+        found = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise first_of(error, shown) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(shown, type(error).__name__, "must be a TOML file with classes, n_train, sources, title") from error
+    for field in ("classes", "sources"):
+        names = getattr(found, field)
+        if len(set(names)) < len(names):
+            raise BadInput(f"{shown}.{field}", ", ".join(names[:12]), "must not name the same one twice")
+    if found.sources and not found.classes:
+        raise BadInput(f"{shown}.classes", "nothing", "must name every label where sources are named")
+    return replace(
+        card,
+        title=found.title or card.title,
+        classes=found.classes,
+        n_classes=len(found.classes),
+        n_train=found.n_train or 0,
+        sources=tuple((source, found.classes) for source in found.sources),
+        held_out=None if card.held_out is None else found.held_out or card.held_out,
+    )
