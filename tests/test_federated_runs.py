@@ -98,7 +98,7 @@ def spec(scenario: dict[str, object], **more: object) -> RunSpec:
 def test_a_learner_is_told_of_clients_and_public_sentences() -> None:
     said = run()
     (known,) = TOLD
-    assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 160, "every", 4)
+    assert (known.n_users, known.n_people, known.recurrence, known.n_classes) == (5, 640, "every", 4), "nominal"
     assert known.anchors is not None
     assert known.anchors.shape == (2_000, 384)
     assert [(name, shape) for name, _, shape in SEEN] == [(str(topic), (40, 384)) for topic in range(4)]
@@ -131,8 +131,8 @@ def test_labels_of_one_vs_rest_are_the_stream_s_own() -> None:
 def test_nothing_is_computed_for_sources_that_are_no_task() -> None:
     said = run(protocol="domain-incremental", order=["b"])
     started = next(event for event in said if isinstance(event, Started))
-    assert (started.n_train, started.n_test, started.task_names) == (80, 80, ("b",))
-    assert {event.total for event in said if isinstance(event, Progress) and event.phase == "backbone"} == {160, 2_000}
+    assert (started.n_train, started.n_test, started.task_names) == (320, 80, ("b",)), "nominal: no training row is counted"
+    assert {event.total for event in said if isinstance(event, Progress) and event.phase == "backbone"} == {400, 2_000}
     assert [shape for _, _, shape in SEEN] == [(80, 384)]
 
 
