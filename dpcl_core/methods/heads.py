@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from dpcl_core.methods.adam import Adam
 from dpcl_core.methods.head_gradients import Floats, Prepared, clipped_sums, tile_size, with_bias
 from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
-from dpcl_core.privacy.noise import Batches, Noise
+from dpcl_core.privacy.noise import Batches, Noise, additions32
 from dpcl_core.privacy.rounded import grid32
 
 Spaces = Sequence[Sequence[int]]
 OnStep = Callable[[int], None]
 Addition = Callable[[Floats], Floats]
-_MOST_IN_SINGLE = 2.0**9
+_MOST_IN_SINGLE = 2.0**7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,19 +92,17 @@ def trained(
     data = Prepared.of(features[places], targets, start.allowed, plan.expected_batch, start.weights.dtype)
     weights, tile = start.weights.copy(), tile_size(plan.expected_batch)
     adam = Adam(weights, plan.learning_rate)
-    additions = [
-        _addition(noise, sigma, weights[0], plan.n_steps) if sigma > 0 else None
-        for sigma, noise in zip(noise_multipliers, noises, strict=True)
-    ]
+    hidden = [place for place, sigma in enumerate(noise_multipliers) if sigma > 0]
+    multipliers = [noise_multipliers[place] for place in hidden]
+    add = _addition([noises[place] for place in hidden], multipliers, weights[0], plan.n_steps) if hidden else None
     clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
     gradient = np.empty_like(weights)
     for step in range(plan.n_steps):
         sums = clipped_sums(data, batches.draw(len(places)), weights, clips, tile)
-        for mean, clean, add in zip(gradient, sums, additions, strict=True):
-            if add is None:
-                np.multiply(clean, 1 / plan.expected_batch, out=mean, casting="same_kind")
-            else:
-                np.multiply(add(clean), plan.clip_norm / plan.expected_batch, out=mean)
+        if len(hidden) < len(sums):
+            np.multiply(sums, 1 / plan.expected_batch, out=gradient, casting="same_kind")
+        if add is not None:
+            gradient[hidden] = add(sums[hidden]) * weights.dtype.type(plan.clip_norm / plan.expected_batch)
         adam.step(weights, gradient)
         if not max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT:  # nor where a weight is no number
             raise diverged(step, plan)
@@ -112,21 +110,27 @@ def trained(
     return Heads(weights, start.columns, start.allowed, start.n_classes)
 
 
-def _addition(noise: Noise, multiplier: float, like: Floats, n_steps: int) -> Addition:
-    """What adds noise of that standard deviation to the sums of a step, drawn ahead for small models.
+def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int) -> Addition:
+    """What adds noise of these standard deviations to the sums [budgets, columns, K+1] of a step, drawn ahead.
 
     Sums that came in double precision have one value for each in single precision, and get the same grid and the same last
     rounding: which of the two a batch needed is not told. Their part beside the grid fits single precision as long as the
-    grid is no coarser than 2^3; noise above that is added in double precision whatever the batch.
+    grid is no coarser than 2^4; noise above that is added in double precision whatever the batch.
     """
-    if like.dtype == np.float64 or multiplier > _MOST_IN_SINGLE:
-        return lambda sums: noise.added(sums.astype(np.float64), multiplier).astype(like.dtype)
-    add, step = noise.additions32(like.size, multiplier, n_steps), grid32(multiplier)
+    if like.dtype == np.float64 or max(multipliers) > _MOST_IN_SINGLE:
+        return lambda sums: np.stack(
+            [
+                noise.added(row.astype(np.float64), std).astype(like.dtype)
+                for row, noise, std in zip(sums, noises, multipliers, strict=True)
+            ]
+        )
+    add = additions32(noises, multipliers, like.size, n_steps)
+    steps = np.array([grid32(std) for std in multipliers])[:, None, None]
 
     def added(sums: Floats) -> Floats:
         if sums.dtype == np.float32:
             return add(sums)
-        on_grid = np.rint(sums / step) * step
+        on_grid = np.rint(sums / steps) * steps
         noisy: Floats = (on_grid + add((sums - on_grid).astype(np.float32))).astype(np.float32)
         return noisy
 

@@ -29,7 +29,8 @@ post-processing again. A zero is given out as +0: -0 would tell of the sign of s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -41,8 +42,8 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Float = TypeVar("Float", bound=np.floating)
 
-_PLACES, _PLACES32 = 24, 5  # the grid is the noise's scale over 2^24 to 2^25; over 2^5 to 2^6 in single precision
-_BLOCK, _BLOCK32 = 1 << 14, 1 << 15  # numbers: arrays of 128 KB, which stay in the processor's cache
+_PLACES, _PLACES32 = 24, 3  # the grid is the noise's scale over 2^24 to 2^25; over 2^3 to 2^4 in single precision
+_BLOCK, _BLOCK32 = 1 << 14, 1 << 13  # numbers: arrays of 128 and 32 KB, several of which stay in the processor's cache
 
 # The bounds on the error of (s + n) / g. Double precision, 64 digits, U in [2^-20, 1 - 2^-16]: the radius r <= 5.3 is within
 # 2^-45.7 (U's rounding, 2^-54, over r = 2^-7.5: 2^-46.5; its other digits, 2^-44, over r = 5.3: 2^-46.4; log's 8 units:
@@ -51,10 +52,12 @@ _BLOCK, _BLOCK32 = 1 << 14, 1 << 15  # numbers: arrays of 128 KB, which stay in 
 _MARGIN, _RANGE, _RANGE_AGAIN = 2.0**-19, (2.0**-20, 1 - 2.0**-16), (2.0**-28, 1 - 2.0**-34)
 # Laplace, 63 digits, U in [2^-20, 1]: 2^-43 for U's other digits, 2^-46 for log's 8 units: 2^-17.8 of a grid step.
 _MARGIN_LAPLACE = 2.0**-17
-# Single precision, 32 digits, U in [2^-12, 1 - 2^-13]: the radius r <= 4.1 is within 2.5e-6 (log's 8 units: 2.0e-6; U's
-# rounding, 2^-25, over r = 2^-6: 1.9e-6, but there r is small), the angle within 4.0e-7, cosine and sine within 4.8e-7 more,
-# times r: 3.8e-6. Together 6.3e-6 of a standard deviation, 4.1e-4 of a grid step, and 1.6e-5 for rounding sums below 512.
-_MARGIN32, _LOWEST32, _SPAN32 = 2.0**-11, np.uint32(2**20), np.uint32(2**32 - 2**19 - 2**20)
+# Single precision, 32 digits, U in [2^-15, 1 - 2^-15], radius r in [2^-7, 4.6]: r is within 7.7e-6 at its least (U's
+# rounding, 2^-24, over r) and 3.9e-6 at its largest (log's 8 units: 2.2e-6; U's other digits, 2^-18, over r: 8.4e-7; roots
+# and products: 8.3e-7), the angle within 4.0e-7, cosine and sine within 4.8e-7 more, times r: 4.1e-6. Together 8.0e-6 of a
+# standard deviation, and 5.5e-7 for the product with it: 1.4e-4 of a grid step, and 4e-6 for rounding sums below 128.
+_MARGIN32, _LOWEST32, _SPAN32 = 1.75e-4, np.uint32(2**17), np.uint32(2**32 - 2**18)
+_SURE32 = np.float32(0.5 - _MARGIN32)
 
 
 def grid(std: float) -> float:
@@ -63,7 +66,7 @@ def grid(std: float) -> float:
 
 
 def grid32(std: float) -> float:
-    """The same in single precision. Rounding to it adds at most 8.2e-5 of itself to the variance."""
+    """The same in single precision. Rounding to it adds at most 1.4e-3 of itself to the variance."""
     return _grid(std, _PLACES32, 90)
 
 
@@ -104,7 +107,7 @@ def laplace_added(clean: Floats, scale: float, bits: Bits) -> Floats:
 
 def added32(clean: NDArray[np.float32], std: float, bits: Bits) -> NDArray[np.float32]:
     """The same as `added` in single precision, on the coarser `grid32(std)`."""
-    return Ahead32(clean.size, std, 1, bits).added(clean)
+    return Ahead32(clean.size, [std], 1, bits).added(clean)
 
 
 def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats, Words, float, Bits], Floats]) -> Floats:
@@ -122,11 +125,13 @@ def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats,
     return found.reshape(np.shape(clean))
 
 
-def _normal(low: Floats, words: Words, ratio: float, bits: Bits, within: tuple[float, float] = _RANGE) -> Floats:
+def _normal(
+    low: Floats, words: Words, ratio: float | Floats, bits: Bits, within: tuple[float, float] = _RANGE
+) -> Floats:
     """round(low + ratio n) for pairs of exact standard normal n, from 64 digits of each U and V, more where needed.
 
     Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25 (2^6 where
-    the range is wider).
+    the range is wider), one for all or [2, pairs].
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
         uniform, sums = _first_look(words, ratio)
@@ -135,16 +140,17 @@ def _normal(low: Floats, words: Words, ratio: float, bits: Bits, within: tuple[f
         sums -= found
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= within[0]) & (uniform <= within[1])
     for pair in np.flatnonzero(~is_certain):
-        found[:, pair] = _closely(_gaussian_pair, low[:, pair], words[:, pair].tolist(), ratio, 64, bits)
+        own = np.broadcast_to(ratio, low.shape)[:, pair].tolist()
+        found[:, pair] = _closely(_gaussian_pair, low[:, pair], words[:, pair].tolist(), own, 64, bits)
     return found
 
 
-def _first_look(words: Words, ratio: float) -> tuple[Floats, Floats]:
+def _first_look(words: Words, ratio: float | Floats) -> tuple[Floats, Floats]:
     """U [pairs] and ratio n [2, pairs] as double precision has them."""
     uniform = words[0] * 2.0**-64
     angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
-    radius = np.sqrt(np.log(uniform) * (-2 * ratio**2))
-    return uniform, np.stack([np.cos(angle), np.sin(angle)]) * radius
+    radius = np.sqrt(np.log(uniform) * -2)
+    return uniform, np.stack([np.cos(angle), np.sin(angle)]) * radius * ratio
 
 
 def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
@@ -158,84 +164,125 @@ def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN_LAPLACE) & (uniform >= _RANGE[0])
     for row, place in np.argwhere(~is_certain):
         known = [int(words[row, place]) >> 1]
-        (found[row, place],) = _closely(_exponential, low[row, [place]], known, signed[row, place], 63, bits)
+        (found[row, place],) = _closely(_exponential, low[row, [place]], known, [signed[row, place]], 63, bits)
     return found
 
 
 class Ahead32:
     """Gaussian noise for `count` additions to arrays of `size` numbers in single precision, as `added32`; drawn ahead.
 
-    For training, whose steps are many and may be small. No number of noise serves two additions, no pair spans two, and
-    working memory is used again. Keep it where it was made: a copy in another process would add the same noise.
+    For training, whose steps are many and may be small. With several standard deviations the array is as many rows of equal
+    length, each with its own. No number of noise serves two additions, no pair spans two, and working memory is used again.
+    Keep it where it was made: a copy in another process would add the same noise.
     """
 
-    def __init__(self, size: int, std: float, count: int, bits: Bits) -> None:
+    def __init__(self, size: int, stds: Sequence[float], count: int, bits: Bits) -> None:
         n_blocks = max(1, -(-size // _BLOCK32))
         self._width, self._left, self._bits = max(1, -(-size // n_blocks)), count * n_blocks, bits
         self._half = -(-self._width // 2)
-        self._step = grid32(std)
-        self._ratio = std / self._step
+        self._blocks = [_Scales.of(stds, size, start, 2 * self._half) for start in range(0, max(1, size), self._width)]
         most = max(1, min(self._left, _BLOCK32 // self._width))
-        self._sums = np.empty((most, 2, self._half), dtype=np.float32)
+        self._sums = np.empty((most, 2 * self._half), dtype=np.float32)
         self._radius, self._angle = np.empty((2, most, self._half), dtype=np.float32)
-        self._low, self._whole, self._more = np.empty((3, 2 * self._half), dtype=np.float32)
+        self._low = np.zeros(2 * self._half, dtype=np.float32)
+        self._whole, self._more = np.empty((2, 2 * self._half), dtype=np.float32)
         self._n_drawn = 0
 
     def added(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
         """The next addition. Args: clean, of any shape with `size` numbers."""
         flat = np.ascontiguousarray(clean, dtype=np.float32).reshape(-1)
-        found = np.empty_like(flat)
-        for start in range(0, len(flat), self._width):
-            found[start : start + self._width] = self._next(flat[start : start + self._width])
+        found, unsure = np.empty_like(flat), list[_Unsure]()
+        for block, start in enumerate(range(0, len(flat), self._width)):
+            end = min(len(flat), start + self._width)
+            found[start:end] = self._next(flat[start:end], self._blocks[block], start, unsure)
+        if unsure:
+            self._look_again(unsure, found)
         return found.reshape(np.shape(clean))
 
-    def _next(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _next(
+        self, clean: NDArray[np.float32], scales: _Scales, start: int, unsure: list[_Unsure]
+    ) -> NDArray[np.float32]:
+        """The next block, `start` numbers into the array; adds what is to be looked at again to `unsure`."""
         if self._n_drawn == 0:
             self._draw()
         self._n_drawn -= 1
-        sums, low, whole, more = self._sums[self._n_drawn].reshape(-1), self._low, self._whole, self._more
-        np.multiply(clean, np.float32(1 / self._step), out=low[: len(clean)])
-        low[len(clean) :] = 0
+        n = len(clean)
+        sums, low, whole, more = self._sums[self._n_drawn], self._low, self._whole, self._more
+        np.multiply(clean, scales.per_step[:n], out=low[:n])  # behind them zeros
         np.rint(low, out=whole)
-        np.subtract(low, whole, out=low)
+        low -= whole
+        sums *= scales.ratios
         sums += low
         np.rint(sums, out=more)
         sums -= more
         np.abs(sums, out=sums)
-        is_unsure = sums > np.float32(0.5 - _MARGIN32)
-        pairs = np.flatnonzero(is_unsure[: self._half] | is_unsure[self._half :] | self._is_far[self._n_drawn])
-        if len(pairs):
-            self._look_again(pairs)
-        return together(whole, more, self._step)[: len(clean)]
+        is_sure = sums <= _SURE32  # nor where there is no number
+        if not is_sure.all():
+            pairs = np.flatnonzero(~(is_sure[: self._half] & is_sure[self._half :]))
+            places = np.stack([pairs, pairs + self._half])
+            parts = (row.take(places) for row in (low, whole, scales.steps, scales.exact_ratios))
+            beyond = np.where(places < n, places + start, -1)
+            unsure.append((self._words[self._n_drawn].take(pairs, axis=1), beyond, *parts))
+        whole += more
+        whole *= scales.steps
+        whole += np.float32(0)  # makes +0 of -0
+        return whole[:n]
 
     def _draw(self) -> None:
-        """ratio * n with n standard normal, for as many blocks as stay in the processor's cache."""
+        """Standard normal numbers for as many blocks as stay in the processor's cache; none where U is near its ends."""
         self._n_drawn = n = min(self._left, len(self._sums))
         if n == 0:
             raise ValueError("more additions than were asked for")
         self._left -= n
         self._words = np.frombuffer(self._bits(8 * n * self._half), dtype=np.uint32).reshape(n, 2, self._half)
-        self._is_far = self._words[:, 0] - _LOWEST32 > _SPAN32
-        radius, angle, sums = self._radius[:n], self._angle[:n], self._sums[:n]
+        radius, angle, sums = self._radius[:n], self._angle[:n], self._sums[:n].reshape(n, 2, self._half)
         radius[...] = self._words[:, 0]
         radius += np.float32(0.5)  # keeps the logarithm finite
         radius *= np.float32(2.0**-32)
         np.log(radius, out=radius)
-        radius *= np.float32(-2 * self._ratio**2)
+        radius *= np.float32(-2)
         np.sqrt(radius, out=radius)
+        radius[self._words[:, 0] - _LOWEST32 > _SPAN32] = np.nan
         angle[...] = self._words[:, 1].view(np.int32)  # in [-pi, pi], where it has more digits
         angle *= np.float32(2 * math.pi * 2.0**-32)
         np.cos(angle, out=sums[:, 0])
         np.sin(angle, out=sums[:, 1])
         sums *= radius[:, None]
 
-    def _look_again(self, pairs: NDArray[np.intp]) -> None:
-        """At these pairs with 32 more digits of each U and V, in double precision."""
-        words = self._words[self._n_drawn].take(pairs, axis=1).astype(np.uint64)
+    def _look_again(self, unsure: list[_Unsure], found: NDArray[np.float32]) -> None:
+        """Writes these pairs into what was found, with 32 more digits of each U and V, in double precision."""
+        columns = [np.concatenate(column, axis=1) for column in zip(*unsure, strict=True)]
+        words, (places, low, whole, steps, ratios) = columns[0].astype(np.uint64), columns[1:]
         words <<= np.uint64(32)
         words |= np.frombuffer(self._bits(4 * words.size), dtype=np.uint32).reshape(words.shape)
-        low = self._low.reshape(2, -1).take(pairs, axis=1).astype(np.float64)
-        self._more.reshape(2, -1)[:, pairs] = _normal(low, words, self._ratio, self._bits, _RANGE_AGAIN)
+        again = _normal(low.astype(np.float64), words, ratios, self._bits, _RANGE_AGAIN).astype(np.float32)
+        done, is_inside = together(whole, again, 1.0) * steps, places >= 0
+        found[places[is_inside]] = done[is_inside]
+
+
+# Pairs of numbers in a block [2, pairs]: words, places in the whole array (-1: behind it), rests, whole steps, steps, ratios.
+_Unsure = tuple[
+    NDArray[np.uint32], NDArray[np.intp], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], Floats
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scales:
+    """Of the numbers in a block: `steps` of the grid and 1 over it, both exact; standard deviations over these steps."""
+
+    steps: NDArray[np.float32]
+    per_step: NDArray[np.float32]
+    ratios: NDArray[np.float32]
+    exact_ratios: Floats
+
+    @classmethod
+    def of(cls, stds: Sequence[float], size: int, start: int, width: int) -> _Scales:
+        """Of `width` numbers from place `start` of an array of `size` numbers in as many rows as standard deviations."""
+        row = np.minimum(np.arange(start, start + width) // max(1, size // len(stds)), len(stds) - 1)
+        steps = np.array([grid32(std) for std in stds])
+        exact = (np.array(stds) / steps)[row]
+        single = np.float32
+        return cls(steps[row].astype(single), (1 / steps)[row].astype(single), exact.astype(single), exact)
 
 
 Interval = tuple[object, object]  # lower and upper end, as mpmath's library has numbers
@@ -243,13 +290,12 @@ Transform = Callable[[list[Interval], int], list[Interval]]
 
 
 def _closely(
-    transform: Transform, low: Floats, digits: list[int], ratio: float, n_digits: int, bits: Bits
+    transform: Transform, low: Floats, digits: list[int], ratios: list[float], n_digits: int, bits: Bits
 ) -> list[int]:
     """round(low + ratio n), with as many digits as it takes: 64 more of each uniform number until intervals agree.
 
-    Args: low: for each of the numbers n that `transform` makes; digits: the first `n_digits` of each uniform number.
+    Args: low, ratios: for each of the numbers n that `transform` makes; digits: the first `n_digits` of each uniform number.
     """
-    factor = libmp.from_float(float(ratio))
     while True:
         digits = [known << 64 | int.from_bytes(bits(8), "little") for known in digits]
         n_digits += 64
@@ -258,8 +304,8 @@ def _closely(
         precision = n_digits + 64
         uniform = [(libmp.from_man_exp(known, -n_digits), libmp.from_man_exp(known + 1, -n_digits)) for known in digits]
         found = []
-        for rest, drawn in zip(low.tolist(), transform(uniform, precision), strict=True):
-            start = libmp.from_float(rest)
+        for rest, ratio, drawn in zip(low.tolist(), ratios, transform(uniform, precision), strict=True):
+            start, factor = libmp.from_float(rest), libmp.from_float(float(ratio))
             total = libmp.mpi_add((start, start), libmp.mpi_mul((factor, factor), drawn, precision), precision)
             found.append([libmp.to_int(end, libmp.round_nearest) for end in total])
         if all(first == last for first, last in found):  # rounding is monotone: all between the ends agree with them

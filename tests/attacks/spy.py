@@ -35,6 +35,7 @@ def watching() -> Iterator[Drawn]:
         _note(patch, noise.ReleaseNoise, "added", lambda clean, std: seen.stds.append(std))
         _note(patch, noise.ReleaseNoise, "added32", lambda clean, std: seen.stds.append(std))
         _note(patch, noise.ReleaseNoise, "additions32", lambda size, std, count: seen.stds.extend([std] * count))
+        _note(patch, noise.ReleaseNoise, "rows32", lambda size, stds, count: seen.stds.extend([*stds] * count))
         _note(patch, noise.ReleaseNoise, "laplace_added", lambda clean, scale: seen.laplace.append(scale))
         _note(patch, noise.SeededNoise, "__init__", lambda cell, purpose: seen.seeded.append(purpose))
 
