@@ -260,7 +260,7 @@ class Ahead32:
         found[places[is_inside]] = done[is_inside]
 
 
-# Pairs of numbers in a block [2, pairs]: words, places in the whole array (-1: behind it), rests, whole steps, steps, ratios.
+# Pairs of numbers [2, pairs]: words, places in the whole array (-1: behind it), rests, whole steps, steps, ratios.
 _Unsure = tuple[
     NDArray[np.uint32], NDArray[np.intp], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], Floats
 ]
