@@ -148,9 +148,10 @@ class Progress:
 class TaskLearned:
     """Test accuracy after a task (entry i: on task i <= task), and the epsilon the ledger adds up to by then.
 
-    None is "not evaluated", never zero: a task without test examples, or no model released yet. `pooled` is accuracy over
-    all test examples of the tasks seen so far; it differs from the mean where tasks differ in size. `by_rule` has the
-    accuracies under each of the method's prediction rules, the run's own first; empty where there is one rule only.
+    None is "not evaluated", never zero: a task without test examples, no model released yet, or one that knows no label.
+    `pooled` is accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks differ in
+    size. `by_rule` has the accuracies under each of the method's prediction rules, the run's own first; empty where there
+    is one rule only.
     `ahead`: accuracy on the next task, not learned yet, in streams that look ahead (micro-F1 wherever that is the metric).
     """
 

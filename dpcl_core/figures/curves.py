@@ -37,7 +37,8 @@ def accuracy_over_tasks(
     the budgets are; those that are no bound on all that gets out are named and dashed so.
     """
     if accuracy.empty:
-        return _nothing("The first point appears when a model has been tested.", dark)
+        unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
+        return _nothing(f"The first point appears when a model has been tested.{unnamed}", dark)
     per_seed = mean_so_far(accuracy)
     figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
     ends = {}

@@ -70,10 +70,13 @@ def _score(marks: Sequence[Marks], rule: str, cell: int) -> float | None:
 
 
 def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Right answers and answers; a model that knows no label at all is never right."""
-    answers = np.where(np.isfinite(scores).any(axis=2), scores.argmax(axis=2), -1)
-    right = (answers == labels).sum(axis=1)
-    return np.stack([right, np.full_like(right, len(labels))], axis=1)
+    """Right answers, and answers: none of a model that knows no label at all, as one whose learned list is empty.
+
+    Wrong answers would be worse than a guess, and as many after every task: perfect memory of nothing.
+    """
+    knows = np.isfinite(scores).any(axis=2)
+    right = ((scores.argmax(axis=2) == labels) & knows).sum(axis=1)
+    return np.stack([right, len(labels) * knows.any(axis=1)], axis=1)
 
 
 def _entity_marks(scores: NDArray[np.floating], test: Examples, classes: Sequence[str]) -> NDArray[np.int64]:

@@ -51,6 +51,22 @@ def test_accuracy_by_task_and_over_all() -> None:
     assert (found[0].ahead, found[0].by_rule) == (None, {})
 
 
+def test_a_model_whose_list_of_labels_is_empty_remembers_nothing_perfectly() -> None:
+    """Its budget has no accuracy and no forgetting; the other one's are as they were."""
+
+    class Speechless(Told):
+        def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+            found = super().scores(seed, task)
+            return {rule: np.stack([both[0], np.full_like(both[1], -np.inf)]) for rule, both in found.items()}
+
+    learner, of = Speechless({0: [0, 1], 1: [2, 2]}, 3), stream([0, 1], [2, 0])
+    rows = [evaluated(learner, 0, of, step, 2) for step in range(2)]
+    assert [row[0].by_task for row in rows] == [(1.0,), (1.0, 0.5)]
+    assert [(row[1].by_task, row[1].pooled) for row in rows] == [((None,), None), ((None, None), None)]
+    summary = metrics.summary([row[1].by_task for row in rows])
+    assert summary["AA"] is summary["AF"] is summary["BWT"] is None
+
+
 def test_a_task_that_no_model_answers_is_none_and_not_zero() -> None:
     found = evaluated(Told({1: [2, 2]}, 3), 0, stream([0, 1], [2, 0]), 1, 1)
     assert found[0].by_task == (None, 0.5)
