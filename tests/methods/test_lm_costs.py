@@ -14,7 +14,8 @@ from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.language import costs
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
-from dpcl_core.spec import PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.scenarios.catalog import SourceIncremental
+from dpcl_core.spec import PrivacySpec, RunSpec
 
 DELTA = 1e-6
 ALL = (BaselineParams(), ErParams(), EwcParams(), GemParams(), OloraParams(), MtlParams())
@@ -184,7 +185,7 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
     ],
 )
 def test_settings_that_no_bound_holds_for_are_refused(params: BaselineParams, privacy: PrivacySpec, field: str) -> None:
-    spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=ScenarioSpec(kind="source-incremental"))
+    spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=SourceIncremental())
     with pytest.raises(BadInput) as refused:
         lm.check(spec, FACTS)
     assert refused.value.field == field

@@ -112,7 +112,7 @@ def test_an_attack_is_played_at_a_press_and_gives_its_bound_with_confidence(open
     assert not page.exception
     said = words(page)
     assert "more than the claimed 1 (95% confidence," in said
-    assert all(f"**{one.title}.** The attacker {one.adversary}." in said for one in ATTACKS.values())
+    assert all(f"**{one.title}.** The attacker {one.adversary}." in said for name, one in ATTACKS.items() if name != "lists")
 
 
 def test_theorem_2_follows_its_controls(open_page: Open) -> None:

@@ -18,7 +18,8 @@ from dpcl_core.privacy.budget import list_budget, training_budget
 from dpcl_core.privacy.labels import LabelLists, people_to_be_named
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
-from dpcl_core.spec import Adjacency, Cell, PrivacySpec, RunSpec, ScenarioSpec
+from dpcl_core.scenarios.catalog import ClassIncremental
+from dpcl_core.spec import Adjacency, Cell, PrivacySpec, RunSpec
 
 DELTA = 1e-5
 N_COUNTS = 51
@@ -226,7 +227,7 @@ def test_list_and_weights_stay_within_what_was_asked_for(adjacency: Adjacency, e
 
 def lists(epsilons: tuple[float, ...], labels: np.ndarray, noise: str = "release") -> tuple[LabelLists, dict[Cell, Ledger]]:
     privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
-    spec = RunSpec(method="any", scenario=ScenarioSpec(kind="any"), labels="dp-learned", privacy=privacy, seeds=(0,))
+    spec = RunSpec(method="cosine", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
     cells = list(spec.cells())
     return LabelLists(spec, cells, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
 
