@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
                 "inversion: which tokens are read from noisy embeddings"
             )
             sub.add_argument("--attack", metavar="NAME", help=several)
+            once_more = "play a stored run's settings once more with examples of the audit's own, each there by a coin"
+            sub.add_argument("--run", metavar="RUN_ID", help=once_more)
+            sub.add_argument("--store", metavar="URL", help="where that run is kept (default: DPCL_STORE, else the home)")
     tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
     tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
     tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
@@ -401,10 +404,14 @@ def _audit(options: argparse.Namespace) -> int:
     from dpcl_core.methods.language import inverted
     from dpcl_core.runs import planted_codes
 
-    spec = _spec(options)
+    spec = _spec(options) if options.run is None else _spec_of_run(options)
     if options.trials is not None and options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")
-    if options.attack == planted_codes.NAME:
+    if options.run is not None:
+        from dpcl_core.attacks import one_run
+
+        results = one_run.audit(spec)
+    elif options.attack == planted_codes.NAME:
         results = planted_codes.audited(spec)
     elif options.attack == inverted.NAME:
         results = inverted.audited(spec, options.trials or attacks.TRIALS)
@@ -426,6 +433,15 @@ def _audit(options: argparse.Namespace) -> int:
         return 0
     print(f"{spec.method} tells more than its ledger says: do not release it, and report this", file=sys.stderr)
     return 1
+
+
+def _spec_of_run(options: argparse.Namespace) -> RunSpec:
+    """What a stored run was asked for. Raises BadInput for one that is not there, or beside settings of another."""
+    from dpcl_core.runs.store import Store
+
+    if options.set or any((options.spec, options.preset, options.attack, options.trials)):
+        raise BadInput("--run", options.run, "must stand without other settings: the run's own are played")
+    return Store(options.store).get(options.run).spec
 
 
 def _spec(options: argparse.Namespace) -> RunSpec:

@@ -100,6 +100,8 @@ def test_a_documents_command_runs(
             assert runs, experiment
     elif options.command is cli._tune:
         cli._tuning(options)
+    elif options.command is cli._audit and options.run is not None:
+        check(cli._spec_of_run(options))
     elif options.command in (cli._run, cli._audit):
         check(cli._spec(options))
     else:

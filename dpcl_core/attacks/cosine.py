@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import Floats, Game, Released, audited
+from dpcl_core.attacks.play import Floats, Game, Released, audited, coins
 from dpcl_core.attacks.public import digits
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.audit import Audited
@@ -38,6 +38,39 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
         for epsilon in spec.privacy.epsilons
         for is_natural in (False, True)
     ]
+
+
+def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
+    """Persons along axes of their own, of two labels by turns; who takes part is tossed. The sums on a person's axis carry
+    him and noise, and nobody else. Under "replace" who does not take part is there with the other label.
+    """
+    rows, labels = np.eye(n_persons, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
+    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        present = coins(seed, n_persons) == side
+        there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
+        own = Examples(rows[there], np.where(present, labels, 1 - labels)[there])
+        nobody = Examples(rows[:0], labels[:0])
+        train = [own if task == 0 or is_in_every else nobody for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", one, nobody, (0, 1)) for task, one in enumerate(train)]
+
+    def score(seed: int, seen: Released) -> Floats:
+        places = np.arange(n_persons)
+        after = [np.asarray(one["sums"], dtype=np.float64) for one in seen]
+        speaks = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
+        first, second = speaks[0], speaks[1] - speaks[0]
+        return np.stack([first, first - second, first + second], axis=1)
+
+    known = Known(
+        n_inputs=n_persons, n_classes=2, public=(0, 1), n_people=n_persons * (1 if is_in_every else _N_TASKS),
+        n_tasks=_N_TASKS, recurrence=spec.scenario.recurrence,
+    )  # fmt: skip
+    attack = "sums on the example's own axis (worst-case examples)"
+    return Game(
+        known, tasks, score, attack, _ADVERSARY, is_gaussian=spec.labels != "data",
+        takes_part=lambda seed: coins(seed, n_persons),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

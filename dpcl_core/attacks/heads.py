@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import Floats, Game, Released, audited
+from dpcl_core.attacks.play import Floats, Game, Released, audited, coins
 from dpcl_core.attacks.public import digits
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.privacy.audit import Audited
 from dpcl_core.privacy.labels import people_to_be_named
-from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 TRIALS = 20_000
@@ -53,35 +53,34 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     return found
 
 
-def axes(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
+def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_PERSONS) -> Game:
     """Persons along axes of their own. On side False those take part who do not on side True."""
     # Long enough to be clipped while the other class is likelier than 0.35 / length of the right one, short enough for the
     # weights to leave both likely.
     length = max(4.0, 2 * params.clip_norm)
-    rows = length * np.eye(_N_PERSONS, dtype=np.float32)
-    labels = np.arange(_N_PERSONS, dtype=np.int64) % 2
+    rows = length * np.eye(n_persons, dtype=np.float32)
+    labels = np.arange(n_persons, dtype=np.int64) % 2
     crowd = _crowd(spec, epsilon)
-    others = np.zeros((len(crowd), _N_PERSONS), dtype=np.float32)
+    others = np.zeros((len(crowd), n_persons), dtype=np.float32)
     alone = Examples(others, crowd)
     is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
-        coins: NDArray[np.bool_] = generator(seed, "who takes part").permutation(np.arange(_N_PERSONS) % 2 == 0)
-        return coins
+        return coins(seed, n_persons)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
         named = np.where(present, labels, 1 - labels)
-        there = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
+        there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
         own = Examples(np.vstack([rows[there], others]), np.append(named[there], crowd))
         return _stream(own, alone, is_in_every)
 
     sign = np.where(labels == 0, 1.0, -1.0)
 
     def score(seed: int, seen: Released) -> Floats:
-        return _statistics([sign * _contrast(one)[:-1] if one else np.zeros(_N_PERSONS) for one in seen])
+        return _statistics([sign * _contrast(one)[:-1] if one else np.zeros(n_persons) for one in seen])
 
-    known = _known(spec, _N_PERSONS, _N_PERSONS + len(crowd))
+    known = _known(spec, n_persons, n_persons + len(crowd))
     attack = "weights on the example's own axis (worst-case examples)"
     return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part)
 

@@ -16,7 +16,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.audit import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Task
+from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 Seen = Mapping[str, NDArray[np.generic]]  # what left a learner at a task, by name
@@ -77,6 +77,12 @@ def clean(spec: RunSpec, seed: int, known: Known, tasks: Sequence[Task]) -> Rele
     """What leaves one learner without noise, task by task: what an attacker works out who knows the examples."""
     ((_, seen, _),) = released(spec, math.inf, [seed], known, lambda seed: tasks)
     return seen
+
+
+def coins(seed: int, n: int) -> NDArray[np.bool_]:
+    """Who of n persons takes part: fair coins of the audit's own, one each [n]."""
+    tossed: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
+    return tossed
 
 
 def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:

@@ -1,0 +1,142 @@
+"""Audits in one training: a run's settings played once more, with thousands of examples that each take part by a coin."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from dpcl_core.attacks import cosine, heads
+from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, released
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.privacy import gaussian
+from dpcl_core.privacy.audit import Area, Audited, Bound
+from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
+from dpcl_core.spec import RunSpec
+
+N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
+_CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
+_POWER = 0.9  # how often the smallest fault that is named would have been caught
+_ADVERSARY = (
+    "sees everything that is released, and knows every example; which of the audit's own took part he guesses. The run's "
+    "settings are played once more with these examples: they were not in its data, so what it released cannot be audited "
+    "afterwards"
+)
+
+
+def _heads(spec: RunSpec, epsilon: float) -> Game:
+    assert isinstance(spec.params, PeftParams)
+    if spec.params.adapter != "head":
+        raise BadInput("params.adapter", spec.params.adapter, "must be head: the audit trains last layers only")
+    return heads.axes(spec, spec.params, epsilon, N_PERSONS)
+
+
+_GAMES: Mapping[str, Callable[[RunSpec, float], Game]] = {
+    "cosine": partial(cosine.axes, n_persons=N_PERSONS),
+    "peft-ensemble": _heads,
+    "naive": _heads,
+    "non-cl": _heads,
+}
+
+
+def audit(spec: RunSpec) -> list[Audited]:
+    """For every budget of a run's settings, what one training with coins proves about epsilon.
+
+    A proof of more than the ledger says is tried once more with fresh coins and noise, more strictly, so that a method that
+    keeps its word is called wrong with a chance of at most 0.05 times 0.001.
+
+    Raises: BadInput for a method whose examples cannot be told apart so.
+    """
+    if spec.method not in _GAMES:
+        allowed = f"has no audit in one training, which {', '.join(_GAMES)} have; audit its preset or SPEC.toml instead"
+        raise BadInput("method", spec.method, allowed)
+    found = []
+    for epsilon in spec.privacy.epsilons:
+        first = _played(spec, epsilon, CONFIDENCE)
+        found.append(_played(spec, epsilon, SURELY) if first.exceeds else first)
+    return found
+
+
+def _played(spec: RunSpec, epsilon: float, confidence: float) -> Audited:
+    game, seed = _GAMES[spec.method](spec, epsilon), secrets.randbelow(2**31)
+    ((_, seen, ledger),) = released(spec, epsilon, [seed], game.known, lambda one: game.tasks(one, True))
+    return judged(
+        game.score(seed, seen), game.takes_part(seed), epsilon, ledger.epsilon(), spec.privacy.delta, game.attack,
+        confidence,
+        is_gaussian=game.is_gaussian,
+    )  # fmt: skip
+
+
+def judged(
+    scores: Floats,
+    took_part: NDArray[np.bool_],
+    claimed: float,
+    accounted: float,
+    delta: float,
+    attack: str,
+    confidence: float,
+    *,
+    is_gaussian: bool,
+) -> Audited:
+    """What it proves to guess these coins from scores [n, statistics], high where they speak for taking part.
+
+    A tenth of the coins is told, and chooses the statistic. Of the others a fifth is guessed: those with the highest scores
+    to have taken part, as many with the lowest not to. Both bounds hold together, for each has half of the error.
+    """
+    is_gaussian = is_gaussian and math.isfinite(accounted)
+    cut = int(_CHOOSING * len(scores))
+    told = took_part[:cut]
+    chosen = max(range(scores.shape[1]), key=lambda k: Area.of(scores[:cut, k][told], scores[:cut, k][~told]).value)
+    order, coins = np.argsort(scores[cut:, chosen], kind="stable"), took_part[cut:]
+    half = int(_GUESSED * len(coins)) // 2
+    right = int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
+    guesses = Coins(len(coins), 2 * half, right)
+    each = 1 - (1 - confidence) / 2 if is_gaussian else confidence
+    bounds = dict(_bounds(guesses, delta, each, is_gaussian))
+    best: Bound = max(bounds, key=lambda name: bounds[name])
+    return Audited(
+        claimed, accounted, bounds[best], delta, confidence, len(coins),
+        f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit="examples, each there by a coin",
+        through="run", bound=best, bounds=bounds,
+        detects=_detects(len(coins), 2 * half, accounted, delta, each) if is_gaussian else None,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _bounds(guesses: Coins, delta: float, confidence: float, is_gaussian: bool) -> Mapping[Bound, float]:
+    found: dict[Bound, float] = {"counting": counting_bound(guesses, delta, confidence)}
+    if is_gaussian:
+        found["gaussian"] = epsilon_of(gaussian_bound(guesses, confidence), delta)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _detects(n: int, r: int, accounted: float, delta: float, confidence: float) -> str | None:
+    """The smallest fault of the noise that would have been shown as one nine times in ten, for Gaussian scores.
+
+    Args: n coins, of which r are guessed.
+    """
+    needed = least_right(n, r, lambda coins: epsilon_of(gaussian_bound(coins, confidence), delta) > accounted)
+    mu = 1 / gaussian.sigma(accounted, delta)
+
+    def excess(factor: float) -> float:
+        return float(binom.ppf(1 - _POWER, r, _rightly(mu / factor, r / n))) - needed
+
+    if needed > r or excess(0.01) < 0:
+        return None
+    largest = 1.0 if excess(1.0) >= 0 else float(brentq(lambda factor: excess(factor) + 0.5, 0.01, 1.0, xtol=1e-3))
+    return f"noise × {math.floor(100 * largest) / 100:g}"
+
+
+def _rightly(mu: float, share: float) -> float:
+    """Chance that a guess is right: scores are N(0, 1) or N(mu, 1) by a fair coin, and the outer `share` is guessed."""
+    top = float(brentq(lambda at: (ndtr(-at) + ndtr(mu - at)) / 2 - share / 2, -9.0, mu + 9.0))
+    return float(ndtr(mu - top) / (ndtr(-top) + ndtr(mu - top)))
