@@ -306,7 +306,7 @@ def test_labels_that_do_not_compete_have_no_score(labels: str, head: str, compet
 
 
 def test_without_noise_and_with_little_of_it_a_task_is_learned() -> None:
-    params = {"epochs": 30, "learning_rate": 0.5, "budget": "fixed", "noise_multiplier": 0.5, "clip_norm": 5.0}
+    params = {"epochs": 30, "learning_rate": 0.5, "budget": "fixed", "noise_multiplier": 0.1, "clip_norm": 5.0}
     run = spec(params, privacy={"epsilons": [1e4, math.inf], "noise": "seeded"}, labels="prior")
     tasks = stream(1)
     learner, ledgers = learned(run, tasks)
