@@ -32,8 +32,8 @@ def test_names_in_a_marks_colour_have_contrast_of_text_and_stay_near_it(dark: bo
     ground = theme.ink(dark).ground
     for colour in marks(dark):
         text = theme.readable(colour, dark)
-        assert contrast(text, ground) >= 4.5, colour
-        assert text == colour or contrast(colour, ground) < 4.5
+        assert contrast(text, ground) >= 4.8, colour
+        assert text == colour or contrast(colour, ground) < 4.8
         assert contrast(text, colour) < 1.6, "no other colour"
     assert theme.contrast("#000000", "#ffffff") == pytest.approx(21)
     assert theme.contrast("#d55e00", "#ffffff") == pytest.approx(contrast("#d55e00", "#ffffff"))
