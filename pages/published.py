@@ -265,15 +265,15 @@ def _runs(
             if run is None:
                 what = "not carried out yet"
             elif run.run_id is None:
-                what = f"recorded on {run.date}, {run.seconds:.0f} s on {run.device}"
+                older = ", with older subsets" if run.made_before else ""
+                what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {run.device}"
             else:
                 what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
                 told = "" if layer is None else f" · {layer.title}"
-                st.markdown(
-                    plain(f"{label} · {what}{told}"), width="stretch", help=None if layer is None else plain(layer.words)
-                )
+                more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
+                st.markdown(plain(f"{label} · {what}{told}"), width="stretch", help=plain(more) or None)
                 st.page_link(
                     "pages/train.py", label=":primary[Open in Train →]", query_params=trainform.parameters_of(spec)
                 )

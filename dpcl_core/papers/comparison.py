@@ -102,8 +102,10 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
             layer = methods.layer(run.spec)
             name = "" if layer is None else layer.name
             found.pop((_key(row), ""), None)
+            known = printed.get(_key(row), row)
+            remarks = (*known.remarks, *run.made_before)
             found[_key(row), name] = replace(
-                printed.get(_key(row), row), ours=ours, is_comparable=comparable, ways=ways, layer=name
+                known, ours=ours, remarks=remarks, is_comparable=comparable, ways=ways, layer=name
             )
     several = Counter(key for key, _ in found)
     found = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in found.items()}

@@ -21,6 +21,12 @@ from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
 from dpcl_core.spec import RunSpec
 
+EDITION = 2  # of what settings mean: rises when the same ones take other rows or other equations than before
+_MADE_BEFORE = {
+    2: "Recorded before public coins dealt out rows and before some equations became exact as printed: other subsets than "
+    "today's, and it may come out otherwise.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -47,7 +53,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run's figures. `dataset_title` says truthfully what the data were; `run_id` is None for a recorded run."""
+    """One run's figures. `dataset_title` says truthfully what the data were; `run_id` is None for a recorded run.
+
+    `edition`: of what settings meant when it was made, see EDITION.
+    """
 
     spec: RunSpec
     dataset_title: str
@@ -56,6 +65,12 @@ class Measured:
     device: str
     run_id: str | None
     models: tuple[Model, ...]
+    edition: int = EDITION
+
+    @property
+    def made_before(self) -> tuple[str, ...]:
+        """What has changed since the figures were made, a sentence each; nothing of today's."""
+        return tuple(change for edition, change in _MADE_BEFORE.items() if self.edition < edition)
 
     def by_seed(self, epsilon: float, metric: str, rule: str | None = None) -> dict[int, float]:
         """The metric of every seed's model of one budget that has it."""
@@ -143,6 +158,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
         "digest": run.spec.digest(),
         "seconds": round(run.seconds, 1),
         "device": run.device,
+        "edition": run.edition,
         "spec": json.loads(run.spec.model_dump_json()),
         "models": [
             {
@@ -182,4 +198,5 @@ def _from_json(document: Mapping[str, object]) -> Measured:
             )
             for model in models
         ),
+        edition=int(cast(int, document.get("edition", 1))),
     )

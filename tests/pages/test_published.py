@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,12 @@ def test_recorded_figures_are_shown_until_there_is_an_own_run(
     measured.write(tmp_path / "figures.json", "tobaben", [figures])
     store.delete(run.id)
     monkeypatch.setattr(measured, "recorded", lambda paper: measured.read(tmp_path / "figures.json"))
-    assert f"recorded on {figures.date}" in words(open_page("published"))
+    said = words(open_page("published"))
+    assert f"recorded on {figures.date}, {figures.seconds:.0f} s" in said
+    measured.write(tmp_path / "figures.json", "tobaben", [replace(figures, edition=1)])
+    said = words(open_page("published"))
+    assert f"recorded on {figures.date}, with older subsets" in said
+    assert "Recorded before public coins dealt out rows" in said
     _fill(store, "cosine")
     said = words(open_page("published"))
     assert "your run" in said

@@ -82,6 +82,22 @@ def test_runs_in_several_layers_stand_each_beside_the_printed_number() -> None:
     assert any(one.startswith("params.averaging = 0.9; printed: 0. ") for one in reasons)
 
 
+def test_figures_of_an_earlier_edition_are_marked_and_todays_are_not(tmp_path: Path) -> None:
+    """A file without the field is of the first edition; what is recorded today stays of today's when it is read again."""
+    fresh = run(lambda epsilon, seed: 0.5, spec=_spec("paper-split-cifar-100-small", "cosine"))
+    measured.write(tmp_path / "today.json", "tobaben", [fresh])
+    assert measured.read(tmp_path / "today.json") == (fresh,)
+    document = json.loads((tmp_path / "today.json").read_text())
+    assert document["runs"][0].pop("edition") == measured.EDITION
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    (older,) = measured.read(tmp_path / "old.json")
+    assert fresh.made_before == ()
+    assert any("public coins" in change for change in older.made_before)
+    for figures, notes in ((fresh, ()), (older, older.made_before)):
+        row = _rows({"cosine": figures}, CIFAR)["Cosine classifier", 1.0, "AA"]
+        assert row.remarks == notes
+
+
 def test_the_workshop_versions_numbers_stand_beside_the_later_ones() -> None:
     """All eighteen; forgetting is printed as a share."""
     found = comparison.earlier(PAPER, FIVE, comparison.rows(PAPER, FIVE, {}))
