@@ -1,10 +1,11 @@
 """CSLR as printed: each round some clients' lists are clustered by the server and averaged group by group under the noise of
 Table 5, and rehearsed while a head is averaged without noise.
 
-What the paper leaves open is chosen here: lists are fitted once a task, each task's last mixture is kept for good, groups of
-a task are its labels' sub-modes in K = `modes_per_task` of its own, and groups of a round are named after the average so far
-of what was released. Where print does not work, settings have it either way: lists noised before they are matched or not,
-averages by Eq. 2 or by shares, a round's own release or a running average, raw targets or ones on the simplex.
+What the paper leaves open is chosen here: lists are fitted once a task, each task's last mixture is kept for good, groups
+are K = `modes_per_task` of a task or of each of its labels, and groups of a round are named after the average so far of what
+was released. Where print does not work, settings have it either way: lists of a whole task or of each label, noised
+before they are matched or not, averages by Eq. 2 or by shares, a round's own release or a running average, raw targets or
+ones on the simplex.
 
 The whole has no bound. Lists that are clean when the server clusters them let one client move what others are counted as,
 so that not even the replay has one; with one group a label nothing is clustered, and the replay has, unless its sums are
@@ -71,6 +72,7 @@ class CslrPublished:
         assert isinstance(params, CslrPublishedParams)
         (self._cell,) = cells
         self._params, self._seen, self._n_users = params, Seen(spec, known), known.n_users or 0
+        self._by_label = params.lists == "label"
         self._n_clients = clients_of_a_task(known)
         self._public = Public.of(known.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors)
         self._axes: PublicView | None = None  # of which everything below sees the coordinates alone
@@ -92,8 +94,9 @@ class CslrPublished:
         rows = replace(rows, z=self._seen_on_axes(rows.z))
         total, text = self._params.rounds, f"rounds on {task.name}"
         yield Progress("training", 0, total, task.index, f"lists of {task.name}")
-        n_groups = len(rows.space) * self._params.modes_per_task
-        ledger.claimed = self._claimed(n_groups) if self._sigma > 0 else None
+        n_lists = len(rows.space) if self._by_label else 1
+        n_groups = n_lists * self._params.modes_per_task
+        ledger.claimed = self._claimed(n_lists * self._params.list_size, n_groups) if self._sigma > 0 else None
         if what := self._without_bound():
             unbounded = dp.NonPrivateDpEvent()
             ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
@@ -137,7 +140,7 @@ class CslrPublished:
         def draws(client: int) -> np.random.Generator:
             return generator(seed, f"list of task {index}, client {client}")
 
-        return listed(rows, range(self._n_users), learner, draws, _AT_MOST)
+        return listed(rows, range(self._n_users), learner, draws, _AT_MOST, by_label=self._by_label)
 
     def _without_bound(self) -> str:
         """Why the replay has no bound; empty where it has one."""
@@ -181,7 +184,7 @@ class CslrPublished:
     def _ids(self, now: _Now, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
         """Groups int64 [n, L] of a round's lists, of whose entries `features` [n, L, f] may be known already.
 
-        With one group a label nothing is clustered: entries come label by label, and a client knows its own.
+        With one group a list nothing is clustered: entries come list by list, and a client knows its own.
         """
         n, n_entries = lists.weights.shape
         if not n or self._params.modes_per_task == 1:
@@ -193,16 +196,14 @@ class CslrPublished:
             released = self._compared.features(now.named.replay(rule=self._aggregation).elements())
         return pooled(seen, now.n_groups, self._compared.rule, first, released, lists.weights, now.random).ids
 
-    def _claimed(self, n_groups: int) -> Claim:
+    def _claimed(self, n_entries: int, n_groups: int) -> Claim:
         """The paper's number, and what its noise costs over all rounds of this run under the premises that it prints.
 
         What does not follow from a premise is counted as it is: lists beside the sums, and entries that are clipped one by
-        one, sqrt(L) of a list and sqrt(K) of K groups.
+        one, sqrt(L) of a client's `n_entries` L and sqrt(K) of K groups.
         """
         params, privacy = self._params, self._spec.privacy
-        longest = max(
-            params.list_size if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1
-        )
+        longest = max(n_entries if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1)
         n_tasks = self._known.n_tasks if self._known.recurrence == "every" else 1
         reading = cslr_accounting.Reading(
             self._sigma,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
 
 WIDTH, N_CLASSES, N_CLIENTS = 24, 4, 8
+_FEW = {"params": {"rounds": 3, "local_steps": 2, "hidden": 8}}  # of methods that train in rounds
+_STEPS = {"params": {"steps": 30, "samples": 60, "hidden": 8}}
 
 
 def points(directions: NDArray[np.float64], per_class: int, random: np.random.Generator) -> tuple[
@@ -68,6 +71,20 @@ def spec(method: str, **changes: object) -> RunSpec:
         "seeds": [0],
     }
     return checks.parse({**raw, **changes})
+
+
+def small(method: str, **changes: object) -> RunSpec:
+    """A run that takes a fraction of a second."""
+    fields = catalog.card(method).params.model_fields
+    params = _FEW if "rounds" in fields else _STEPS if "steps" in fields else {"params": {}}
+    merged = {**params["params"], **changes.pop("params", {})}  # type: ignore[dict-item]
+    if "dimensions" in fields and method != "cslr-published":
+        merged = {"dimensions": 4, **merged}
+    if "anchors" in fields:
+        merged = {"anchors": 20, "restarts": 1, **merged}
+    if catalog.card(method).guarantee == "none":
+        changes = {"privacy": {"epsilons": [math.inf], "noise": "seeded"}, **changes}
+    return spec(method, **{"params": merged, **changes})
 
 
 def known(of: TaskStream, anchors: NDArray[np.float32] | None, n_clients: int = N_CLIENTS) -> Known:

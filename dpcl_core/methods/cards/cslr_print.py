@@ -32,18 +32,20 @@ def _alpha(spec: RunSpec) -> Values | None:
 
 def _tasks_and_labels(spec: RunSpec) -> tuple[int, int] | None:
     """Tasks of the stream, and labels of each; None where that is not known before the data are."""
-    scenario, names = spec.scenario, datasets.card(spec.data.dataset).n_classes
-    if not isinstance(scenario, Federated) or names is None:
+    scenario, card = spec.scenario, datasets.card(spec.data.dataset)
+    if not isinstance(scenario, Federated) or (names := card.n_classes) is None:
         return None
     named = len(scenario.order or ())
     if scenario.protocol == "domain-incremental":
-        return (scenario.tasks or named, names) if scenario.tasks or named else None
+        n_domains = scenario.tasks or named or len(card.sources)
+        return (n_domains, names) if n_domains else None
     n_tasks = scenario.tasks or named or names
     return n_tasks, 2 if scenario.protocol == "one-vs-rest" else max(1, (named or names) // n_tasks)
 
 
 def _groups(spec: RunSpec) -> Values | None:
-    """K is the number of tasks; ours counts groups of every label. Nothing where labels of a task do not divide them.
+    """K is the number of tasks; where lists are of each label, groups are too: then nothing is printed whose labels do not
+    divide the number of tasks.
 
     None where lists have one entry, for then nothing is grouped.
     """
@@ -51,13 +53,25 @@ def _groups(spec: RunSpec) -> Values | None:
     if known is None or setting(spec, "params.list_size") == 1:
         return None
     n_tasks, n_labels = known
+    if _is_of_task(spec):
+        return (n_tasks,)
     return (n_tasks // n_labels,) if n_tasks % n_labels == 0 else ()
 
 
 def _list_sizes(spec: RunSpec) -> Values:
-    """A list is of all that a client has of a task; ours is of each label. The two are one where a task has one label."""
+    """A list is of all that a client has of a task; one of each label is the same where a task has one label."""
     known = _tasks_and_labels(spec)
-    return () if known is not None and known[1] > 1 else (1, 2, 4, 8, 16)
+    return () if known is not None and known[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
+
+
+def _is_of_task(spec: RunSpec) -> bool:
+    return setting(spec, "params.lists") == "task"
+
+
+def _lists(spec: RunSpec) -> Values:
+    """Both where a task has one label, for then they are one."""
+    known = _tasks_and_labels(spec)
+    return ("task",) if known is None or known[1] > 1 else ("label", "task")
 
 
 def _matched_by_signature(*values: object) -> Printed:
@@ -76,6 +90,8 @@ _OF_ALL: dict[str, Printed] = {
         words="BERT-base for names, all-MiniLM-L6-v2 else",
         is_of_scale=True,
     ),
+    "data.train_per_class": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
+    "data.train_per_source": Printed((None,), "A part of the texts takes minutes.", is_of_scale=True),
     "scenario.clients": Printed(_clients, "Another number of clients.", is_of_scale=True),
     "scenario.alpha": Printed(_alpha, "Examples are dealt out more or less evenly.", is_of_scale=True),
 }
@@ -101,7 +117,7 @@ _REPLAY_OPEN: dict[str, str] = {"params.replay_weight": "λ of Eq. 3 is not give
 _LISTS: dict[str, Printed] = {
     "params.list_size": Printed(
         _list_sizes,
-        "Lists are of each label here: an entry then has one label, and one group a label needs no matching.",
+        "Where lists are of each label, an entry has one label, and one group a label needs no matching.",
         words="1, 2, 4, 8 or 16 entries for all labels of a task together",
     ),
     "params.anchors": Printed((10, 25, 50, 100, 200), "The paper tries 10, 25, 50, 100 and 200 anchors."),
@@ -128,6 +144,11 @@ PUBLISHED = Print(
         "privacy.epsilons": Printed((1.0, 4.0, 8.0), "Without noise, to see what the noise costs."),
         "params.second_moments": Printed(("full",), "Diagonals take a 384th of the numbers and of the time."),
         "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
+        "params.lists": Printed(
+            _lists,
+            "An entry of one label tells what it is; of a mixture only its target does.",
+            words="one list of all that a client has of a task",
+        ),
         "params.noisy_lists": Printed((True,), "Noise on every list leaves nothing to match with these numbers of clients."),
         "params.aggregation": Printed(
             ("entries",), "How many clients came is private, and one without a group would draw its mean to zero."

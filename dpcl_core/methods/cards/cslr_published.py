@@ -23,7 +23,13 @@ class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParam
         4,
         ge=1,
         le=64,
-        description="Groups that a round's lists are clustered into, of every label; the paper's 1 leaves nothing to match.",
+        description="Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the "
+        "paper's 1 leaves nothing to match.",
+    )
+    lists: Literal["label", "task"] = Field(
+        "label",
+        description="What a client's list is of. label: one for each label of a task, so that an entry has one label. task: "
+        "one of all that the client has of a task, as printed; an entry's target is then a mixture of labels.",
     )
     rule: cslr.Rule = Field(
         "hungarian",

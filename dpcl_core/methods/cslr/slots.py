@@ -41,12 +41,19 @@ class TaskRows:
         return found
 
 
-def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, at_most: int) -> Lists:
-    """Every client's list [n users]: `learner`'s entries of each label in turn, weighted by the label's share of its rows.
+def listed(
+    rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, at_most: int, *, by_label: bool = True
+) -> Lists:
+    """Every client's list [n users]: `learner`'s entries of each label in turn, weighted by the label's share of its rows;
+    or else its entries of all rows, whose targets are then shares of labels.
 
-    `at_most`: rows of a client and label that are looked at, the first ones; a fit of more costs time and tells no more.
+    `at_most`: rows of a client and label (or of a client) that are looked at, the first ones; a fit of more costs time and
+    tells no more.
     """
-    return Lists.of([_list(rows, user, learner, draws(user), at_most) for user in users])
+    if by_label:
+        return Lists.of([_list(rows, user, learner, draws(user), at_most) for user in users])
+    own = {user: np.flatnonzero(rows.users == user)[:at_most] for user in users}
+    return Lists.of([learner.fit(rows.z[own[user]], rows.targets[own[user]], draws(user)) for user in users])
 
 
 def _list(rows: TaskRows, user: int, learner: ListLearner, random: np.random.Generator, at_most: int) -> list[Element]:
