@@ -90,7 +90,7 @@ def check(spec: RunSpec) -> None:
         raise DataMissing("data.dataset", spec.data.dataset, missing)
     if missing := backbones.available(backbone):
         raise DataMissing("data.backbone", spec.data.backbone, missing)
-    facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+    facts = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
     n_units = spec.scenario.n_users or n_people

@@ -17,6 +17,8 @@ from pydantic import (
     Field,
     SerializeAsAny,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -84,10 +86,27 @@ class DataSpec(Spec):
         description="Keep about this many training examples of each class (sentences of each source), each by a public coin "
         "of its own bytes; empty: all.",
     )
+    train_per_source: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="Keep about this many training examples of each source instead (a member of a combined dataset, a "
+        "style, a rate), each by the same coin; empty: all.",
+    )
     test_per_class: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Keep at most this many test examples of each class; empty: all."
     )
     backbone: str = Field("pixels", description="Frozen public network that turns an example into features.")
+
+    @property
+    def is_subset(self) -> bool:
+        """Whether coins say which training examples are used."""
+        return self.train_per_class is not None or self.train_per_source is not None
+
+    @field_validator("train_per_source")
+    @classmethod
+    def _one_cap(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("train_per_class") is not None:
+            raise ValueError("must be empty where data.train_per_class is set; clear one of the two")
+        return value
 
 
 def _number(value: object) -> object:

@@ -220,7 +220,7 @@ def _data(run: Run) -> str:
         return "?"
     data = spec.data
     try:
-        facts = datasets.facts(data.dataset, data.train_per_class, data.test_per_class)
+        facts = datasets.facts_of(data)
     except BadInput:
         return f"{data.dataset} (no longer here)"
     # What is not on this computer would be titled like the full set, though the run may have read a part of it.

@@ -162,7 +162,7 @@ def _estimate(spec: RunSpec) -> str:
 @st.cache_data(max_entries=200, show_spinner=False)
 def _derived(key: str, _spec: RunSpec) -> str:
     """What the method's settings come to on this dataset; `key` stands for the spec."""
-    facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
+    facts = datasets.facts_of(_spec.data)
     n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
     known = of_run(_spec, facts, n_tasks)
     card = methods.card(_spec.method)

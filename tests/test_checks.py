@@ -65,6 +65,8 @@ def refused(raw: dict[str, object]) -> BadInput:
         ({"params": {"learning_rate": 1}}, "params.learning_rate", "no such setting"),
         ({"colour": "red"}, "colour", "no such setting"),
         ({"data": {"train_per_class": 0}}, "data.train_per_class", "greater than or equal to 1"),
+        ({"data": {"train_per_source": 0}}, "data.train_per_source", "greater than or equal to 1"),
+        ({"data": {"train_per_class": 5, "train_per_source": 9}}, "data.train_per_source", "clear one of the two"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_sentence(raw: dict[str, object], field: str | None, allowed: str) -> None:

@@ -215,6 +215,16 @@ def test_l2dp_ml_is_as_printed_under_nine_settings_and_each_of_them_counts() -> 
         assert [one.parameter for one in layer.departures] == [f"params.{name}"]
 
 
+def test_fewer_tasks_than_printed_are_another_scale_and_repetitions_are_left_open() -> None:
+    data = {"dataset": "cifar10", "backbone": "pixels"}
+    for tasks, named in ((17, []), (4, ["scenario.tasks"])):
+        scenario = {"kind": "permuted", "tasks": tasks}
+        layer = layer_of("l2dp-ml", L2DP_AS_PRINTED, data=data, scenario=scenario)
+        assert layer.name == "as printed"
+        assert [one.parameter for one in layer.departures] == named
+        assert "seeds" in {one.parameter for one in layer.left_open}
+
+
 def test_pecl_is_as_printed_under_three_settings_on_another_scale() -> None:
     scenario, privacy = {"kind": "source-incremental"}, {"epsilons": [10.0], "delta": 1e-6}
     data = {"dataset": "pecl-six", "backbone": "lm-tiny"}
@@ -226,7 +236,13 @@ def test_pecl_is_as_printed_under_three_settings_on_another_scale() -> None:
         assert [one.parameter for one in layer.departures if not one.is_of_scale] == [f"params.{name}"]
     layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=data, labels="prior")
     assert layer.name == "as printed"
-    assert {one.parameter for one in layer.departures} == {"data.dataset", "data.train_per_class", "data.backbone"}
+    other = {"data.dataset", "data.backbone"}
+    assert {one.parameter for one in layer.departures} == other | {"data.train_per_source"}
+    for cap, named in (({"train_per_source": 3000}, set()), ({"train_per_class": 440}, {"data.train_per_class"})):
+        asked = {**data, **cap}
+        layer = layer_of("pecl-published", params, scenario=scenario, privacy=privacy, data=asked, labels="prior")
+        assert layer.name == "as printed"
+        assert {one.parameter for one in layer.departures} == other | named
     said = {one.parameter: one.why for one in layer.left_open}
     assert "prompts and answers" in said["params.embedding_clip"]
 

@@ -13,8 +13,12 @@ from dpcl_core.errors import BadInput, DataMissing
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
+    from dpcl_core.spec import DataSpec
 
-__all__ = ["BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "members", "outlines", "score"]
+__all__ = [
+    "BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members", "outlines",
+    "score",
+]  # fmt: skip
 
 BUNDLED = "digits"
 _TOLD = "the test part and the schema: classes, sources and sizes are told from them, as they are public"
@@ -124,8 +128,15 @@ def available(dataset: DatasetCard) -> str | None:
     return None
 
 
-def facts(name: str, train_per_class: int | None = None, test_per_class: int | None = None) -> DatasetFacts:
-    """The public numbers of a dataset, or of its subset of so many examples a class.
+def facts_of(data: DataSpec) -> DatasetFacts:
+    """The public numbers of what these settings keep of a dataset; raises as `facts` does."""
+    return facts(data.dataset, data.train_per_class, data.test_per_class, data.train_per_source)
+
+
+def facts(
+    name: str, train_per_class: int | None = None, test_per_class: int | None = None, train_per_source: int | None = None
+) -> DatasetFacts:
+    """The public numbers of a dataset, or of its subset of so many examples a class or training examples a source.
 
     Reads the label columns of files on this computer, once until they change. Raises BadInput for an unknown name or files
     that cannot be used, DataMissing for data of one's own that are not there.
@@ -137,7 +148,7 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
             Sizes.published(member, *caps) if part is None else Sizes.of(part, *caps)
             for member, part in zip(members(dataset), found, strict=True)
         ]
-        for caps in ((None, None), (train_per_class, test_per_class))
+        for caps in ((), (train_per_class, test_per_class, train_per_source))
     )
     only = found[0] if not dataset.members else None
     return DatasetFacts(
@@ -152,19 +163,20 @@ def facts(name: str, train_per_class: int | None = None, test_per_class: int | N
     )
 
 
-def source_sizes(name: str, train_per_class: int | None = None) -> dict[str, int]:
-    """Nominal numbers of training examples of a dataset's sources, by its card alone: nothing is counted.
+def source_sizes(data: DataSpec) -> dict[str, int]:
+    """Nominal numbers of training examples of a dataset's sources under the settings' caps, by its card alone: nothing is
+    counted.
 
     Those of a combined dataset are its members, those of a made one have equally many examples. Empty where no card tells.
     """
-    dataset = card(name)
+    dataset, caps = card(data.dataset), (data.train_per_class, None, data.train_per_source)
     if dataset.members:
-        return {one.name: Sizes.published(one, train_per_class).totals[0] for one in members(dataset)}
+        return {one.name: Sizes.published(one, *caps).totals[0] for one in members(dataset)}
     if not dataset.made_per_source:
         return {}
     each = dataset.n_train // len(dataset.sources)
-    parts = [replace(dataset, n_train=each, n_classes=len(classes)) for _, classes in dataset.sources]
-    found = [Sizes.published(part, train_per_class).totals[0] for part in parts]
+    parts = [replace(dataset, n_train=each, n_classes=len(classes), sources=()) for _, classes in dataset.sources]
+    found = [Sizes.published(part, *caps).totals[0] for part in parts]
     return dict(zip((source for source, _ in dataset.sources), found, strict=True))
 
 

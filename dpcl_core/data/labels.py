@@ -54,7 +54,7 @@ def read(data: DataSpec, *, keyed: bool) -> Labels | None:
     found = [outline for outline in catalog.outlines(card) if outline is not None]
     if len(found) < len(catalog.members(card)):
         return None
-    return _read(card, tuple(found), data.train_per_class, data.test_per_class, keyed)
+    return _read(card, tuple(found), (data.train_per_class, data.test_per_class, data.train_per_source), keyed)
 
 
 def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
@@ -85,9 +85,9 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
 
 @lru_cache(maxsize=8)
 def _read(
-    card: DatasetCard, outlines: tuple[Outline, ...], train_per_class: int | None, test_per_class: int | None, keyed: bool
+    card: DatasetCard, outlines: tuple[Outline, ...], caps: tuple[int | None, int | None, int | None], keyed: bool
 ) -> Labels:
-    return joined(card, [outline.thinned(train_per_class, test_per_class) for outline in outlines], keyed=keyed)
+    return joined(card, [outline.thinned(*caps) for outline in outlines], keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:

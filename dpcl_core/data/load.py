@@ -28,7 +28,7 @@ def load(data: DataSpec) -> Dataset:
     members = catalog.members(card)
     found = [_find(member) for member in members]
     full = [outline(member, files_) for member, files_ in zip(members, found, strict=True)]
-    kept = [whole.thinned(data.train_per_class, data.test_per_class) for whole in full]
+    kept = [whole.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for whole in full]
     pairs = [_read(*member) for member in zip(members, found, kept, strict=True)]
     named = labels.joined(card, kept, keyed=True)
     train, test = (

@@ -61,31 +61,36 @@ class Outline:
     test: Part
     n_train: int
 
-    def thinned(self, train_per_class: int | None, test_per_class: int | None) -> Outline:
-        """The outline with about so many training examples of each class, or sentences of each source, and at most so
-        many test examples.
+    def thinned(
+        self, train_per_class: int | None, test_per_class: int | None, train_per_source: int | None = None
+    ) -> Outline:
+        """The outline with about so many training examples of each class or of each source, and at most so many test
+        examples a class. Of words whole sentences are counted, of each source whichever it is.
 
-        Each training example is kept with the chance cap / nominal size of its class, by a coin of its own; a smaller
-        subset lies within a larger. The test part is public, so there the first so many of a public order stay.
+        Each training example is kept with the chance cap / nominal size of its class or source, by a coin of its own; a
+        smaller subset lies within a larger. The test part is public, so there the first so many of a public order stay.
         """
-        train = self.train
-        if train_per_class is not None:
-            kinds, of_row = _kinds(train)
-            chance = (train_per_class / self._nominal_sizes())[kinds][of_row]
+        train, (cap, by_source) = self.train, _cap(train_per_class, train_per_source)
+        if cap is not None:
+            kinds, of_row = _kinds(train, by_source=by_source)
+            chance = (cap / self._nominal_sizes(by_source=by_source))[kinds][of_row]
             train = train.take(np.flatnonzero(coins.tossed(train.keys(), np.random.default_rng(_SUBSET)) < chance))
-        return replace(self, train=train, n_train=self.n_kept(train_per_class), test=_thinned(self.test, test_per_class))
+        n_train = self.n_kept(train_per_class, train_per_source)
+        return replace(self, train=train, n_train=n_train, test=_thinned(self.test, test_per_class))
 
-    def n_kept(self, train_per_class: int | None) -> int:
+    def n_kept(self, train_per_class: int | None, train_per_source: int | None = None) -> int:
         """The public nominal number of training examples under this cap; reads nothing."""
-        if train_per_class is None:
+        cap, by_source = _cap(train_per_class, train_per_source)
+        if cap is None:
             return self.n_train
-        sizes = self._nominal_sizes()
-        return round(self.n_train * float(np.minimum(sizes, train_per_class).sum() / sizes.sum()))
+        sizes = self._nominal_sizes(by_source=by_source)
+        return round(self.n_train * float(np.minimum(sizes, cap).sum() / sizes.sum()))
 
-    def _nominal_sizes(self) -> NDArray[np.float64]:
-        """Public numbers of training examples of each class, or of sentences of each source: as the test part has them."""
-        kinds, of_row = _kinds(self.test)
-        n_kinds = max(1, len(self.sources)) if self.test.of_words else len(self.classes)
+    def _nominal_sizes(self, *, by_source: bool) -> NDArray[np.float64]:
+        """Public numbers of training examples of each class, or of examples or sentences of each source: as the test part
+        has them."""
+        kinds, of_row = _kinds(self.test, by_source=by_source)
+        n_kinds = max(1, len(self.sources)) if by_source or self.test.of_words else len(self.classes)
         found = np.bincount(kinds, minlength=n_kinds)
         n_units = self.n_train * len(kinds) / len(of_row)  # of words, as many a sentence as in the test part
         return n_units * np.where(found > 0, found / len(kinds), 1 / n_kinds)
@@ -216,17 +221,22 @@ def _thinned(part: Part, per_class: int | None) -> Part:
     """At most so many of each kind, by their rank in a public order: for public rows alone, as one more moves others."""
     if per_class is None:
         return part
-    kinds, of_row = _kinds(part)
+    kinds, of_row = _kinds(part, by_source=False)
     return part.take(np.flatnonzero((_places(kinds) < per_class)[of_row]))
 
 
-def _kinds(part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What subsets and divisions count, by what: examples by class, or whole sentences by source; and which of them each
-    example is in."""
-    if not part.of_words:
-        return part.labels, np.arange(len(part.labels))
-    _, first, of_row = np.unique(part.rows, return_index=True, return_inverse=True)
+def _cap(per_class: int | None, per_source: int | None) -> tuple[int | None, bool]:
+    """The cap that is set, and whether it is one of sources; settings allow one of the two."""
+    return (per_class, False) if per_source is None else (per_source, True)
+
+
+def _kinds(part: Part, *, by_source: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What subsets count, by what: examples by class or by source, or whole sentences by source; and which of them each
+    example is in. A dataset without sources is one."""
     sources = np.zeros(len(part.rows), dtype=np.int64) if part.sources is None else part.sources
+    if not part.of_words:
+        return sources if by_source else part.labels, np.arange(len(part.labels))
+    _, first, of_row = np.unique(part.rows, return_index=True, return_inverse=True)
     return sources[first], of_row
 
 

@@ -23,15 +23,28 @@ class Sizes:
     test: NDArray[np.int64]
 
     @classmethod
-    def of(cls, outline: Outline, train_per_class: int | None = None, test_per_class: int | None = None) -> Sizes:
+    def of(
+        cls,
+        outline: Outline,
+        train_per_class: int | None = None,
+        test_per_class: int | None = None,
+        train_per_source: int | None = None,
+    ) -> Sizes:
         """Of what the files hold, or of its subset; nothing of the training part is counted."""
         test = np.bincount(outline.thinned(None, test_per_class).test.labels, minlength=len(outline.classes))
-        return cls(_evenly(outline.n_kept(train_per_class), len(outline.classes)), test)
+        return cls(_evenly(outline.n_kept(train_per_class, train_per_source), len(outline.classes)), test)
 
     @classmethod
-    def published(cls, card: DatasetCard, train_per_class: int | None = None, test_per_class: int | None = None) -> Sizes:
-        """What the card says, or of its subset, as evenly over the classes as whole numbers allow."""
-        train, test = _evenly(card.n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
+    def published(
+        cls,
+        card: DatasetCard,
+        train_per_class: int | None = None,
+        test_per_class: int | None = None,
+        train_per_source: int | None = None,
+    ) -> Sizes:
+        """What the card says, or of its subset, as evenly over sources and classes as whole numbers allow."""
+        n_train = int(_capped(_evenly(card.n_train, max(1, len(card.sources))), train_per_source).sum())
+        train, test = _evenly(n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
         return cls(_capped(train, train_per_class), _capped(test, test_per_class))
 
     @property

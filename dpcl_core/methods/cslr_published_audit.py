@@ -48,7 +48,7 @@ def _params(spec: RunSpec) -> CslrPublishedParams:
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
     params = _params(spec)
-    found = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+    found = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     lives = n_tasks if spec.scenario.recurrence == "every" else 1
     # Transport decides like an assignment here, a hundred times as slowly; a random order is no clustering.

@@ -27,7 +27,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     coins of all others. Args: trials: lives on each side.
     """
     assert isinstance(spec.params, DpAgemParams)
-    found = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+    found = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     facts = Facts(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
     return [_attacked(spec, spec.params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]

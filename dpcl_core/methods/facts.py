@@ -46,5 +46,5 @@ def source_sizes(spec: RunSpec) -> Mapping[str, int]:
     """Nominal sizes of the tasks of a run by their names, where tasks are sources whose sizes a card tells; else empty."""
     if spec.scenario.kind != "source-incremental":
         return {}
-    found = catalog.source_sizes(spec.data.dataset, spec.data.train_per_class)
+    found = catalog.source_sizes(spec.data)
     return {name: found[name] for name in spec.scenario.sources_used(tuple(found))}

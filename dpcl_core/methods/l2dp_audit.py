@@ -38,7 +38,7 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     """
     params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
     assert isinstance(params, L2dpMlParams)
-    found = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+    found = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     facts = Facts(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
     n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)

@@ -90,11 +90,9 @@ def named(row: Published) -> tuple[str, str]:
 def departs(run: Measured) -> list[str]:
     """How a run differs from what the paper did, and what it took where the paper says nothing."""
     spec, params, told = run.spec, run.spec.params, differences.of_data(run)
-    if spec.data.train_per_class is not None:
-        told.append(
-            f"Sizes: {spec.data.train_per_class} texts of a class at most. The paper draws 3,000 of every task; FOMC has "
-            "not as many."
-        )
+    if (kept := spec.data.train_per_class or spec.data.train_per_source) is not None:
+        of_what = "task" if spec.data.train_per_class is None else "class"
+        told.append(f"Sizes: about {kept:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
     if spec.data.backbone != f"hf:{_BASE}":
         told.append(f"Model: {differences.backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
     if isinstance(params, LanguageParams):

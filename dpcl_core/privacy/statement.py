@@ -133,7 +133,7 @@ def guarantee(
     if _reuses(ledger):
         composition = _REUSED.format(**words_of)
     parts = parts_of(ledger, one=what.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
-    is_subset = spec.data.train_per_class is not None
+    is_subset = spec.data.is_subset
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),

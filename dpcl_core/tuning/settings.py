@@ -123,7 +123,7 @@ def searched(tune: TuneSpec) -> RunSpec:
         return tune.base
     from dpcl_core.scenarios.preview import classes_per_task  # loads parquet's library
 
-    facts = datasets.facts(tune.base.data.dataset, tune.base.data.train_per_class)
+    facts = datasets.facts_of(tune.base.data)
     n_tasks = scenarios.check(tune.base.scenario, facts.n_classes, facts.sources)
     n_home = classes_per_task(tune.base.data, tune.base.scenario, tune.seed) or facts.n_classes / n_tasks
     n_proxy = datasets.facts(tune.proxy).n_classes
@@ -131,7 +131,7 @@ def searched(tune: TuneSpec) -> RunSpec:
     return tune.base.model_copy(
         update={
             "data": tune.base.data.model_copy(
-                update={"dataset": tune.proxy, "train_per_class": None, "test_per_class": None}
+                update={"dataset": tune.proxy, "train_per_class": None, "train_per_source": None, "test_per_class": None}
             ),
             "scenario": ClassIncremental(tasks=1, classes_per_task=per_task),
             "public_labels": None,
@@ -153,7 +153,7 @@ def final_size(spec: RunSpec) -> float:
 
 
 def _facts(spec: RunSpec) -> Facts:
-    found = datasets.facts(spec.data.dataset, spec.data.train_per_class)
+    found = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     return of_run(spec, found, n_tasks)
 

@@ -49,7 +49,7 @@ def say_what_a_learned_list_takes(raw: Mapping[str, object]) -> None:
     """How many people a label needs to be on a learned list, at the smallest and the largest budget."""
     try:
         spec = checks.parse(raw)
-        facts = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+        facts = datasets.facts_of(spec.data)
         n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     except BadInput:
         return  # said where the form is checked

@@ -45,6 +45,11 @@ TUNED = {
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
 _ADJACENCY = {"add-remove": "one example there or left out", "replace": "one example replaced"}
 _OF_CLIENTS = {"add-remove": "one client there or left out", "replace": "one client replaced"}
+_SIZES = {
+    "train_per_class": "Training examples a class",
+    "train_per_source": "Training examples a source",
+    "test_per_class": "Test examples a class",
+}
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
 Values = dict[str, object]
@@ -68,6 +73,7 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),
             field("train_per_class", "tr", "training examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("train_per_source", "ts", "training examples a source", link.Maybe(link.Whole(1, 10**7)), None),
             field("test_per_class", "te", "test examples a class", link.Maybe(link.Whole(1, 10**7)), None),
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
             *(_own_field("s", setting) for setting in _scenario_settings(scenario)),
@@ -94,12 +100,13 @@ def _own_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
 
 def values_of(spec: RunSpec) -> Values:
     """The form's values for a spec; a δ that follows the rule is left to the rule."""
-    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class)
+    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
     values: Values = {
         "method": spec.method,
         "dataset": spec.data.dataset,
         "backbone": spec.data.backbone,
         "train_per_class": spec.data.train_per_class,
+        "train_per_source": spec.data.train_per_source,
         "test_per_class": spec.data.test_per_class,
         "scenario": spec.scenario.kind,
         "labels": spec.labels,
@@ -123,10 +130,10 @@ def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     """The nested mapping that `checks.parse` reads, from the form's values."""
-    data = {name: values[name] for name in ("dataset", "backbone", "train_per_class", "test_per_class")}
+    data = {name: values[name] for name in DataSpec.model_fields}
     delta = values["delta"]
     if delta is None:
-        delta = rule_delta(str(values["dataset"]), cast("int | None", values["train_per_class"]))
+        delta = rule_delta(str(values["dataset"]), *_caps(values))
     privacy = {name: values[name] for name in ("epsilons", "adjacency", "noise", "label_share")}
     return {
         "method": values["method"],
@@ -145,16 +152,22 @@ def _scenario_of(values: Mapping[str, object]) -> dict[str, object]:
     return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
 
 
-def rule_delta(dataset: str, train_per_class: int | None) -> float | None:
+def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
+    """How many training examples are kept of a class, and of a source."""
+    per_class, per_source = values["train_per_class"], values["train_per_source"]
+    return cast("int | None", per_class), cast("int | None", per_source)
+
+
+def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
     """δ by the rule, the largest power of ten below 1/(10·n); None where n is not known."""
-    n_people = _n_people(dataset, train_per_class)
+    n_people = _n_people(dataset, train_per_class, train_per_source)
     return checks.default_delta(n_people) if n_people else None
 
 
 @st.cache_data(ttl=300, show_spinner=False)
-def _n_people(dataset: str, train_per_class: int | None) -> int | None:
+def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
     try:
-        return datasets.facts(dataset, train_per_class).n_train or None
+        return datasets.facts(dataset, train_per_class, None, train_per_source).n_train or None
     except BadInput:
         return None
 
@@ -290,9 +303,9 @@ def _promise(epsilons: tuple[float, ...]) -> None:
 
 def _say_delta(values: Mapping[str, object]) -> None:
     """δ in sight, though it is changed under "More settings"."""
-    dataset, per_class = str(values["dataset"]), cast("int | None", values["train_per_class"])
-    people, own = _n_people(dataset, per_class), cast("float | None", values["delta"])
-    delta = own if own is not None else rule_delta(dataset, per_class)
+    dataset, caps = str(values["dataset"]), _caps(values)
+    people, own = _n_people(dataset, *caps), cast("float | None", values["delta"])
+    delta = own if own is not None else rule_delta(dataset, *caps)
     if delta is not None and people is not None:
         st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if own is not None else ", by the rule."))
 
@@ -331,13 +344,13 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
     if bad:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
-    for name, title in (("train_per_class", "Training examples a class"), ("test_per_class", "Test examples a class")):
+    for name, title in _SIZES.items():
         start = cast("int | None", view[name])
         more[name] = st.number_input(
             title, min_value=1, value=start, step=1, key=view.key(name), placeholder="all",
-            help="Keep at most this many of each class; empty: all.",
+            help=DataSpec.model_fields[name].description,
         )  # fmt: skip
-    more["delta"] = _delta(view, str(values["dataset"]), cast("int | None", more["train_per_class"]))
+    more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
     differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
     for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
         names = list(options)
@@ -354,9 +367,9 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     return more
 
 
-def _delta(view: View, dataset: str, train_per_class: int | None) -> float | None:
+def _delta(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
     start = cast("float | None", view["delta"])
-    by_rule = rule_delta(dataset, train_per_class)
+    by_rule = rule_delta(dataset, train_per_class, train_per_source)
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,

@@ -31,7 +31,7 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
     if n_features is None:
         return None
     try:
-        facts = datasets.facts(_spec.data.dataset, _spec.data.train_per_class, _spec.data.test_per_class)
+        facts = datasets.facts_of(_spec.data)
         n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
         n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:

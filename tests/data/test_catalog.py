@@ -11,6 +11,7 @@ import pytest
 from dpcl_core.data import catalog, hub
 from dpcl_core.data.cards import CARDS, DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair
 
 FIVE = ("mnist", "svhn", "notmnist", "fashion-mnist", "cifar10")
@@ -183,7 +184,7 @@ def test_loading_data_imports_no_torch() -> None:
 
 def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
     """No file is there: FOMC's 1,984 texts are 661 or 662 of a class, of which at most 440 are kept."""
-    sizes = catalog.source_sizes("pecl-six", 440)
+    sizes = catalog.source_sizes(DataSpec(dataset="pecl-six", train_per_class=440))
     assert sizes == {
         "fomc": 3 * 440,
         "yelp": 5 * 440,
@@ -192,6 +193,10 @@ def test_nominal_sizes_of_sources_come_from_cards_alone(data_dir: Path) -> None:
         "dreaddit": 2838,
         "dbpedia14": 14 * 440,
     }
-    assert set(catalog.source_sizes("pii-synthetic").values()) == {480}
-    assert catalog.source_sizes("pii-synthetic", 10)["policy"] == 30
-    assert catalog.source_sizes("digits") == {}
+    capped = catalog.source_sizes(DataSpec(dataset="pecl-six", train_per_source=3000))
+    assert capped == {**dict.fromkeys(sizes, 3000), "fomc": 1984, "dreaddit": 2838}, "as many as there are, 3,000 at most"
+    made = DataSpec(dataset="pii-synthetic")
+    assert set(catalog.source_sizes(made).values()) == {480}
+    assert catalog.source_sizes(made.model_copy(update={"train_per_class": 10}))["policy"] == 30
+    assert set(catalog.source_sizes(made.model_copy(update={"train_per_source": 90})).values()) == {90}
+    assert catalog.source_sizes(DataSpec()) == {}

@@ -109,6 +109,25 @@ def test_a_subset_keeps_about_so_many_of_each_class() -> None:
         assert np.bincount(kept.test.labels).tolist() == [10] * 10, "the test part is public"
 
 
+def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -> None:
+    """Counts are binomial (six standard deviations); the nominal number says nothing of the coins."""
+    card = catalog.card("har-wisdm")
+    if catalog.available(card):
+        pytest.skip("har-wisdm is not here")
+    whole = outline(card, files.find(card))
+    kept = whole.thinned(None, None, 300)
+    assert kept.n_train == whole.n_kept(None, 300) == 300 * len(whole.sources)
+    assert whole.train.sources is not None
+    assert kept.train.sources is not None
+    sizes, found = (np.bincount(part) for part in (whole.train.sources, kept.train.sources))
+    assert whole.test.sources is not None
+    nominal = whole.n_train * np.bincount(whole.test.sources) / len(whole.test.sources)
+    chances = 300 / nominal
+    assert (np.abs(found - sizes * chances) <= 6 * np.sqrt(sizes * chances * (1 - chances))).all()
+    assert digits().n_kept(None, 100) == 100, "without sources the dataset is one"
+    assert digits().n_kept(None, 10_000) == 1347
+
+
 def test_a_smaller_subset_lies_within_a_larger() -> None:
     kept = [set(digits().thinned(cap, None).train.rows.tolist()) for cap in (5, 20, 60, 10_000)]
     assert kept[0] < kept[1] < kept[2] < kept[3]

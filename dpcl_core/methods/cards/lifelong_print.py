@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dpcl_core.layers import Departure, Print, Printed
+from dpcl_core.layers import Departure, Print, Printed, Values
+from dpcl_core.spec import RunSpec
 
 SOURCE = "Lai et al. 2022"
+_TASKS = {("permuted", "mnist"): 20, ("permuted", "cifar10"): 17, ("split", "mnist"): 5, ("split", "cifar10-100"): 11}
+
+
+def _n_tasks(spec: RunSpec) -> Values | None:
+    n_tasks = _TASKS.get((spec.scenario.kind, spec.data.dataset))
+    return None if n_tasks is None else (n_tasks,)
+
+
 _OF_ALL = {
     "data.dataset": Printed(
         ("mnist", "cifar10", "cifar10-100"), "HARW is not public; other data are not the paper's.", is_of_scale=True
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "scenario.tasks": Printed(_n_tasks, "Fewer tasks take minutes instead of hours.", is_of_scale=True),
 }
 _OPEN = {
+    "seeds": "How often runs were repeated is not given.",
     "data.backbone": "Strides, padding, normalisation and first weights of the networks are not given.",
     "params.head": "Whether tasks of different classes share a head is not said.",
     "params.learning_rate": "The step size is not given.",

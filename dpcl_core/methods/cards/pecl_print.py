@@ -7,6 +7,13 @@ from dpcl_core.privacy import token_noise
 from dpcl_core.spec import RunSpec
 
 SOURCE = "Zhan et al., PeCL"
+
+
+def _per_source(spec: RunSpec) -> Values | None:
+    """Told once where texts are kept by the class."""
+    return (3000,) if setting(spec, "data.train_per_class") is None else None
+
+
 _OF_ALL = {
     "data.dataset": Printed(
         (),
@@ -14,7 +21,12 @@ _OF_ALL = {
         words="FOMC, Yelp, AG News, Amazon, Reddit's mental illness, Yahoo",
         is_of_scale=True,
     ),
-    "data.train_per_class": Printed((), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True),
+    "data.train_per_class": Printed(
+        (None,), "Texts are kept by the class.", words="3,000 texts of each task", is_of_scale=True
+    ),
+    "data.train_per_source": Printed(
+        _per_source, "A few texts take minutes.", words="3,000 texts of each task", is_of_scale=True
+    ),
     "data.backbone": Printed(("hf:meta-llama/Llama-2-7b-hf",), "A small model runs on two cores.", is_of_scale=True),
     "scenario.kind": Printed(("source-incremental",), "Tasks are not the datasets."),
     "params.epochs": Printed((3,), "Another number of passes over a task."),

@@ -16,6 +16,7 @@ _OF_ALL = {
         ("timm:vit_base_patch16_224.augreg_in21k",), "A smaller public network runs on two cores.", is_of_scale=True
     ),
     "data.train_per_class": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
+    "data.train_per_source": Printed((None,), "A part of the data takes minutes instead of hours.", is_of_scale=True),
 }
 COSINE = Print(
     SOURCE,

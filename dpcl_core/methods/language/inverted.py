@@ -58,7 +58,7 @@ def audited(spec: RunSpec, trials: int) -> list[Audited]:
     """
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} adds no noise to embeddings with these settings")
-    found = datasets.facts(spec.data.dataset, spec.data.train_per_class, spec.data.test_per_class)
+    found = datasets.facts_of(spec.data)
     facts = of_run(spec, found, scenarios.check(spec.scenario, found.n_classes, found.sources))
     whole = plain.load().embeddings
     table = clipped(whole / np.median(np.linalg.norm(whole, axis=1)), 1.0)  # in units of C, as runs clip
