@@ -13,6 +13,7 @@ from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
 from dpcl_core.papers import catalog, comparison, measured, report, tobaben
 from dpcl_core.papers.comparison import Row
+from dpcl_core.papers.paper import Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 
@@ -201,18 +202,19 @@ def test_unknown_names_are_told_what_there_is() -> None:
         catalog.experiment(PAPER, "paper-nothing")
 
 
-def test_recorded_figures_belong_to_the_presets() -> None:
+@pytest.mark.parametrize("paper", catalog.PAPERS.values(), ids=lambda paper: paper.name)
+def test_recorded_figures_belong_to_the_presets(paper: Paper) -> None:
     """A preset that changed must be recorded anew: figures of settings that nothing runs any more must not lie about."""
     known = [
         spec
-        for experiment in PAPER.experiments
+        for experiment in paper.experiments
         for size in experiment.sizes
         for spec in presets.variants(experiment.preset(size)).values()
     ]
-    for found in measured.recorded("tobaben"):
+    for found in measured.recorded(paper.name):
         assert found.spec in known
         assert {(m.epsilon, m.seed) for m in found.models} == {(c.epsilon, c.seed) for c in found.spec.cells()}
-        assert all(m.accounted_epsilon <= m.epsilon * (1 + 1e-9) for m in found.models)
+        assert paper is not PAPER or all(m.accounted_epsilon <= m.epsilon * (1 + 1e-9) for m in found.models)
 
 
 def test_budgets_that_a_paper_only_claims_are_told_apart() -> None:
