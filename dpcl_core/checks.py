@@ -7,7 +7,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import ValidationError
 
@@ -196,14 +196,14 @@ def to_toml(spec: RunSpec) -> str:
     return "\n".join(lines) + "\n"
 
 
-def command_line(spec: RunSpec) -> str:
-    """The exact command that carries out this spec from a terminal, whatever the defaults."""
+def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
+    """The exact command that carries out this spec from a terminal, or audits its method, whatever the defaults."""
     document = spec.model_dump()
     sets: list[str] = []
     for key, value in document.items():
         pairs = {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, dict) else {key: value}
         sets += [f"--set {shlex.quote(f'{name}={_toml(v)}')}" for name, v in pairs.items() if v is not None]
-    return " ".join(["python -m dpcl_core run", *sets])
+    return " ".join([f"python -m dpcl_core {command}", *sets])
 
 
 def _value(text: str) -> object:

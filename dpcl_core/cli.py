@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from dpcl_core import checks
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.events import CellFinished, Event, JsonValue, Note, Progress, TaskLearned, plain_number
+from dpcl_core.events import Event, JsonValue, Note, Progress, plain_number
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
+    from dpcl_core.privacy.audit import Audited
     from dpcl_core.runs.store import Run, Store
     from dpcl_core.runs.studies import Study
     from dpcl_core.tuning.settings import TuneSpec
@@ -153,23 +154,30 @@ def _run(options: argparse.Namespace) -> int:
     checks.check(spec)
     store = Store(options.store)
     # A changed preset does not run under the preset's name: it may not even be the same data.
-    run = _carried_out(store, spec, None if options.set else options.preset, options.device)
+    run = _trained(store, spec, None if options.set else options.preset, options.device)
     if run.status == "finished" or options.json:
         events = [event for _, event in store.events_after(run.id)]
         if options.json:
-            _print_json(export.document(run.id, run.status, spec, events))
+            _print_json(export.document_of(store, run))
         else:
-            print(_table_of(events, spec))
+            print(export.accuracy_text(events, spec))
             print(export.leaks_text(events, spec) + export.privacy_text(events), end="")
     return _exit_status(run)
 
 
-def _carried_out(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
+def _trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
     """The run, kept in the store and carried out in this process when its turn comes."""
+    from dpcl_core.runs.worker import default_device
+
+    run_id = store.create(spec, name=name, device=device or default_device())
+    print(f"run {run_id}", file=sys.stderr)
+    return _carried_out(store, run_id)
+
+
+def _carried_out(store: Store, run_id: str) -> Run:
+    """What the store has queued, carried out in this process when its turn comes; reports on standard error."""
     from dpcl_core.runs import worker
 
-    run_id = store.create(spec, name=name, device=device or worker.default_device())
-    print(f"run {run_id}", file=sys.stderr)
     reporter = _Reporter()
     worker.wait_for_device(store, run_id, reporter.queued)
     worker.carry_out(store, run_id, on_event=reporter)
@@ -202,7 +210,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     for experiment, runs in planned.items():
         for label, spec in runs.items():
             name = None if options.set else f"{experiment.preset(size)}: {label}"
-            run = _carried_out(store, spec, name, options.device)
+            run = _trained(store, spec, name, options.device)
             status = max(status, _exit_status(run))
             if run.status == "finished":
                 events = [event for _, event in store.events_after(run.id)]
@@ -304,11 +312,11 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     events = [event for _, event in store.events_after(run.id)]
     if options.json:
-        _print_json({**export.document(run.id, run.status, run.spec, events), "error": run.error})
+        _print_json({**export.document_of(store, run), "error": run.error})
         return 0
     print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
     print(checks.command_line(run.spec))
-    print(_table_of(events, run.spec))
+    print(export.accuracy_text(events, run.spec))
     print(export.leaks_text(events, run.spec) + export.privacy_text(events), end="")
     return 0
 
@@ -408,9 +416,9 @@ def _audit(options: argparse.Namespace) -> int:
     if options.trials is not None and options.trials < 100:
         raise BadInput("--trials", options.trials, "must be at least 100")
     if options.run is not None:
-        from dpcl_core.attacks import one_run
-
-        results = one_run.audit(spec)
+        run, results = _audited_run(options)
+        if run.status != "finished":
+            return _exit_status(run)
     elif options.attack == planted_codes.NAME:
         results = planted_codes.audited(spec)
     elif options.attack == inverted.NAME:
@@ -433,6 +441,18 @@ def _audit(options: argparse.Namespace) -> int:
         return 0
     print(f"{spec.method} tells more than its ledger says: do not release it, and report this", file=sys.stderr)
     return 1
+
+
+def _audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
+    """An audit of a stored run, kept in the store and carried out in this process when its turn comes; and its results."""
+    from dpcl_core.runs.audits import Audits
+    from dpcl_core.runs.store import Store
+
+    audits = Audits(Store(options.store))
+    audit_id = audits.create(options.run)
+    _carried_out(audits.store, audit_id)
+    found = audits.get(audit_id)
+    return found.turn, found.results
 
 
 def _spec_of_run(options: argparse.Namespace) -> RunSpec:
@@ -461,33 +481,6 @@ def _spec(options: argparse.Namespace) -> RunSpec:
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
     return checks.parse(checks.apply_sets(raw, options.set))
-
-
-def _table_of(events: Sequence[Event], spec: RunSpec) -> str:
-    """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
-    from dpcl_core.data import catalog as datasets
-    from dpcl_core.privacy.statement import standing
-
-    sums: dict[float, dict[int, list[float]]] = {}
-    finished = [event for event in events if isinstance(event, CellFinished)]
-    standings = {event.cell.epsilon: standing(event.guarantee) for event in finished}
-    for event in events:
-        if isinstance(event, TaskLearned):
-            known = [value for value in event.accuracy if value is not None]
-            means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
-            means += [sum(known) / len(known)] if known else []
-    lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
-    words = {
-        "bound": "",
-        "claimed": "  (epsilon claimed, not verified)",
-        "replay": "  (epsilon of the replay alone, head not private)",
-    }
-    for epsilon, by_task in sums.items():
-        cells = "  ".join(
-            f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
-        )
-        lines.append(f"epsilon {epsilon:<6g} {cells}{words[standings.get(epsilon, 'bound')]}")
-    return "\n".join(lines)
 
 
 def _print_json(document: object) -> None:

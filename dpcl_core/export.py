@@ -95,6 +95,15 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
     }
 
 
+def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
+    """The same of a stored run, with `audits`: what its audits have found so far, the newest audit first."""
+    from dpcl_core.runs.audits import Audits
+
+    events = [event for _, event in store.events_after(run.id)]
+    found: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
+    return {**document(run.id, run.status, run.spec, events), "audits": found}
+
+
 def layer_document(layer: Layer | None) -> JsonValue:
     """A layer as JSON: its name, the publication, what differs from print, and what the publication leaves open."""
     return None if layer is None else cast(JsonValue, json.loads(json.dumps({**asdict(layer), "words": layer.words})))
@@ -179,7 +188,7 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "accuracy.csv": scores(events, run.spec).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),
-        "result.json": (json.dumps(document(run.id, run.status, run.spec, events), indent=1) + "\n").encode(),
+        "result.json": (json.dumps(document_of(store, run), indent=1) + "\n").encode(),
         "spec.toml": checks.to_toml(run.spec).encode(),
         "command.txt": (checks.command_line(run.spec) + "\n").encode(),
         "guarantees.csv": _guarantees(events, run.spec).to_csv(index=False).encode(),
@@ -204,6 +213,30 @@ def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> p
 
     name = datasets.score(spec.data.dataset).lower().replace(" ", "_")
     return frames.accuracy(events, rule).rename(columns={"accuracy": name})
+
+
+def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
+    """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
+    sums: dict[float, dict[int, list[float]]] = {}
+    finished = [event for event in events if isinstance(event, CellFinished)]
+    standings = {event.cell.epsilon: standing(event.guarantee) for event in finished}
+    for event in events:
+        if isinstance(event, TaskLearned):
+            known = [value for value in event.accuracy if value is not None]
+            means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
+            means += [sum(known) / len(known)] if known else []
+    lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
+    words = {
+        "bound": "",
+        "claimed": "  (epsilon claimed, not verified)",
+        "replay": "  (epsilon of the replay alone, head not private)",
+    }
+    for epsilon, by_task in sums.items():
+        cells = "  ".join(
+            f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
+        )
+        lines.append(f"epsilon {epsilon:<6g} {cells}{words[standings.get(epsilon, 'bound')]}")
+    return "\n".join(lines)
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:

@@ -17,6 +17,7 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import Adjacency
 from pages.parts import (
     accountants,
+    auditpanel,
     cards,
     claims,
     layout,
@@ -166,6 +167,8 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         _ledger(result, chosen)
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)
+        if result.run_id is not None:
+            auditpanel.panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen, "chosen": chosen}
 
 

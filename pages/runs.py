@@ -14,7 +14,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons
 from dpcl_core.methods import catalog as methods
-from pages.parts import link, runpanel, state, status
+from pages.parts import auditpanel, link, runpanel, state, status
 from pages.parts.header import header
 from pages.parts.results import method_title
 from pages.parts.text import plain
@@ -262,6 +262,7 @@ def _actions(picked: list[Run]) -> None:
                 st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
             if run.status not in ("starting", "running", "stopping"):
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
+    auditpanel.panel(run)
 
 
 def _do(action: Callable[[], object], done: str = "") -> bool:

@@ -15,6 +15,7 @@ from dpcl_core.methods.facts import of_run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import (
+    auditpanel,
     layout,
     results,
     runpanel,
@@ -207,6 +208,7 @@ def _answer(view: View, run_id: str | None, asked: RunSpec | None) -> Mapping[st
         runpanel.status_card(run, result)
         if run.readable_spec not in (None, asked):
             _other_settings(run)
+        auditpanel.panel(run)
         if not result.accuracy.empty:
             return _shown(view, result)
         st.info("It ended before a model was tested, so there is nothing to draw. Its settings are in the form.")

@@ -17,7 +17,7 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.cslr import ReleaseParams, ServerParams
+from dpcl_core.methods.cards.cslr import RehearsalParams, ReleaseParams, RoundParams, ServerParams
 from dpcl_core.methods.cslr.known import Public
 from dpcl_core.privacy.audit import Audited
 from dpcl_core.scenarios.stream import Examples, Task, generator
@@ -46,8 +46,10 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 
 def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
-    """The same with next to no work left for a server's head, which reads released numbers alone, and without a simulator's
-    view of lists; the radius that public points come to is written down, where every learner would work it out anew.
+    """The same with next to no work left for a head, and without a simulator's view of lists.
+
+    A server's head reads released numbers alone, and what clients send of theirs is clipped and noised whatever they did.
+    The radius that public points come to is written down, where every learner would work it out anew.
     """
     params = spec.params
     assert isinstance(params, ReleaseParams)
@@ -55,11 +57,15 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     update: dict[str, float | int] = {"radius": radius}
     if isinstance(params, ServerParams):
         update |= {"steps": 1, "samples": 1, "hidden": 0}
+    if isinstance(params, RoundParams):
+        update |= {"local_steps": 1, "batch_size": 1, "hidden": 0}
+    if isinstance(params, RehearsalParams):
+        update |= {"samples": 1}
     unseen = spec.data.model_copy(update={"dataset": "own:audit"})
     return spec.model_copy(update={"params": params.model_copy(update=update), "data": unseen})
 
 
-def game(spec: RunSpec, *, is_natural: bool) -> tuple[RunSpec, Game]:
+def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[RunSpec, Game]:
     """Of clients' vectors or lists: each client asked about has rows of one label, and the labels are as many; of lists that
     are noised at home it is the same label for all, for each list is a release of its own.
 
@@ -68,7 +74,7 @@ def game(spec: RunSpec, *, is_natural: bool) -> tuple[RunSpec, Game]:
     params = spec.params
     assert isinstance(params, ReleaseParams)
     is_own = spec.method == "local-list"
-    n_asked = 10 if is_natural else 1 if params.slots == "even" and not is_own else _N_ASKED
+    n_asked = 10 if is_natural else 1 if params.slots == "even" and not is_own else n_asked
     n_labels = 1 if is_own else n_asked
     rows, other, anchors = _digits() if is_natural else _extreme(n_asked, max(24, params.dimensions + 1))
     played = _cheaper(spec, anchors)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import cosine, heads
+from dpcl_core.attacks import auditable, clients, cosine, heads
 from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, released
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.peft import PeftParams
@@ -22,56 +23,88 @@ from dpcl_core.privacy.audit import Area, Audited, Bound
 from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
 from dpcl_core.spec import RunSpec
 
+N_CLIENTS = 1000  # clients of the audit's own, each with a label that nobody else has
 N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
 _POWER = 0.9  # how often the smallest fault that is named would have been caught
 _ADVERSARY = (
-    "sees everything that is released, and knows every example; which of the audit's own took part he guesses. The run's "
-    "settings are played once more with these examples: they were not in its data, so what it released cannot be audited "
-    "afterwards"
+    "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
+    "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
 )
 
 
-def _heads(spec: RunSpec, epsilon: float) -> Game:
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """The settings that are played, the game, what is planted, and how many learners are played: one, but where nothing
+    joins what each planted record leaves, one a record.
+    """
+
+    spec: RunSpec
+    game: Game
+    planted: str = "examples"
+    n_learners: int = 1
+
+
+def _cosine(spec: RunSpec, epsilon: float) -> _Play:
+    return _Play(spec, cosine.axes(spec, epsilon, N_PERSONS))
+
+
+def _heads(spec: RunSpec, epsilon: float) -> _Play:
     assert isinstance(spec.params, PeftParams)
-    if spec.params.adapter != "head":
-        raise BadInput("params.adapter", spec.params.adapter, "must be head: the audit trains last layers only")
-    return heads.axes(spec, spec.params, epsilon, N_PERSONS)
+    return _Play(spec, heads.axes(spec, spec.params, epsilon, N_PERSONS))
 
 
-_GAMES: Mapping[str, Callable[[RunSpec, float], Game]] = {
-    "cosine": partial(cosine.axes, n_persons=N_PERSONS),
+def _clients(spec: RunSpec, epsilon: float) -> _Play:
+    return _Play(*clients.game(spec, is_natural=False, n_asked=N_CLIENTS), planted="clients")
+
+
+GAMES: Mapping[str, Callable[[RunSpec, float], _Play]] = {
+    "cosine": _cosine,
     "peft-ensemble": _heads,
     "naive": _heads,
     "non-cl": _heads,
+    "cslr-server-head": _clients,
+    "cslr-central": _clients,
+    "dp-stat-share": _clients,
+    "label-means": _clients,
+    "local-list": _clients,
 }
 
 
 def audit(spec: RunSpec) -> list[Audited]:
     """For every budget of a run's settings, what one training with coins proves about epsilon.
 
+    Raises: BadInput for a method whose examples cannot be told apart so.
+    """
+    return [audited(spec, epsilon) for epsilon in spec.privacy.epsilons]
+
+
+def audited(spec: RunSpec, epsilon: float) -> Audited:
+    """The same at one budget.
+
     A proof of more than the ledger says is tried once more with fresh coins and noise, more strictly, so that a method that
     keeps its word is called wrong with a chance of at most 0.05 times 0.001.
 
     Raises: BadInput for a method whose examples cannot be told apart so.
     """
-    if spec.method not in _GAMES:
-        allowed = f"has no audit in one training, which {', '.join(_GAMES)} have; audit its preset or SPEC.toml instead"
-        raise BadInput("method", spec.method, allowed)
-    found = []
-    for epsilon in spec.privacy.epsilons:
-        first = _played(spec, epsilon, CONFIDENCE)
-        found.append(_played(spec, epsilon, SURELY) if first.exceeds else first)
-    return found
+    if (why := auditable.refusal(spec)) is not None:
+        raise BadInput("method", spec.method, why)
+    first = _played(spec, epsilon, CONFIDENCE)
+    return _played(spec, epsilon, SURELY) if first.exceeds else first
 
 
 def _played(spec: RunSpec, epsilon: float, confidence: float) -> Audited:
-    game, seed = _GAMES[spec.method](spec, epsilon), secrets.randbelow(2**31)
-    ((_, seen, ledger),) = released(spec, epsilon, [seed], game.known, lambda one: game.tasks(one, True))
+    play = GAMES[spec.method](spec, epsilon)
+    game, first = play.game, secrets.randbelow(2**31)
+    scores, took_part, accounted = [], [], math.nan
+    seeds = range(first, first + play.n_learners)
+    for seed, seen, ledger in released(play.spec, epsilon, seeds, game.known, lambda one: game.tasks(one, True)):
+        scores.append(game.score(seed, seen))
+        took_part.append(game.takes_part(seed))
+        accounted = ledger.epsilon() if math.isnan(accounted) else accounted
     return judged(
-        game.score(seed, seen), game.takes_part(seed), epsilon, ledger.epsilon(), spec.privacy.delta, game.attack,
-        confidence,
-        is_gaussian=game.is_gaussian,
+        np.concatenate(scores), np.concatenate(took_part), epsilon, accounted, spec.privacy.delta, game.attack, confidence,
+        is_gaussian=game.is_gaussian, planted=play.planted,
     )  # fmt: skip
 
 
@@ -85,6 +118,7 @@ def judged(
     confidence: float,
     *,
     is_gaussian: bool,
+    planted: str = "examples",
 ) -> Audited:
     """What it proves to guess these coins from scores [n, statistics], high where they speak for taking part.
 
@@ -104,7 +138,8 @@ def judged(
     best: Bound = max(bounds, key=lambda name: bounds[name])
     return Audited(
         claimed, accounted, bounds[best], delta, confidence, len(coins),
-        f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit="examples, each there by a coin",
+        f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit=f"{planted}, each there by a coin",
+        guessed=2 * half, right=right,
         through="run", bound=best, bounds=bounds,
         detects=_detects(len(coins), 2 * half, accounted, delta, each) if is_gaussian else None,
     )  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from scipy.optimize import brentq
 from scipy.special import betaincinv, ndtr, ndtri, owens_t
 
@@ -21,6 +23,12 @@ ASSUMES: Mapping[Bound, str] = {
     "counting": "releases are independent",
     "gaussian": "releases are independent, and what they tell is a Gaussian trade-off, as of many small noisy steps",
 }
+ASSUMES_OF_COINS: Mapping[Bound, str] = {
+    "counting": "each coin decides about one planted record and nothing else",
+    "gaussian": "each coin decides about one planted record and nothing else, and what is released tells as much as "
+    "Gaussian noise lets through",
+}
+_NAMES = {"claimed": "claimed_epsilon", "accounted": "accounted_epsilon", "lower_bound": "audited_lower_bound"}
 _POWER = 0.9  # how often the smallest fault that is named would have been caught
 
 
@@ -31,7 +39,8 @@ class Audited:
     `trials` is the number of releases on each side that the bound rests on, or of what `unit` says. `bound`: the kind of
     `lower_bound`; `bounds`: every kind that was computed, which hold together at the confidence. `through`: what was played,
     the method's "learner" as in a run, one stored "run", or the "mechanism" alone. `detects`: the smallest fault that would
-    have been shown as one nine times in ten; None where none would.
+    have been shown as one nine times in ten; None where none would. `guessed`, `right`: of an audit in one training, how
+    many of its coins were guessed, and how many of these rightly.
     """
 
     claimed: float
@@ -47,6 +56,19 @@ class Audited:
     detects: str | None = None
     bound: Bound = "counting"
     bounds: Mapping[Bound, float] = field(default_factory=dict)
+    guessed: int | None = None
+    right: int | None = None
+
+    @classmethod
+    def read(cls, document: Mapping[str, JsonValue]) -> Audited:
+        """The result that `document` wrote. Raises ValueError for anything else."""
+        known = {one.name: _NAMES.get(one.name, one.name) for one in fields(cls)}
+        return _reader().validate_python({name: document[key] for name, key in known.items() if key in document})
+
+    @property
+    def assumes(self) -> str:
+        """What the bound takes as given."""
+        return (ASSUMES_OF_COINS if self.through == "run" else ASSUMES)[self.bound]
 
     @property
     def exceeds(self) -> bool:
@@ -56,9 +78,7 @@ class Audited:
     def document(self) -> dict[str, JsonValue]:
         """The result as JSON; infinity is the string "inf"."""
         return {
-            "claimed_epsilon": plain_number(self.claimed),
-            "accounted_epsilon": plain_number(self.accounted),
-            "audited_lower_bound": plain_number(self.lower_bound),
+            **{key: plain_number(getattr(self, name)) for name, key in _NAMES.items()},
             "delta": self.delta,
             "confidence": self.confidence,
             "trials": self.trials,
@@ -69,7 +89,9 @@ class Audited:
             "detects": self.detects,
             "bound": self.bound,
             "bounds": {name: plain_number(value) for name, value in (self.bounds or {self.bound: self.lower_bound}).items()},
-            "assumes": ASSUMES[self.bound],
+            "assumes": self.assumes,
+            "guessed": self.guessed,
+            "right": self.right,
             "exceeds_accounted": self.exceeds,
         }
 
@@ -84,6 +106,11 @@ class Audited:
         if self.exceeds:
             return f"ERROR, audited above accounted: {said}"
         return said if self.detects is None else f"{said}; would have caught {self.detects}"
+
+
+@lru_cache(maxsize=1)
+def _reader() -> TypeAdapter[Audited]:
+    return TypeAdapter(Audited)
 
 
 def lower_bound(

@@ -29,7 +29,7 @@ from dpcl_core.errors import BadInput, FailureKind
 from dpcl_core.events import CellFinished, Event, JsonValue, Note, from_json, to_json
 from dpcl_core.runs import tables
 from dpcl_core.runs.process import Process
-from dpcl_core.runs.tables import ACTIVE, cells, events, runs, turns
+from dpcl_core.runs.tables import ACTIVE, audits, cells, events, runs, turns
 from dpcl_core.spec import RunSpec
 
 Status = Literal["queued", "starting", "running", "stopping", "cancelled", "failed", "lost", "finished"]
@@ -37,7 +37,7 @@ End = Literal["cancelled", "failed", "lost", "finished"]
 
 _ID = re.compile(r"[0-9a-f]{12}")
 _DEVICE = re.compile(r"cpu|cuda:[0-9]{1,2}")
-_LONGEST_NAME = 100
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,9 @@ class Store:
         return found[0]
 
     def list_runs(self, limit: int = 500) -> list[Run]:
-        """The newest runs that are not deleted, newest first; without the turns of tunings."""
-        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(select(turns.c.run_id)))
+        """The newest runs that are not deleted, newest first; without the turns of tunings and audits."""
+        others = select(turns.c.run_id).union_all(select(audits.c.id))
+        listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
 
     def unfinished(self) -> list[Run]:
@@ -326,8 +327,8 @@ def checked_id(run_id: str) -> str:
 
 def _clean_name(name: str) -> str:
     cleaned = " ".join(name.split())
-    if not 1 <= len(cleaned) <= _LONGEST_NAME or not cleaned.isprintable():
-        raise BadInput("name", name, f"must be one line of 1 to {_LONGEST_NAME} characters")
+    if not 1 <= len(cleaned) <= LONGEST_NAME or not cleaned.isprintable():
+        raise BadInput("name", name, f"must be one line of 1 to {LONGEST_NAME} characters")
     return cleaned
 
 

@@ -34,8 +34,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from dpcl_core.errors import StoreTrouble, StoreUnknown
 
-LAYOUT = 2  # raise it with every change of the tables below
-_GROWN_FROM = (1,)  # layouts that lack tables of this one and are otherwise the same
+LAYOUT = 3  # raise it with every change of the tables below
+_GROWN_FROM = (1, 2)  # layouts that lack tables of this one and are otherwise the same
 BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
@@ -120,6 +120,15 @@ trials = Table(
     Column("study_id", String(12), ForeignKey("studies.id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),  # 0, 1, ... within its study
     Column("payload", JSON, nullable=False),
+)
+
+# An audit of a stored run takes a turn in the queue, too, and is known by the id of that turn.
+audits = Table(
+    "audits",
+    metadata,
+    Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
+    Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
+    Column("results", JSON, nullable=False),  # one a budget, as they come
 )
 
 

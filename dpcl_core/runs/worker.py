@@ -22,7 +22,7 @@ from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import process, spare, tuner
+from dpcl_core.runs import auditor, process, spare, tuner
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.store import End, Failure, Status, Store
 from dpcl_core.runs.tables import ACTIVE
@@ -131,7 +131,7 @@ def carry_out(
     end: End = "finished"
     failure: Failure | None = None
     try:
-        carried_out = engine or tuner.engine_of(store, run_id) or real_engine
+        carried_out = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
         with recorder, closing(_generator(carried_out, run.spec, run.device)) as said:
             for event in said:
                 recorder.add(event)

@@ -10,13 +10,15 @@ import pytest
 from scipy.stats import binom
 
 from dpcl_core import checks, cli, presets
-from dpcl_core.attacks import one_run
+from dpcl_core.attacks import auditable, one_run
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit import Audited
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
+from tests.support import replay
 
 DELTA = 1e-5
 
@@ -82,16 +84,31 @@ def test_a_stored_run_is_audited_from_the_command_line(
 ) -> None:
     monkeypatch.setenv("DPCL_HOME", str(tmp_path))
     monkeypatch.delenv("DPCL_STORE", raising=False)
-    run_id = Store().create(spec())
+    run_id = replay.fill(Store(), spec(), replay.recorded(spec()))
     assert cli.main(["audit", "--run", run_id, "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["audits"]
     assert found["through"] == "run"
     assert 0 < found["audited_lower_bound"] <= found["accounted_epsilon"]
     assert "cannot be audited afterwards" in found["adversary"]
+    assert cli.main(["show", run_id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["audits"] == [found]
     assert cli.main(["audit", "--run", run_id, "--preset", "digits-cosine"]) == 2
     assert "must stand without other settings" in capsys.readouterr().err
 
 
-def test_methods_without_examples_at_right_angles_are_refused_in_a_sentence() -> None:
-    with pytest.raises(BadInput, match=r"^method = label-means: has no audit in one training, which cosine, peft-ensemble"):
-        one_run.audit(checks.parse({**presets.raw("ag-news-cslr"), "method": "label-means", "params": {}}))
+def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
+    assert set(one_run.GAMES) | set(auditable.REFUSED) == set(methods.CARDS)
+    assert not set(one_run.GAMES) & set(auditable.REFUSED)
+
+
+@pytest.mark.parametrize("method", auditable.REFUSED)
+def test_a_method_that_is_not_played_is_refused_in_a_sentence_with_a_command(method: str, tmp_path: object) -> None:
+    asked = RunSpec.model_construct(**{**spec().model_dump(), "method": method, "params": methods.card(method).params()})
+    with pytest.raises(BadInput, match=f"^method = {method}: cannot be audited in one training: "):
+        one_run.audited(asked, 1.0)
+
+
+def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
+    film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
+    assert "params.adapter = film" in str(auditable.refusal(film))
+    assert auditable.refusal(spec("peft-ensemble")) is None

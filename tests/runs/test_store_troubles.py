@@ -59,27 +59,28 @@ def test_a_password_is_never_printed(url):
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("version", [0, 3, 99])
+@pytest.mark.parametrize("version", [0, tables.LAYOUT + 1, 99])
 def test_a_store_of_another_layout_is_refused_and_left_alone(store, home, version):
     run_id = store.create(replay.a_spec())
     with sqlite3.connect(home / "store.sqlite") as connection:
         connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
-    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout 2"):
+    with pytest.raises(StoreTrouble, match=f"layout {version}, this program knows layout {tables.LAYOUT}"):
         Store()
     with sqlite3.connect(home / "store.sqlite") as connection:
-        connection.execute("UPDATE dpcl_layout SET version = 2")
+        connection.execute("UPDATE dpcl_layout SET version = ?", (tables.LAYOUT,))
     assert Store().status(run_id) == "queued"
 
 
-def test_a_store_written_before_there_were_tunings_gets_their_tables(store, home):
+@pytest.mark.parametrize(("version", "lacks"), [(1, ("trials", "turns", "studies", "audits")), (2, ("audits",))])
+def test_a_store_written_before_there_were_tunings_or_audits_gets_their_tables(store, home, version, lacks):
     run_id = store.create(replay.a_spec())
     with sqlite3.connect(home / "store.sqlite") as connection:
-        for table in ("trials", "turns", "studies"):
+        for table in lacks:
             connection.execute(f"DROP TABLE {table}")
-        connection.execute("UPDATE dpcl_layout SET version = 1")
+        connection.execute("UPDATE dpcl_layout SET version = ?", (version,))
     assert [run.id for run in Store().list_runs()] == [run_id]
     with sqlite3.connect(home / "store.sqlite") as connection:
-        assert connection.execute("SELECT version FROM dpcl_layout").fetchall() == [(2,)]
+        assert connection.execute("SELECT version FROM dpcl_layout").fetchall() == [(tables.LAYOUT,)]
 
 
 def test_the_database_of_another_program_is_left_alone(home):

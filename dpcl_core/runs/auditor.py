@@ -1,0 +1,45 @@
+"""What a worker does when its run is an audit's turn: plays the settings at each budget, and keeps what that proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from dpcl_core.events import Event, Progress, Started
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.store import Store
+from dpcl_core.runs.tuner import Engine
+from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.audit import Audited
+
+Play = Callable[[RunSpec, float], "Audited"]
+
+
+def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine | None:
+    """What carries out the run if it is an audit's turn; None for any other.
+
+    `play` audits one budget (None: for real; tests put a stand-in here).
+    """
+    audits = Audits(store)
+    if not audits.is_audit(run_id):
+        return None
+
+    def engine(spec: RunSpec, device: str) -> Iterator[Event]:
+        budgets = spec.privacy.epsilons
+        yield Started(1, ("audit",), "planted examples", 0, 0)
+        yield Progress("training", 0, len(budgets), None, "planting examples")
+        played = play or _really()
+        for done, epsilon in enumerate(budgets):
+            yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
+            audits.add(run_id, played(spec, epsilon))
+            yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
+
+    return engine
+
+
+def _really() -> Play:
+    from dpcl_core.attacks import one_run  # brings the learners along, torch included
+
+    return one_run.audited

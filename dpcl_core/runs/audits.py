@@ -1,0 +1,99 @@
+"""Audits of stored runs: each a turn in the queue of the processor, its results kept with the run, one a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert, select, update
+
+from dpcl_core import checks
+from dpcl_core.attacks import auditable
+from dpcl_core.errors import BadInput
+from dpcl_core.events import JsonValue
+from dpcl_core.runs import tables
+from dpcl_core.runs.store import LONGEST_NAME, Run, Store, checked_id, enqueue, workload_of
+from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.audit import Audited
+
+_DEVICE = "cpu"  # where the games are played
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit as the store knows it: the run that it is of, its results so far, and its turn in the queue."""
+
+    run_id: str
+    results: tuple[Audited, ...]
+    turn: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """The audits of a store's runs."""
+
+    store: Store
+
+    def create(self, run_id: str) -> str:
+        """Puts an audit of a run at the end of the queue and gives its id.
+
+        Raises BadInput for an unknown run, one whose settings can no longer be read, and one that cannot be audited so.
+        """
+        run = self.store.get(run_id)
+        if (refused := refusal(run.spec)) is not None:
+            raise BadInput("method", run.spec.method, f"{refused[0]}; this audits it: {refused[1]}")
+        workload = sha256(f"audit {workload_of(run.spec)}".encode()).hexdigest()[:16]
+        name, n_cells = f"audit of {run.name}"[:LONGEST_NAME], len(run.spec.privacy.epsilons)
+        with self.store.writing() as connection:
+            audit_id = enqueue(connection, run.spec, name=name, workload=workload, n_cells=n_cells, device=_DEVICE)
+            connection.execute(insert(tables.audits).values(id=audit_id, run_id=run_id, results=[]))
+        return audit_id
+
+    def is_audit(self, run_id: str) -> bool:
+        """Whether a turn in the queue is an audit's."""
+        with self.store.reading() as connection:
+            query = select(tables.audits.c.id).where(tables.audits.c.id == checked_id(run_id))
+            return connection.scalar(query) is not None
+
+    def get(self, audit_id: str) -> Audit:
+        """An audit. Raises BadInput for an unknown one."""
+        with self.store.reading() as connection:
+            row = connection.execute(
+                select(tables.audits.c.run_id, tables.audits.c.results).where(tables.audits.c.id == checked_id(audit_id))
+            ).one_or_none()
+        if row is None:
+            raise BadInput("audit", audit_id, "no such audit in this store")
+        return Audit(row.run_id, _read(row.results), self.store.get(audit_id))
+
+    def of_run(self, run_id: str) -> list[Audit]:
+        """All audits of a run, newest first."""
+        query = select(tables.audits.c.id).join(tables.runs, tables.runs.c.id == tables.audits.c.id)
+        query = query.where(tables.audits.c.run_id == checked_id(run_id)).order_by(tables.runs.c.number.desc())
+        with self.store.reading() as connection:
+            ids = connection.scalars(query).all()
+        return [self.get(audit_id) for audit_id in ids]
+
+    def add(self, audit_id: str, result: Audited) -> None:
+        """Keeps the result at one budget; only the process that carries the audit out calls this."""
+        own = tables.audits.c.id == checked_id(audit_id)
+        with self.store.writing() as connection:
+            known = connection.scalar(select(tables.audits.c.results).where(own))
+            if known is None:
+                raise BadInput("audit", audit_id, "no such audit in this store")
+            connection.execute(update(tables.audits).where(own).values(results=[*known, result.document()]))
+
+
+def refusal(spec: RunSpec) -> tuple[str, str] | None:
+    """Why a run with these settings cannot be audited in one training, and the command that audits them; None: it can."""
+    why = auditable.refusal(spec)
+    return None if why is None else (why, checks.command_line(spec, "audit"))
+
+
+def _read(documents: Sequence[Mapping[str, JsonValue]]) -> tuple[Audited, ...]:
+    from dpcl_core.privacy.audit import Audited
+
+    return tuple(Audited.read(document) for document in documents)

@@ -1,0 +1,95 @@
+"""Audits in the store: turns in the queue beside runs, results kept with the run as they come, whatever ends the process."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from dpcl_core import checks, export
+from dpcl_core.errors import BadInput
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.runs import auditor, process, worker
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.executor import LocalExecutor
+from dpcl_core.runs.store import Store
+from dpcl_core.spec import RunSpec
+from tests.support import audited, replay
+from tests.support.waiting import until
+
+SPEC = replay.a_spec(epsilons=(1.0, math.inf), seeds=(0,))
+
+
+@pytest.fixture
+def run_id(store: Store) -> str:
+    return replay.fill(store, SPEC, replay.recorded(SPEC))
+
+
+def played(spec: RunSpec, epsilon: float) -> Audited:
+    return audited.result(epsilon)
+
+
+def test_an_audit_is_queued_like_a_run_and_listed_apart_from_runs(store: Store, run_id: str) -> None:
+    audit_id = Audits(store).create(run_id)
+    assert [run.id for run in store.list_runs()] == [run_id]
+    assert [run.id for run in store.unfinished()] == [audit_id]
+    assert Audits(store).is_audit(audit_id)
+    assert not Audits(store).is_audit(run_id)
+    assert [audit.turn.id for audit in Audits(store).of_run(run_id)] == [audit_id]
+
+
+def test_a_worker_keeps_each_budgets_result_with_the_run(store: Store, run_id: str) -> None:
+    audit_id = Audits(store).create(run_id)
+    assert store.claim(audit_id, process.me())
+    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=played)) == "finished"
+    (found,) = Audits(Store()).of_run(run_id)
+    assert found.results == (audited.result(1.0), audited.result(math.inf))
+    assert store.estimate_seconds(SPEC) is not None  # of the run alone, as below
+    assert store.get(Audits(store).create(run_id)).estimate_seconds == pytest.approx(
+        (found.turn.finished or 0.0) - (found.turn.started or 0.0)
+    )
+    told = json.loads(export.bundle(store, run_id)["result.json"])
+    assert [each["audited_lower_bound"] for each in told["audits"]] == [0.5, 0.5]
+    assert told["audits"][0]["through"] == "run"
+    assert told["audits"][1]["accounted_epsilon"] == "inf"
+
+
+def test_what_goes_wrong_is_one_sentence_and_keeps_what_was_found(store: Store, run_id: str) -> None:
+    def broken(spec: RunSpec, epsilon: float) -> Audited:
+        if math.isinf(epsilon):
+            raise BadInput("params", "x", "must be something else")
+        return played(spec, epsilon)
+
+    audit_id = Audits(store).create(run_id)
+    assert store.claim(audit_id, process.me())
+    assert worker.carry_out(store, audit_id, engine=auditor.engine_of(store, audit_id, play=broken)) == "failed"
+    found = Audits(store).get(audit_id)
+    assert found.turn.error == "params = x: must be something else"
+    assert found.results == (audited.result(1.0),)
+
+
+def test_a_stop_takes_effect_in_a_long_training(store: Store, run_id: str) -> None:
+    runner = LocalExecutor(store, audited.COMMAND)
+    audit_id = Audits(store).create(run_id)
+    runner.submit(audit_id)
+    until(lambda: store.status(audit_id) == "running")
+    runner.stop(audit_id)
+    until(lambda: store.get(audit_id).is_over)
+    assert store.status(audit_id) == "cancelled"
+
+
+def test_a_run_that_cannot_be_audited_so_is_refused_with_the_command_that_does_it(store: Store) -> None:
+    film = checks.parse({
+        "method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"dataset": "mnist", "backbone": "vit-cifar100"},
+    })  # fmt: skip
+    with pytest.raises(BadInput, match=r"no weight is moved by one .* this audits it: python -m dpcl_core audit --set "):
+        Audits(store).create(store.create(film))
+    assert len(store.unfinished()) == 1
+
+
+@pytest.mark.parametrize("run_id", ["nonsense", "0123456789ab"])
+def test_an_unknown_audit_is_one_sentence(store: Store, run_id: str) -> None:
+    for act in (Audits(store).get, Audits(store).create):
+        with pytest.raises(BadInput, match=run_id):
+            act(run_id)

@@ -1,0 +1,59 @@
+"""Audits without a game: results made up by rule, in any state. Also a worker that never ends such an audit:
+
+python -m tests.support.audited RUN_ID, as `LocalExecutor(worker=...)` starts it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from sqlalchemy import update
+
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.runs import auditor, process, worker
+from dpcl_core.runs.audits import Audits
+from dpcl_core.runs.store import Failure, Store
+from dpcl_core.runs.tables import ACTIVE, runs
+from dpcl_core.spec import RunSpec
+from tests.support.waiting import NEVER_SECONDS
+
+COMMAND = (sys.executable, "-m", "tests.support.audited")
+
+
+def result(epsilon: float, proved: float = 0.5, accounted: float | None = None) -> Audited:
+    """What an audit in one training could find."""
+    return Audited(
+        epsilon, epsilon if accounted is None else accounted, proved, 1e-5, 0.95, 1844, "made up", "knows all",
+        "examples, each there by a coin", "run", "noise × 0.45", "gaussian", {"counting": 0.0, "gaussian": proved}, 368, 231,
+    )  # fmt: skip
+
+
+def fill(store: Store, run_id: str, status: str, *results: Audited, failure: Failure | None = None) -> str:
+    """An audit of a run in any state, with these results, and its id."""
+    audits = Audits(store)
+    audit_id = audits.create(run_id)
+    for each in results:
+        audits.add(audit_id, each)
+    values: dict[str, object] = {"status": status}
+    if status != "queued":
+        values |= {"started": time.time() - 9, "heartbeat": time.time(), "finished": time.time()}
+    if status in ACTIVE:
+        mine = process.me()
+        values |= {"finished": None, "machine": mine.machine, "pid": mine.pid, "ticks": mine.ticks}
+    if failure is not None:
+        values |= {"error_kind": failure.kind, "error": failure.sentence, "error_log": failure.log}
+    with store.writing() as connection:  # no run passes through these states in such order by itself
+        connection.execute(update(runs).where(runs.c.id == audit_id).values(**values))
+    return audit_id
+
+
+def endless(spec: RunSpec, epsilon: float) -> Audited:
+    """An audit at a budget that never ends and says nothing meanwhile."""
+    time.sleep(NEVER_SECONDS)
+    return result(epsilon)
+
+
+if __name__ == "__main__":
+    turn = auditor.engine_of(Store(), sys.argv[1], play=endless)
+    sys.exit(worker.main(sys.argv[1:], engine=turn, worker=COMMAND))
