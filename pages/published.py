@@ -265,7 +265,7 @@ def _runs(
             if run is None:
                 what = "not carried out yet"
             elif run.run_id is None:
-                older = ", with older subsets" if run.made_before else ""
+                older = " by older code" if run.made_before else ""
                 what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {run.device}"
             else:
                 what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"

@@ -23,8 +23,8 @@ from dpcl_core.spec import RunSpec
 
 EDITION = 2  # of what settings mean: rises when the same ones take other rows or other equations than before
 _MADE_BEFORE = {
-    2: "Recorded before public coins dealt out rows and before some equations became exact as printed: other subsets than "
-    "today's, and it may come out otherwise.",
+    2: "Recorded by older code, before public coins dealt out rows and before some equations became exact as printed: today "
+    "it may come out otherwise.",
 }
 
 

@@ -65,7 +65,7 @@ def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
     ids=lambda scenario: str(scenario["kind"]),
 )
 def test_a_stream_survives_the_way_through_a_link(scenario: dict[str, object]) -> None:
-    spec = checks.parse({"data": {"dataset": "har-wisdm"}, "scenario": scenario})
+    spec = checks.parse({"data": {"dataset": "har-wisdm", "train_per_source": 300}, "scenario": scenario})
     read = trainform.codec_for(trainform.parameters_of(spec)).read(trainform.parameters_of(spec))
     assert not read.notices
     again = checks.parse(trainform.raw_of(read.values))

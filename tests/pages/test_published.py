@@ -109,8 +109,8 @@ def test_recorded_figures_are_shown_until_there_is_an_own_run(
     assert f"recorded on {figures.date}, {figures.seconds:.0f} s" in said
     measured.write(tmp_path / "figures.json", "tobaben", [replace(figures, edition=1)])
     said = words(open_page("published"))
-    assert f"recorded on {figures.date}, with older subsets" in said
-    assert "Recorded before public coins dealt out rows" in said
+    assert f"recorded on {figures.date} by older code, " in said
+    assert "Recorded by older code, before public coins dealt out rows" in said
     _fill(store, "cosine")
     said = words(open_page("published"))
     assert "your run" in said

@@ -89,6 +89,12 @@ def test_a_stream_dealt_by_lot_says_what_it_takes_as_given_instead_of_claiming_a
     ]
 
 
+@pytest.mark.parametrize("cap", [{}, {"train_per_class": 50}, {"train_per_source": 50}])
+def test_a_subset_by_class_or_by_source_is_said_to_be_a_public_coin(cap: dict[str, int]) -> None:
+    said = made(data={"dataset": "har-wisdm", **cap}).assumptions
+    assert any("in the subset is a public coin" in one for one in said) == bool(cap)
+
+
 def test_tuning_on_private_data_is_the_first_thing_not_covered() -> None:
     given = made(tuned="private")
     assert given.not_covered[0] == "settings were tuned on the private data; that is not accounted"
