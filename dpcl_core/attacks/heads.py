@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.attacks.play import Floats, Game, Released, audited, coins
+from dpcl_core.attacks.play import Floats, Game, Released, audited, coins, stream
 from dpcl_core.attacks.public import digits
-from dpcl_core.errors import BadInput
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.privacy.audit import Audited
@@ -39,11 +38,13 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     other label, is there in place of one who does not. The attacker takes the difference of the two classes' weights on the
     axis, after either task, and the difference of the two tasks. Args: trials: persons on each side.
 
-    Raises: BadInput where more than a last layer is trained.
+    Where more than a last layer is trained, `attacks.adapters`.
     """
     assert isinstance(spec.params, PeftParams)
     if spec.params.adapter != "head":
-        raise BadInput("params.adapter", spec.params.adapter, "must be head: the audit trains last layers only")
+        from dpcl_core.attacks import adapters  # torch, which heads do without
+
+        return adapters.audit(spec, trials)
     n_learners = math.ceil(trials / _N_PERSONS)
     found = []
     for epsilon in spec.privacy.epsilons:
@@ -63,7 +64,7 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
     crowd = _crowd(spec, epsilon)
     others = np.zeros((len(crowd), n_persons), dtype=np.float32)
     alone = Examples(others, crowd)
-    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+    known, is_replaced = _known(spec, n_persons, n_persons + len(crowd)), spec.privacy.adjacency == "replace"
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
         return coins(seed, n_persons)
@@ -73,14 +74,13 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
         named = np.where(present, labels, 1 - labels)
         there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
         own = Examples(np.vstack([rows[there], others]), np.append(named[there], crowd))
-        return _stream(own, alone, is_in_every)
+        return stream(own, alone, known)
 
     sign = np.where(labels == 0, 1.0, -1.0)
 
     def score(seed: int, seen: Released) -> Floats:
         return _statistics([sign * _contrast(one)[:-1] if one else np.zeros(n_persons) for one in seen])
 
-    known = _known(spec, n_persons, n_persons + len(crowd))
     attack = "weights on the example's own axis (worst-case examples)"
     return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part)
 
@@ -92,14 +92,14 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
     crowd = _crowd(spec, epsilon)
     others = np.stack([pools[label][1 + place % (len(pools[label]) - 1)] for place, label in enumerate(crowd)])
     alone = Examples(others, crowd)
-    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
+    known, is_replaced = _known(spec, pixels.shape[1], len(crowd) + 1), spec.privacy.adjacency == "replace"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         own = alone
         if side or is_replaced:
             label = 0 if side else 1
             own = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
-        return _stream(own, alone, is_in_every)
+        return stream(own, alone, known)
 
     # At weights of zero the gradient of an example is half of its row for one class, and minus that for the other.
     towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)
@@ -107,7 +107,6 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
     def score(seed: int, seen: Released) -> Floats:
         return _statistics([np.array([_contrast(one) @ towards if one else 0.0]) for one in seen])
 
-    known = _known(spec, pixels.shape[1], len(crowd) + 1)
     return Game(known, tasks, score, "projection of the weights on the example's gradient (a real digit)", _OF_A_DIGIT)
 
 
@@ -129,15 +128,6 @@ def _known(spec: RunSpec, n_inputs: int, task_size: int) -> Known:
         n_tasks=_N_TASKS,
         recurrence=spec.scenario.recurrence,
     )
-
-
-def _stream(own: Examples, alone: Examples, is_in_every: bool) -> list[Task]:
-    """Tasks of which the first has the persons in question, or each where everybody may be in each."""
-    train = [own if task == 0 or is_in_every else alone for task in range(_N_TASKS)]
-    table = np.concatenate([part.table for part in (own, alone)])  # one for all tasks, as in a run
-    starts = {id(own): 0, id(alone): len(own)}
-    parts = [Examples(table, part.labels, rows=starts[id(part)] + np.arange(len(part))) for part in train]
-    return [Task(task, f"task {task + 1}", part, parts[-1], _CLASSES) for task, part in enumerate(parts)]
 
 
 def _contrast(released: Mapping[str, NDArray[np.generic]]) -> Floats:

@@ -16,7 +16,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.audit import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.privacy.ledger import Ledger
-from dpcl_core.scenarios.stream import Task, generator
+from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 Seen = Mapping[str, NDArray[np.generic]]  # what left a learner at a task, by name
@@ -34,7 +34,7 @@ class Game:
     `tasks`: of a seed and side (True: the person takes part; False: not, or under "replace" another does in his place).
     `score`: of what left the learner of a seed, for each person that is asked about [persons, statistics], high where it
     speaks for taking part. `takes_part` [persons], of a seed: who of several persons does on side True, the others do on
-    side False; None: there is one.
+    side False; None: there is one. `start`: the seed that all learners begin with; None: each with its own.
     """
 
     known: Known
@@ -44,39 +44,54 @@ class Game:
     adversary: str
     is_gaussian: bool = True
     takes_part: Callable[[int], NDArray[np.bool_]] = lambda seed: np.ones(1, dtype=np.bool_)
+    start: int | None = None
 
 
 def released(
     spec: RunSpec,
     epsilon: float,
-    seeds: Sequence[int],
+    trials: Sequence[int],
     known: Known,
     tasks: Callable[[int], Sequence[Task]],
+    seed: int | None = None,
 ) -> Iterator[tuple[int, Released, Ledger]]:
-    """What leaves one learner of every seed at this budget, task by task, with its ledger, whatever the settings' noise: a
-    release's, from the operating system. The seeds decide only what seeds of a run do.
+    """What leaves one learner of every trial at this budget, task by task, with its ledger, whatever the settings' noise: a
+    release's, from the operating system. Seeds decide only what seeds of a run do: a trial's own number is its seed, or
+    `seed` is that of all, for methods whose cells share nothing.
     """
     of_release = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "release"})})
-    groups = [list(seeds)] if methods.card(spec.method).shares == "all" else [[seed] for seed in seeds]
-    for group in groups:
-        cells = [Cell(epsilon, seed) for seed in group]
-        ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells}
-        learner = methods.maker(spec.method)(of_release, cells, known)
-        streams = {seed: tasks(seed) for seed in group}
-        seen: dict[Cell, list[Seen]] = {cell: [] for cell in cells}
+    is_together = seed is None and methods.card(spec.method).shares == "all"
+    for group in [list(trials)] if is_together else [[trial] for trial in trials]:
+        cells = {trial: Cell(epsilon, trial if seed is None else seed) for trial in group}
+        ledgers = {
+            cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells.values()
+        }
+        learner = methods.maker(spec.method)(of_release, list(cells.values()), known)
+        streams = {trial: tasks(trial) for trial in group}
+        seen: dict[int, list[Seen]] = {trial: [] for trial in group}
         for step in range(known.n_tasks):
-            for _ in learner.learn({seed: streams[seed][step] for seed in group}, ledgers):
+            for _ in learner.learn({cells[trial].seed: streams[trial][step] for trial in group}, ledgers):
                 pass
-            for cell in cells:
-                seen[cell].append(learner.released(cell))
-        for cell in cells:
-            yield cell.seed, seen[cell], ledgers[cell]
+            for trial in group:
+                seen[trial].append(learner.released(cells[trial]))
+        for trial in group:
+            yield trial, seen[trial], ledgers[cells[trial]]
 
 
 def clean(spec: RunSpec, seed: int, known: Known, tasks: Sequence[Task]) -> Released:
     """What leaves one learner without noise, task by task: what an attacker works out who knows the examples."""
     ((_, seen, _),) = released(spec, math.inf, [seed], known, lambda seed: tasks)
     return seen
+
+
+def stream(own: Examples, alone: Examples, known: Known, names: Sequence[str] = ("task 1", "task 2")) -> list[Task]:
+    """Tasks of which the first has the persons in question, or each where everybody may be in each; the others have none."""
+    is_in_every = known.recurrence == "every"
+    table = np.concatenate([part.table for part in (own, alone)])  # one for all tasks, as in a run
+    first = Examples(table, own.labels, rows=np.arange(len(own)))
+    others = Examples(table, alone.labels, rows=len(own) + np.arange(len(alone)))
+    train = [first if task == 0 or is_in_every else others for task in range(len(names))]
+    return [Task(task, name, train[task], train[-1], known.public) for task, name in enumerate(names)]
 
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
@@ -98,7 +113,7 @@ def scores(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int)
     for side, start in product((True, False), range(0, trials, at_once)):
         seeds = range(start, min(trials, start + at_once))
         with threadpool_limits(1):  # of many small steps: threads would wait for one another
-            for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side)):
+            for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side), game.start):
                 found, present = game.score(seed, seen), game.takes_part(seed) == side
                 took_part.append(found[present])
                 stayed_away.append(found[~present])
@@ -144,7 +159,7 @@ def judged(
     is_gaussian = is_gaussian and math.isfinite(accounted)  # without noise on all of it no trade-off is
     cut = chosen = 0
     if took_part.shape[1] > 1:
-        cut = int(_CHOOSING * min(len(took_part), len(stayed_away)))
+        cut = max(2, int(_CHOOSING * min(len(took_part), len(stayed_away))))
         chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
     each = 1 - (1 - confidence) / 2 if is_gaussian else confidence

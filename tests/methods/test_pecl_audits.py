@@ -67,7 +67,7 @@ def test_the_catalog_names_the_attacks() -> None:
     assert found.attack.startswith("exact vectors")
     with pytest.raises(BadInput, match="must be one of level, exact, context, distance, epochs"):
         attacks.auditor("pecl-published", "guess")
-    assert attacks.names("pecl") == ()
+    assert attacks.names("pecl") == ("learner", "life")
 
 
 @pytest.mark.parametrize(("recurrence", "adjacency", "params"), [

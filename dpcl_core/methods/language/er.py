@@ -15,20 +15,19 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.lm_params import ErParams
 from dpcl_core.methods.language.material import Material, joined
-from dpcl_core.methods.language.trainee import Rows, Trainee
+from dpcl_core.methods.language.trainee import Baseline, Rows
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 
-class Er:
+class Er(Baseline):
     """The model of one cell, and the texts it keeps of every task that has ended."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
         assert isinstance(spec.params, ErParams)
         self._params, self._task_size = spec.params, known.task_size
-        self._trainee = Trainee(spec, cell, known)
-        self.net, self.answers = self._trainee.net, self._trainee.answers
+        super().__init__(spec, cell, known)
         self._kept: list[Material] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:

@@ -18,7 +18,7 @@ from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.lm_params import EwcParams
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.material import Material
-from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.methods.language.trainee import Baseline
 from dpcl_core.methods.schedule import noise_std
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -46,14 +46,13 @@ class Consolidation:
         return self._strength / 2 * torch.stack([(f * (now - then).square()).sum() for now, then, f in held]).sum()
 
 
-class Ewc:
+class Ewc(Baseline):
     """The model of one cell, with what holds it. Keeps no text."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
         assert isinstance(spec.params, EwcParams)
         self._params, self._known = spec.params, known
-        self._trainee = Trainee(spec, cell, known)
-        self.net, self.answers = self._trainee.net, self._trainee.answers
+        super().__init__(spec, cell, known)
         self._held = Consolidation(list(self.net.trainable().values()), spec.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:

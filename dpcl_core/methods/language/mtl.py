@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.language.material import Material, joined
-from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.methods.language.trainee import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 
-class Mtl:
+class Mtl(Baseline):
     """The one model of a cell, and until there is one everything that it will be trained on."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
-        self._trainee, self._n_tasks = Trainee(spec, cell, known), known.n_tasks
-        self.net, self.answers = self._trainee.net, self._trainee.answers
+        super().__init__(spec, cell, known)
+        self._n_tasks = known.n_tasks
         self._waiting: list[Material] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:

@@ -17,7 +17,7 @@ from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.lm_params import OloraParams
-from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.methods.language.trainee import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -71,14 +71,13 @@ class Stack:
         return torch.stack(parts).sum() if parts else torch.zeros(())
 
 
-class Olora:
+class Olora(Baseline):
     """The model of one cell, with the adapters of every task."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
         assert isinstance(spec.params, OloraParams)
         self._strength, self._seed = spec.params.strength, cell.seed
-        self._trainee = Trainee(spec, cell, known)
-        self.net, self.answers = self._trainee.net, self._trainee.answers
+        super().__init__(spec, cell, known)
         self._stack = Stack(self.net)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:

@@ -28,6 +28,11 @@ class Model(Protocol):
     @property
     def net(self) -> Adapted: ...
 
+    @property
+    def copies(self) -> Mapping[str, NDArray[np.generic]]:
+        """What the last task's texts left behind as noisy copies, by name; empty where they left none."""
+        ...
+
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
         """Learns a task; each touch of private data is in the ledger before it returns."""
         ...
@@ -90,8 +95,8 @@ class OneCell:
         return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The adapters' numbers by name; nothing before there is a model."""
-        if self._model is None or self._waits:
+        """The adapters' numbers by name, nothing before there is a model; and the noisy copies of the task's texts."""
+        if self._model is None:
             return {}
-        named = self._model.net.trainable().items()
-        return {name: weights.detach().cpu().numpy().copy() for name, weights in named}
+        named = () if self._waits else self._model.net.trainable().items()
+        return {**{name: weights.detach().cpu().numpy().copy() for name, weights in named}, **self._model.copies}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dp_accounting as dp
 import numpy as np
@@ -40,6 +40,7 @@ class Published:
         self._subject = Subject(spec, cell, known)
         self.net, self.answers = self._subject.net, self._subject.answers
         self._memory = Memory(self.net, spec.params.lambda_min, spec.params.lambda_max)
+        self.copies: Mapping[str, NDArray[np.generic]] = {}  # a copy is made anew for every step, and stays inside
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
         """The ledger hears that there is no bound, and what the paper claims instead."""

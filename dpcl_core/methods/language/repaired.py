@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.data.texts import TOKEN
@@ -51,6 +52,7 @@ class Repaired:
         self._memory = Memory(self.net, spec.params.lambda_min, spec.params.lambda_max)
         self._plan = pecl_costs.schedule(spec.params, known.task_size)
         self._noise = pecl_costs.noises(spec.params, spec.privacy, known, cell.epsilon)
+        self.copies: Mapping[str, NDArray[np.generic]] = {}
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         """Everything is in the ledger before the first step, but for the mean score, which is before it is drawn."""
@@ -77,7 +79,7 @@ class Repaired:
             self._noise.multiplier,
             batches,
             self._drawn(f"task {task.index}"),
-            self._loss(inputs),
+            self.loss(inputs),
             device=self._known.device,
             penalty=self._memory.penalty if self._params.stability else None,
         )
@@ -85,7 +87,7 @@ class Repaired:
         if self._params.stability:
             self._remember()
 
-    def _loss(self, inputs: Planes) -> TextLoss:
+    def loss(self, inputs: Planes) -> TextLoss:
         """The loss of the task, with the term for sensitive tokens: a function of each text and of what is public."""
         params, subject, score2 = self._params, self._subject, self._scorer.score2
         unlearning = unlearning_of(params, "hinge" if params.unlearning == "auto" else params.unlearning)
@@ -128,6 +130,7 @@ class Repaired:
     def _local(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         """One noisy vector for every token, one answer for every label: from then on no text is read."""
         params, space = self._params, self._subject.space(task)
+        self.copies = {}
         examples = task.train if params.label_share > 0 else self._subject.learned_from(task)
         inputs, labels, table = planes(examples), examples.labels, embedding_table(self.net)
         if params.label_share > 0:
@@ -136,6 +139,7 @@ class Repaired:
         clip = params.embedding_clip or median_norm(table)
         noise = self._drawn(f"embeddings of task {task.index}")
         released = noisy_embeddings(table, inputs[:, :, TOKEN], self._noise.ratio, clip, noise, ledger, task=task.index)
+        self.copies = {"copies": released, "answers": labels}
         stored = self._subject.table(released)
         texts = without_tokens(self._subject.prompted(inputs, labels, task.name))
         if params.stability:

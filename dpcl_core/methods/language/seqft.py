@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.language.trainee import Trainee
+from dpcl_core.methods.language.trainee import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, RunSpec
 
 
-class SeqFt:
+class SeqFt(Baseline):
     """The model of one cell. Keeps nothing."""
-
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
-        self._trainee = Trainee(spec, cell, known)
-        self.net, self.answers = self._trainee.net, self._trainee.answers
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee

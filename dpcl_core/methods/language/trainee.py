@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import dp_accounting as dp
 import numpy as np
@@ -35,6 +35,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 EVERY = 5  # steps from one word on progress to the next
 Rows = NDArray[np.int64]
+Copies = Mapping[str, NDArray[np.generic]]
 Slope = Callable[[Rows], list[Tensor]]  # places of a step's texts -> mean gradients, final: what follows reads no text
 
 
@@ -53,6 +54,7 @@ class Trainee:
         self.noises = none if self.is_local else costs.noises(self.params, self.plan, cell.epsilon)
         self._copy_noise = costs.copy_noise(self.params, self.plan, cell.epsilon)
         self.clip_norm = self.params.clip_norm if self.noises.steps > 0 else math.inf
+        self.copies: Copies = {}  # of the last task's texts, where they leave noisy copies
 
     @property
     def is_noisy(self) -> bool:
@@ -62,13 +64,14 @@ class Trainee:
     def opened(self, task: Task, ledger: Ledger) -> Material:
         """The task's texts to train on, with everything that learning it costs in the ledger."""
         if self.is_local:
-            return self._copies(task, ledger)
+            self.copies = {}
+            return self._copied(task, ledger)
         for charge in costs.charges(self.params, self.plan, self.noises, task.index):
             ledger.spend(charge.event, task=task.index, what=charge.what, people_of=charge.people_of)
         examples = self.subject.learned_from(task)
         return Material(self.subject.prompted(planes(examples), examples.labels, task.name))
 
-    def _copies(self, task: Task, ledger: Ledger) -> Material:
+    def _copied(self, task: Task, ledger: Ledger) -> Material:
         """One noisy vector for every token, and one answer for every label that is not public: no text is read again."""
         hides_labels = math.isfinite(self._copy_noise.epsilon_labels)
         examples = task.train if hides_labels else self.subject.learned_from(task)
@@ -89,6 +92,7 @@ class Trainee:
             ledger,
             task=task.index,
         )
+        self.copies = {"copies": copies, "answers": labels}
         texts = without_tokens(self.subject.prompted(inputs, labels, task.name))
         return Material(texts, self.subject.table(copies))
 
@@ -175,3 +179,16 @@ class Trainee:
             return ()
         kind = "steps on noisy copies" if self.is_local else "noisy steps" if self.is_noisy else "steps"
         return (Progress("training", step, n_steps, task.index, f"{kind} on {task.name}"),)
+
+
+class Baseline:
+    """What the models of all baselines have in common: one trainee, and what is seen of it."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+        self._trainee = Trainee(spec, cell, known)
+        self.net, self.answers = self._trainee.net, self._trainee.answers
+
+    @property
+    def copies(self) -> Copies:
+        """Noisy copies of the last task's texts and their answers, under mechanism = fn; else empty."""
+        return self._trainee.copies

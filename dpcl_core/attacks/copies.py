@@ -1,0 +1,132 @@
+"""An attack on noisy copies of texts: which of two texts is it that a learner has stored a noisy copy of?
+
+Played on the bundled small model, whose table of embeddings is public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks import play
+from dpcl_core.attacks.play import Floats, Game, Released
+from dpcl_core.backbones.language import causal
+from dpcl_core.data.texts import PLANES, TOKEN, TextForm
+from dpcl_core.methods.base import Known
+from dpcl_core.methods.cards.lm_params import BaselineParams
+from dpcl_core.methods.cards.pecl import PeclParams
+from dpcl_core.methods.facts import Facts
+from dpcl_core.methods.language import costs, pecl_costs, public_text
+from dpcl_core.methods.language.subject import embedding_table, median_norm
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.embeddings import clipped
+from dpcl_core.privacy.local import Randomiser
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+
+BACKBONE = "lm-tiny"
+_N_PERSONS = 64  # texts of one learner: each has noise of its own
+_LONGEST = 64  # tokens of the texts that are played; noise grows with how many a text may have
+_CLASSES = ("good", "poor")
+_ADVERSARY = "sees the stored noisy copies and answers, and knows the two texts that each may have been made from"
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """For every budget of the spec, two attacks: which of two worst-case texts is it; and which of two real sentences?
+
+    Worst-case texts repeat one token, of those whose clipped embeddings lie farthest apart in the public table. Each text
+    has noise of its own, so that one learner is asked about many; the attacker takes the likelihood ratio of the copy and of
+    the answer, where that is noisy, too: the most powerful test. Training reads the copies alone: one step is taken.
+    Args: trials: texts on each side.
+    """
+    params = spec.params
+    assert isinstance(params, BaselineParams | PeclParams)
+    cut = {"epochs": 1, "batch_size": 2 * _N_PERSONS, "length": min(params.length, _LONGEST)}
+    data = spec.data.model_copy(update={"backbone": BACKBONE})
+    short = spec.model_copy(update={"params": params.model_copy(update=cut), "data": data})
+    n_learners = math.ceil(trials / _N_PERSONS)
+    return [
+        play.audited(short, epsilon, n_learners, game(short, epsilon, is_natural=is_natural))
+        for epsilon in spec.privacy.epsilons
+        for is_natural in (False, True)
+    ]
+
+
+def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
+    """The two texts, the first of which a person has on side True as a coin tells, and what the attacker computes."""
+    params = spec.params
+    assert isinstance(params, BaselineParams | PeclParams)
+    table = embedding_table(causal.adapted(BACKBONE, "cpu", 1, 1.0, 0))
+    clip = params.embedding_clip or median_norm(table)
+    rows = clipped(table, clip)
+    pair = _sentences(params.length) if is_natural else _farthest(rows, params.length)
+    one, other = (np.where(text[:, None] < 0, 0.0, rows[text]).astype(np.float64) for text in pair)
+    known = Known(
+        n_inputs=0,
+        n_classes=len(_CLASSES),
+        public=(0, 1),
+        n_people=_N_PERSONS,
+        n_tasks=1,
+        recurrence=spec.scenario.recurrence,
+        classes=_CLASSES,
+        texts=TextForm(params.length, may_show=False),
+    )
+
+    ratio, of_answer = _noises(spec, known, epsilon)
+    # The scores' unit is the log of a likelihood ratio; without noise any orders them.
+    variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
+    step = _log_odds(of_answer) if is_named else 0.0
+
+    def takes_part(seed: int) -> NDArray[np.bool_]:
+        return play.coins(seed, _N_PERSONS)
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        which = (takes_part(seed) != side).astype(np.int64)
+        planes = np.zeros((_N_PERSONS, params.length, PLANES), np.int32)
+        planes[:, :, TOKEN] = np.stack(pair)[which]
+        own = Examples(planes, which if is_named else np.zeros(_N_PERSONS, np.int64))
+        return [Task(0, "first", own, Examples(planes[:0], which[:0]), (0, 1))]
+
+    def score(seed: int, seen: Released) -> Floats:
+        away = np.asarray(seen[0]["copies"], np.float64) - (one + other) / 2
+        of_copies = np.tensordot(away, one - other, axes=2) / variance
+        return (of_copies + step * (1 - 2 * np.asarray(seen[0]["answers"], np.float64)))[:, None]
+
+    texts = "real sentences" if is_natural else "worst-case texts"
+    how = f"likelihood ratio of one text's copy ({texts})"
+    return Game(known, tasks, score, how, _ADVERSARY, is_gaussian=not is_named, takes_part=takes_part, start=0)
+
+
+def _farthest(rows: NDArray[np.float32], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Two texts that repeat one token each, with the largest distance between clipped embeddings [V, d]."""
+    products = rows @ rows.T
+    squares = np.diag(products)
+    one, other = np.unravel_index((squares[:, None] + squares - 2 * products).argmax(), products.shape)
+    return np.full(length, one), np.full(length, other)
+
+
+def _sentences(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first two public sentences, token by token."""
+    one, other = public_text.encoded(BACKBONE, length)[:2, :, TOKEN].astype(np.int64)
+    return one, other
+
+
+def _noises(spec: RunSpec, known: Known, epsilon: float) -> tuple[float, float]:
+    """Standard deviation of the noise over the clip, and epsilon of an answer."""
+    params = spec.params
+    if isinstance(params, PeclParams):
+        found = pecl_costs.noises(params, spec.privacy, known, epsilon)
+        return found.ratio, found.labels
+    assert isinstance(params, BaselineParams)
+    plan = costs.plan(params, spec.privacy, Facts(known.n_people, known.n_tasks, known.n_classes, known.recurrence))
+    copy = costs.copy_noise(params, plan, epsilon)
+    return copy.ratio, copy.epsilon_labels
+
+
+def _log_odds(epsilon: float) -> float:
+    """What an answer is worth, in the unit of the scores; anything where it is always the true one."""
+    kept, wrong = Randomiser(0, 0.0, epsilon).chances(len(_CLASSES))
+    return math.log(kept / wrong) if wrong > 0 else 1.0

@@ -1,0 +1,21 @@
+"""Attacks on the repaired PeCL: on its learner, as on its baselines, or on a whole life through the mechanisms alone."""
+
+from __future__ import annotations
+
+from dpcl_core.attacks import texts
+from dpcl_core.methods import pecl_audit
+from dpcl_core.privacy.audit import Audited
+from dpcl_core.spec import RunSpec
+
+ATTACKS = ("learner", "life")
+TRIALS = texts.TRIALS
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """The first of the `ATTACKS`. Args: trials: texts on each side."""
+    return audited(spec, trials, ATTACKS[0])
+
+
+def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
+    """One of the `ATTACKS`: the learner itself, or all steps and mean scores of a life through its mechanisms."""
+    return texts.audit(spec, trials) if attack == "learner" else pecl_audit.audit(spec, trials)
