@@ -187,7 +187,9 @@ class CslrPublished:
         With one group a list nothing is clustered: entries come list by list, and a client knows its own.
         """
         n, n_entries = lists.weights.shape
-        if not n or self._params.modes_per_task == 1:
+        if not n:
+            return np.zeros((0, n_entries), dtype=np.int64)
+        if self._params.modes_per_task == 1:
             return np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (n, 1))
         seen = comparison.features(lists, self._compared.features) if features is None else features
         first = self._public.view.residuals(lists.means)[..., 0]

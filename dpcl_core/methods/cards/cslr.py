@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -81,6 +81,7 @@ class RehearsalParams(InventedParams):
 class ListParams(Params):
     """How a client describes its texts, and which entry is matched to which."""
 
+    clusters_together: ClassVar[bool] = False  # all clients' lists, so that groups which one leaves empty others may fill
     list_size: int = Field(4, ge=1, le=64, description="Gaussians in a client's list (L).")
     restarts: int = Field(3, ge=1, le=20, description="Starts of the fit of a list; the likeliest is kept.")
     modes_per_task: int = Field(
@@ -156,7 +157,7 @@ def check_lists(spec: RunSpec, params: ListParams, facts: Facts) -> None:
     if params.list_size > rows:
         allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
         raise BadInput("params.list_size", params.list_size, allowed)
-    if params.modes_per_task > params.list_size:
+    if params.modes_per_task > params.list_size and not params.clusters_together:
         allowed = f"must be at most params.list_size = {params.list_size}: a list would leave groups empty everywhere"
         raise BadInput("params.modes_per_task", params.modes_per_task, allowed)
     if params.matcher == "signature" and params.anchors < 2:

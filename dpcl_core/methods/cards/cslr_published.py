@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # Table 5: noise over the clipping no
 class CslrPublishedParams(cslr.ListParams, cslr.RehearsalParams, cslr.RoundParams):
     """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
 
+    clusters_together: ClassVar[bool] = True
     modes_per_task: int = Field(
         4,
         ge=1,
