@@ -37,14 +37,19 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     the two, the most powerful test against Gaussian noise, task by task, together, and one task less the other. Steps of
     training read the released sums alone, so that one is taken. Args: trials: learners on each side.
     """
-    assert isinstance(spec.params, CoeffMemoryParams)
-    params = spec.params.model_copy(update={"steps": 1, "features": _N_FEATURES, "solution": "steps"})
-    short = spec.model_copy(update={"params": params})
+    played = short(spec)
     return [
-        play.audited(short, epsilon, trials, game(short, is_natural=is_natural))
+        play.audited(played, epsilon, trials, game(played, is_natural=is_natural))
         for epsilon in spec.privacy.epsilons
         for is_natural in (False, True)
     ]
+
+
+def short(spec: RunSpec) -> RunSpec:
+    """The settings that are played: few features, and one step on the released sums."""
+    assert isinstance(spec.params, CoeffMemoryParams)
+    params = spec.params.model_copy(update={"steps": 1, "features": _N_FEATURES, "solution": "steps"})
+    return spec.model_copy(update={"params": params})
 
 
 def game(spec: RunSpec, *, is_natural: bool) -> Game:

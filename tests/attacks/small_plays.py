@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,15 +63,29 @@ def spec(method: str) -> RunSpec:
     return checks.parse(raw)
 
 
-def played(asked: RunSpec) -> tuple[Learner, Ledger]:
-    """The learner and its ledger after all tasks."""
+def played(asked: RunSpec, *, is_neighbour: bool = False) -> tuple[Learner, Ledger]:
+    """The learner and its ledger after all tasks, whose first may be its neighbour's."""
     (cell,) = asked.cells()
-    facts, tasks = _facts(asked.method), _tasks(asked.method)
+    facts, tasks = _facts(asked.method), list(_tasks(asked.method))
+    if is_neighbour:
+        tasks[0] = replace(tasks[0], train=_neighbour(asked.method, tasks[0].train))
     ledger = Ledger(asked.privacy.delta, asked.privacy.adjacency, facts.recurrence)
     learner = catalog.maker(asked.method)(asked, [cell], facts)
     for task in tasks:
         list(learner.learn({cell.seed: task}, {cell: ledger}))
     return learner, ledger
+
+
+def _neighbour(method: str, train: Examples) -> Examples:
+    """A huge example more, or in place of the last where records are replaced; a text more; a client less."""
+    if train.users is not None:
+        return train.take(np.flatnonzero(train.users != train.users[0]))
+    label = train.labels[:1]
+    if _is_of_texts(method):
+        return Examples(np.concatenate([train.inputs, train.inputs[:1]]), np.append(train.labels, label))
+    assert train.rows is not None
+    kept, huge = len(train) - (method == "independent-laplace"), len(train.table) - 1
+    return Examples(train.table, np.append(train.labels[:kept], label), rows=np.append(train.rows[:kept], huge))
 
 
 def _is_of_texts(method: str) -> bool:
@@ -89,11 +104,13 @@ def _tasks(method: str) -> Sequence[Task]:
     if catalog.card(method).scenarios == ("federated",):
         return OF_CLIENTS.tasks
     if _is_of_texts(method):
-        return pecl_small.stream()
+        return pecl_small.stream(11)  # of the public number of twelve
     random = np.random.default_rng(7)
     places = np.arange(N_TASKS * _PER_TASK)
     labels = places % 2 + 2 * (places // _PER_TASK)
-    everything = Examples(random.uniform(0, 1, (len(labels), 36)).astype(np.float32), labels.astype(np.int64))
+    huge = np.where(np.arange(36) % 2, 30.0, -30.0)  # of a neighbour alone
+    table = np.vstack([random.uniform(0, 1, (len(labels), 36)), huge]).astype(np.float32)
+    everything = Examples(table, np.append(labels, 0).astype(np.int64))
     found = []
     for index in range(N_TASKS):
         own = everything.take(np.arange(index * _PER_TASK, (index + 1) * _PER_TASK))

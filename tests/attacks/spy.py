@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dp_accounting as dp
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from dpcl_core.methods import fedcil_dp
+from dpcl_core.methods.cslr import training
+from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
 from dpcl_core.privacy.ledger import Ledger
@@ -19,12 +24,25 @@ from dpcl_core.privacy.ledger import Ledger
 
 @dataclass(slots=True)
 class Drawn:
-    """`stds`: of every addition of Gaussian noise; `laplace`: scales; `seeded`: sources that a recorded seed repeats."""
+    """`stds`: of every addition of Gaussian noise; `laplace`: scales; `seeded`: sources that a recorded seed repeats.
+
+    `clean`: what noise was added to, with its standard deviation or scale; of many rows at once the first alone.
+    """
 
     stds: list[float] = field(default_factory=list)
     laplace: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     seeded: list[str] = field(default_factory=list)
+    clean: list[tuple[NDArray[np.float64], float]] = field(default_factory=list)
+    expected: list[float] = field(default_factory=list)  # batches or clients that sums are divided by
+
+    def forget(self) -> None:
+        """Begins anew."""
+        for told in (self.stds, self.laplace, self.rates, self.seeded, self.clean, self.expected):
+            told.clear()
+
+    def add(self, clean: Any, std: float) -> None:
+        self.clean.append((np.array(clean, np.float64).ravel(), std))
 
 
 @contextmanager
@@ -32,12 +50,18 @@ def watching() -> Iterator[Drawn]:
     """Notes what is drawn meanwhile, and draws it."""
     seen = Drawn()
     with pytest.MonkeyPatch.context() as patch:
-        _note(patch, noise.ReleaseNoise, "added", lambda clean, std: seen.stds.append(std))
-        _note(patch, noise.ReleaseNoise, "added32", lambda clean, std: seen.stds.append(std))
+        for name in ("added", "added32"):
+            _note(patch, noise.ReleaseNoise, name, lambda clean, std: (seen.stds.append(std), seen.add(clean, std)))
         _note(patch, noise.ReleaseNoise, "additions32", lambda size, std, count: seen.stds.extend([std] * count))
         _note(patch, noise.ReleaseNoise, "rows32", lambda size, stds, count: seen.stds.extend([*stds] * count))
-        _note(patch, noise.ReleaseNoise, "laplace_added", lambda clean, scale: seen.laplace.append(scale))
+        _note(patch, noise.ReleaseNoise, "laplace_added", lambda clean, b: (seen.laplace.append(b), seen.add(clean, b)))
+        _note_additions(patch, "additions32", lambda clean, size, std, count: seen.add(clean, std))
+        _note_additions(patch, "rows32", lambda clean, size, stds, count: seen.add(clean[0], stds[0]))
+        _note(patch, Schedule, "__init__", lambda *args, **named: seen.expected.append([*args, *named.values()][-1]))
         _note(patch, noise.SeededNoise, "__init__", lambda cell, purpose: seen.seeded.append(purpose))
+
+        for module in (training, fedcil_dp):
+            _note_divisor(patch, module, seen)
 
         def coins(rate: float, seed: int | None, purpose: str = "training") -> None:
             seen.rates.append(rate)
@@ -56,6 +80,32 @@ def _note(patch: pytest.MonkeyPatch, owner: type, name: str, note: Any) -> None:
         return honest(self, *args, **named)
 
     patch.setattr(owner, name, noting)
+
+
+def _note_divisor(patch: pytest.MonkeyPatch, module: Any, seen: Drawn) -> None:
+    """Of rounds: the number of clients that sums are divided by."""
+    honest = module.moved
+
+    def moved(start: Any, sums: Any, expected: float) -> Any:
+        seen.expected.append(expected)
+        return honest(start, sums, expected)
+
+    patch.setattr(module, "moved", moved)
+
+
+def _note_additions(patch: pytest.MonkeyPatch, name: str, note: Any) -> None:
+    honest = getattr(noise.ReleaseNoise, name)
+
+    def noting(self: Any, *args: Any) -> Any:
+        add = honest(self, *args)
+
+        def added(clean: Any) -> Any:
+            note(clean, *args)
+            return add(clean)
+
+        return added
+
+    patch.setattr(noise.ReleaseNoise, name, noting)
 
 
 def charged(ledger: Ledger) -> tuple[Counter[float], int]:
@@ -98,3 +148,17 @@ def trouble(seen: Drawn, ledger: Ledger, units: tuple[float, ...], draws: int) -
     if len(seen.laplace) != copies:
         return f"{len(seen.laplace)} noisy copies drawn, {copies} charged"
     return f"recorded: {seen.seeded[0]}" if seen.seeded else ""
+
+
+def apart(with_one: Drawn, without: Drawn, draws: int, order: int = 2) -> float:
+    """By how many standard deviations (of noisy copies: scales) the first release of two neighbours that differs does so,
+    as many releases as go out together taken as one; 0 where none does. Noise and coins of both must have been the same.
+    """
+    pairs = list(zip(with_one.clean, without.clean, strict=False))
+    for place, ((one, std), (other, _)) in enumerate(pairs):
+        if one.shape != other.shape:
+            return math.inf
+        if not np.array_equal(one, other):
+            group = pairs[place : place + draws]
+            return float(np.linalg.norm([np.linalg.norm(a - b, order) / std for (a, std), (b, _) in group], order))
+    return 0.0

@@ -8,7 +8,6 @@ named here by what they are written in. A method of the catalogue without a row 
 from __future__ import annotations
 
 import ast
-import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,42 +17,12 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.schedule import ROUNDING
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.ledger import Ledger
-from tests.attacks import small_plays, spy
+from tests.attacks import small_plays, spy, test_sensitivity
+from tests.attacks.units import PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
-PROVED = [name for name, card in catalog.CARDS.items() if card.guarantee == "proved"]
-_SUM, _LIST = math.hypot(1, 0.5), math.sqrt(1.5)  # bounds of a client's vector, and of its list
-_OF_TEXTS = 6.0  # texts in a step on average: half of twelve
-_IMAGES = small_plays.NOMINAL / 2
-
-# By method: what a multiplier of the ledger is multiplied by, and how many draws a charge stands for.
-UNITS: Mapping[str, tuple[tuple[float, ...], int]] = {
-    "cosine": ((1.0,), 1),
-    "peft-ensemble": ((1.0,), 1),  # sums are in units of the clipping norm
-    "naive": ((1.0,), 1),
-    "non-cl": ((1.0,), 1),
-    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 4), 1),  # own batch, replayed one
-    "dp-coeff-memory": ((math.sqrt(3), math.sqrt(1.5)), 4),  # features, their classes, products on the diagonal and off it
-    "independent-laplace": ((), 1),
-    "lm-seqft": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7.2), 1),  # own texts, and with kept ones
-    "lm-ewc": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps, and squares of all texts
-    "lm-gem": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps and references
-    "lm-olora": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "lm-mtl": (((1 + ROUNDING) / _OF_TEXTS,), 1),
-    "pecl": ((0.5 * (1 + ROUNDING) / _OF_TEXTS, 1.0), 1),  # steps, clipped to a half, and mean scores
-    "cslr-server-head": ((_SUM,), 1),
-    "cslr-central": ((_SUM, 1.0), 1),
-    "local-list": ((_LIST,), 1),
-    "label-means": ((_SUM,), 1),
-    "dp-stat-share": ((_SUM, 1.0), 1),
-    "dp-fedavg": ((1.0,), 1),
-    "fedcil-dp": ((math.sqrt(2),), 2),  # generator and classifier, each half of the budget
-}
-
 
 class Changed:
     """A source of noise whose every addition goes through `change(add, clean, std)`."""
@@ -95,6 +64,33 @@ def shared(patch: pytest.MonkeyPatch) -> None:
     in_learners(patch, lambda source, cell, purpose: Changed(source, once))
 
 
+def shared_over_seeds(patch: pytest.MonkeyPatch) -> None:
+    """What a seed's release number k gets, all other seeds' get: the play knows one seed, whose twin is played before it."""
+    told: dict[Any, list[Any]] = {}
+
+    def repeated(source: Any, cell: Any, purpose: str) -> Any:
+        kept, places = told.setdefault((cell.epsilon, purpose), []), iter(range(10**9))
+
+        def again(add: Any, clean: Any, std: float) -> Any:
+            if (place := next(places)) == len(kept):
+                kept.append(add(np.zeros_like(clean), std))
+            return clean + kept[place]
+
+        return Changed(source, again)
+
+    in_learners(patch, repeated)
+
+
+def replays_clean(patch: pytest.MonkeyPatch) -> None:
+    """What is read again of earlier tasks goes out as it is."""
+    clear = lambda add, clean, std: clean  # noqa: E731
+
+    def made(source: Any, cell: Any, purpose: str) -> Any:
+        return Changed(source, clear) if purpose.startswith(("replay", "reference")) else source
+
+    in_learners(patch, made)
+
+
 def left_out(patch: pytest.MonkeyPatch) -> None:
     """Every second release goes out as it is, as references or replays might."""
     count = iter(range(10**9))
@@ -113,6 +109,24 @@ class Forgetful(Ledger):
             Ledger.spend(self, *args, **named)
 
 
+class OfOwnTasks(Ledger):
+    """Charges nobody for what is read of earlier tasks."""
+
+    def spend(self, event: Any, *, task: int, people_of: Any = None, **named: Any) -> None:
+        if people_of is None or task in people_of:
+            Ledger.spend(self, event, task=task, people_of=None if people_of is None else (task,), **named)
+
+
+def replays_uncharged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(small_plays, "Ledger", OfOwnTasks)
+
+
+def batches_seeded(patch: pytest.MonkeyPatch) -> None:
+    """`Trainer._batches` takes the run's seed in a release, too."""
+    made = lambda self, seed, work, epsilon=None: noise.Batches(self._params.sample_rate, seed)  # noqa: E731
+    patch.setattr("dpcl_core.methods.trainer.Trainer._batches", made)
+
+
 def uncharged(patch: pytest.MonkeyPatch) -> None:
     """The first thing that a run costs is not written down."""
     patch.setattr(small_plays, "Ledger", Forgetful)
@@ -129,45 +143,35 @@ def recorded_coins(patch: pytest.MonkeyPatch) -> None:
 
 FAULTS: Mapping[str, Callable[[pytest.MonkeyPatch], None]] = {
     "noise halved": halved,
-    "noise shared": shared,
+    "noise shared over tasks": shared,
+    "noise shared over seeds": shared_over_seeds,
     "noise left out": left_out,
+    "replays clean": replays_clean,
     "uncharged": uncharged,
+    "replays uncharged": replays_uncharged,
     "recorded noise": recorded_noise,
     "recorded coins": recorded_coins,
+    "seeded `_batches`": batches_seeded,
 }
 WITHOUT_COINS = ("cosine", "dp-coeff-memory", "independent-laplace", "label-means", "cslr-server-head", "local-list")
-# Texts are slow to play: what all of them share (`Trainee`) is sabotaged in two of them.
+HEADS = ("peft-ensemble", "naive", "non-cl")
+READING_AGAIN = ("dp-agem", "lm-er", "lm-gem")  # with charges for people of earlier tasks
+ONLY: Mapping[str, tuple[str, ...]] = {  # faults that only these methods can have
+    "recorded coins": tuple(name for name in PROVED if name not in WITHOUT_COINS),
+    "seeded `_batches`": HEADS,
+    "replays clean": ("dp-agem", "lm-gem"),  # lm-er replays in the same sum, under the same noise
+    "replays uncharged": READING_AGAIN,
+}
+ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
+    ("independent-laplace", "noise halved"): "tests/privacy/test_local.py::"
+    "test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by",
+}
 SABOTAGED = [
     (method, fault)
     for method in PROVED
     for fault in FAULTS
-    if not (fault == "recorded coins" and method in WITHOUT_COINS)
-    and (not method.startswith("lm-") or fault == "noise halved" or method == "lm-gem")
-    and not (method == "independent-laplace" and fault in ("noise halved", "noise shared"))
+    if method in ONLY.get(fault, PROVED) and (method, fault) not in ELSEWHERE
 ]
-ELSEWHERE = {  # what the spy cannot see: the scale of noisy copies
-    ("independent-laplace", "noise halved"): "tests/privacy/test_local.py::"
-    "test_noise_is_laplace_of_the_scale_that_two_records_can_differ_by",
-    ("independent-laplace", "noise shared"): "tests/privacy/test_local.py::"
-    "test_differences_of_two_copies_are_not_free_of_noise_and_seeded_ones_repeat",
-}
-CLIPPING = {
-    "cosine": "tests/privacy/test_mechanisms.py::test_removing_any_record_changes_one_class_by_at_most_one",
-    "heads": "tests/attacks/test_heads.py::test_too_little_noise_and_missing_clipping_are_called_errors",
-    "networks": "tests/methods/test_gradient_sums.py::test_one_example_changes_a_sum_by_its_bound_at_most_whatever_it_holds",
-    "coefficients": "tests/privacy/test_coefficients.py::test_no_neighbours_found_are_farther_apart_than_the_sensitivity",
-    "local": "tests/privacy/test_local.py::test_no_two_records_are_farther_apart_than_the_scale_allows_for",
-    "clients": "tests/privacy/test_client_sums.py::test_one_client_moves_a_sum_by_the_bound_at_most",
-}
-CLIPPED_BY: Mapping[str, str] = {
-    "cosine": "cosine",
-    **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), "heads"),
-    "dp-agem": "networks",
-    "dp-coeff-memory": "coefficients",
-    "independent-laplace": "local",
-    **{name: "networks" for name in PROVED if name.startswith("lm-") or name == "pecl"},
-    **{name: "clients" for name in PROVED if catalog.card(name).scenarios == ("federated",)},
-}
 
 
 def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> str:
@@ -177,12 +181,22 @@ def found(method: str, fault: Callable[[pytest.MonkeyPatch], None] | None) -> st
     with spy.watching() as seen, pytest.MonkeyPatch.context() as patch:
         if fault is not None:
             fault(patch)
+        if fault is shared_over_seeds:
+            small_plays.played(asked.model_copy(update={"seeds": (1,)}))
+            seen.forget()
         _, ledger = small_plays.played(asked)
-    return spy.trouble(seen, ledger, *UNITS[method])
+    people = "" if method not in READING_AGAIN or _pays_for_replays(ledger) else "nobody is charged for what is read again"
+    return people or spy.trouble(seen, ledger, *UNITS[method])
+
+
+def _pays_for_replays(ledger: Ledger) -> bool:
+    """Whether the first task's people are charged while the second is learned."""
+    return any(entry.task == 1 and 0 in entry.people_of for entry in ledger.entries)
 
 
 def test_every_method_that_says_proved_has_a_row() -> None:
-    assert set(UNITS) == set(small_plays.PARAMS) == set(CLIPPED_BY) == set(PROVED)
+    assert set(UNITS) == set(small_plays.PARAMS) == set(PROVED)
+    assert set(test_sensitivity.FAULTS["clipping missing"]) == set(PROVED)
 
 
 @pytest.mark.parametrize("method", PROVED)
@@ -195,7 +209,7 @@ def test_sabotage_is_found(method: str, fault: str) -> None:
     assert found(method, FAULTS[fault]) != ""
 
 
-@pytest.mark.parametrize("named", sorted({*CLIPPING.values(), *ELSEWHERE.values()}))
+@pytest.mark.parametrize("named", sorted(ELSEWHERE.values()))
 def test_tests_that_the_table_names_are_there(named: str) -> None:
     file, _, name = named.partition("::")
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
@@ -204,35 +218,36 @@ def test_tests_that_the_table_names_are_there(named: str) -> None:
 
 def table() -> str:
     """The table as text, made of what is tested above."""
+    columns = [*FAULTS, *test_sensitivity.FAULTS]
     lines = [
         "# What turns red when a method is sabotaged",
         "",
         "Made by `python -m tests.attacks.test_sabotage`; a test holds it against the tests themselves.",
         "",
-        "* **spy**: `test_sabotage_is_found` plays the method's learner and holds each noise drawn against its ledger.",
-        "* **shared code**: the method trains by the code of `lm-gem`, in which the spy finds this fault.",
-        *(f"* **{name}**: `{test}`." for name, test in CLIPPING.items()),
+        "* **spy**: `test_sabotage_is_found` plays the method's learner with the fault in it, and holds each noise that is "
+        "drawn against its ledger.",
+        "* **neighbours**: `test_sabotage_of_clipping_and_divisors_is_found` plays the learner with the fault in it on two "
+        "neighbours with the same noise and coins, and holds what one person moves against its ledger.",
         *(f"* **{fault} test**: `{test}`." for (_, fault), test in ELSEWHERE.items()),
-        "* –: the method has no such coins.",
+        "* –: the method has nothing of the kind: no coins, no charge for a replay, no batch, no steps on what was divided.",
         "",
-        "A divisor that counts who is there shows as noise of a size that no public number gives: fewer examples are played "
-        "than the public number of them.",
+        "Noise left out: every second release goes out as it is. Uncharged: the first thing that a run costs is not written "
+        "down. Realised divisor: steps, rates or divisors from how many examples there are.",
         "",
-        "| method | " + " | ".join(FAULTS) + " | clipping missing |",
-        "| --- |" + " --- |" * (len(FAULTS) + 1),
+        "| method | " + " | ".join(columns) + " |",
+        "| --- |" + " --- |" * len(columns),
     ]
     for method in PROVED:
-        cells = [_cell(method, fault) for fault in FAULTS]
-        lines.append(f"| `{method}` | " + " | ".join(cells) + f" | {CLIPPED_BY[method]} |")
+        lines.append(f"| `{method}` | " + " | ".join(_cell(method, fault) for fault in columns) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _cell(method: str, fault: str) -> str:
     if (method, fault) in SABOTAGED:
         return "spy"
-    if fault == "recorded coins" and method in WITHOUT_COINS:
-        return "–"
-    return f"{fault} test" if (method, fault) in ELSEWHERE else "shared code"
+    if method in test_sensitivity.FAULTS.get(fault, ()):
+        return "neighbours"
+    return f"{fault} test" if (method, fault) in ELSEWHERE else "–"
 
 
 def test_the_table_in_the_docs_is_this_one() -> None:

@@ -1,0 +1,229 @@
+"""What one person changes of what noise is added to, through the learner of every method; and what turns it red."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcl_core.methods import catalog, dpsgd, fedcil_dp
+from dpcl_core.methods.cslr import training
+from dpcl_core.methods.language import gradients as of_texts
+from dpcl_core.methods.lifelong import per_example as of_networks
+from dpcl_core.methods.trainer import Trainer
+from dpcl_core.privacy import local, mechanisms, noise
+from tests.attacks import mutants, small_plays, spy
+from tests.attacks.units import PROVED, UNITS
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def trouble(method: str, fault: Fault | None) -> str:
+    """What two neighbours' plays with the same noise and coins tell; empty where it is no more than the ledger says."""
+    asked, plays = small_plays.spec(method), []
+    if method == "pecl":  # the mean score that would be released first is another mechanism's
+        asked = asked.model_copy(update={"params": asked.params.model_copy(update={"mean_score": "public"})})
+    catalog.maker(method)  # loads what a fault is put into
+    for is_neighbour in (False, True):
+        with pytest.MonkeyPatch.context() as patch, spy.watching() as seen:
+            random = np.random.default_rng(3)
+            patch.setattr("ssl.RAND_bytes", random.bytes)
+            patch.setattr("os.urandom", random.bytes)
+            patch.setattr(noise.Batches, "draw", lambda self, n_records: np.arange(n_records))
+            if fault is not None:
+                fault(patch)
+            _, ledger = small_plays.played(asked, is_neighbour=is_neighbour)
+        plays.append(seen)
+    one, other = plays
+    if one.stds != other.stds or one.expected != other.expected:
+        return "noise or divisor depends on who is there"
+    gaussians, _ = spy.charged(ledger)
+    units, draws = UNITS[method]
+    if method == "independent-laplace":
+        allowed = ledger.entries[0].event.epsilon
+        return "" if 0 < spy.apart(one, other, draws, order=1) <= allowed * (1 + 1e-6) else "a record moves its copy too far"
+    first = one.stds[0]
+    z = max(z for z in gaussians for unit in units if math.isclose(first, z * unit, rel_tol=1e-6))
+    moved = spy.apart(one, other, draws)
+    return "" if 0 < moved <= (1 + 1e-6) / z else f"one person moves a release by {moved * z:g} times what is accounted"
+
+
+def set_in(patch: pytest.MonkeyPatch, module: str, name: str, value: Callable[[Any], Any]) -> None:
+    """Puts `value(honest)` in the place of a module's function."""
+    loaded = import_module(module)
+    patch.setattr(loaded, name, value(getattr(loaded, name)))
+
+
+def unclipped_rows(patch: pytest.MonkeyPatch) -> None:
+    set_in(patch, "dpcl_core.privacy.mechanisms", "unit_rows", lambda honest: lambda rows: np.asarray(rows, np.float64))
+
+
+def rows_clipped_together(patch: pytest.MonkeyPatch) -> None:
+    """All rows shortened by what their sum is longer than one."""
+
+    def together(rows: Any) -> Any:
+        total = float(np.linalg.norm(np.asarray(rows, np.float64).sum(axis=0)))
+        return np.asarray(rows, np.float64) / max(1.0, total)
+
+    set_in(patch, "dpcl_core.privacy.mechanisms", "unit_rows", lambda honest: together)
+
+
+def heads_clipped_together(patch: pytest.MonkeyPatch) -> None:
+    def made(honest: Any) -> Any:
+        def sums(data: Any, batch: Any, weights: Any, clips: Any, tile: Any) -> Any:
+            found = honest(data, batch, weights, np.full_like(clips, np.inf), tile)
+            longest = np.maximum(clips, np.linalg.norm(found, axis=(1, 2)) / len(batch))
+            return np.nan_to_num(found / longest[:, None, None])
+
+        return sums
+
+    set_in(patch, "dpcl_core.methods.heads", "clipped_sums", made)
+
+
+def _unclipped(patch: pytest.MonkeyPatch, module: Any) -> None:
+    patch.setattr(module, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))
+
+
+def _clipped_together(patch: pytest.MonkeyPatch, module: Any) -> None:
+    """A batch's mean is shortened, not each of its gradients."""
+    _unclipped(patch, module)
+    honest = module.Gradients.of
+
+    def of(self: Any, batch: Any, *args: Any, **named: Any) -> Any:
+        sums = honest(self, batch, *args, **named)
+        length = math.sqrt(sum(float(part.square().sum()) for part in sums)) / max(1, len(batch))
+        return [part * min(1.0, self._clip_norm / max(length, 1e-30)) for part in sums]
+
+    patch.setattr(module.Gradients, "of", of)
+
+
+def unclipped_coefficients(patch: pytest.MonkeyPatch) -> None:
+    set_in(patch, "dpcl_core.privacy.coefficients", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows))
+
+
+def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
+    """Rows of no more than length one on average."""
+
+    def made(honest: Any) -> Any:
+        def together(rows: Any, step: float) -> Any:
+            found = np.asarray(rows, np.float64)
+            return found * math.sqrt(len(found)) / max(1.0, float(np.linalg.norm(found)))
+
+        return together
+
+    set_in(patch, "dpcl_core.privacy.coefficients", "coarse_unit_rows", made)
+
+
+def unclipped_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(local, "_bounded", lambda values, l1_clip: 100.0 * np.asarray(values, np.float64))
+
+
+def unclipped_clients(patch: pytest.MonkeyPatch) -> None:
+    """What clients send, many times as long, goes into sums as it is."""
+    patch.setattr(mechanisms, "clipped_rows", lambda vectors, bound: 1e5 * np.asarray(vectors, np.float64))
+
+
+def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
+    """All of a round's vectors, many times as long, are shortened by one factor: what the shortest of them needs."""
+
+    def together(vectors: Any, bound: float) -> Any:
+        rows = 1e5 * np.asarray(vectors, np.float64)
+        lengths = np.linalg.norm(rows, axis=-1)
+        return rows * min(1.0, bound / max(1e-30, float(lengths[lengths > 0].min(initial=np.inf))))
+
+    patch.setattr(mechanisms, "clipped_rows", together)
+
+
+def realised_plan(patch: pytest.MonkeyPatch) -> None:
+    """Steps and divisors from how many examples there are."""
+    patch.setattr(Trainer, "_plan", lambda self, work: dpsgd.schedule(self._params, len(work.examples)))
+
+
+def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
+    module = import_module("dpcl_core.methods.dp_agem")
+    honest = module.Model._source
+
+    def source(self: Any, examples: Any, *args: Any) -> Any:
+        found = honest(self, examples, *args)
+        return replace(found, plan=replace(found.plan, expected_batch=found.plan.sample_rate * len(examples)))
+
+    patch.setattr(module.Model, "_source", source)
+
+
+def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
+    module = import_module("dpcl_core.methods.language.trainee")
+    honest = module.Trainee.slope
+
+    def slope(self: Any, material: Any, expected: float, *args: Any) -> Any:
+        return honest(self, material, 0.5 * len(material), *args)
+
+    patch.setattr(module.Trainee, "slope", slope)
+
+
+def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:
+    def made(honest: Any) -> Any:
+        def steps(net: Any, texts: Any, plan: Any, *args: Any, **named: Any) -> Any:
+            return honest(net, texts, replace(plan, expected_batch=plan.sample_rate * len(texts)), *args, **named)
+
+        return steps
+
+    set_in(patch, "dpcl_core.methods.language.repaired", "private_steps", made)
+
+
+def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:
+    """Means over the clients that have rows."""
+    honest, of_fedcil = training.RoundHead.trained, fedcil_dp.FedCilDp.learn
+
+    def trained(self: Any, rows: Any, *args: Any, **named: Any) -> Any:
+        self._n_clients = len(np.unique(rows.users))
+        return honest(self, rows, *args, **named)
+
+    def learn(self: Any, tasks: Any, ledgers: Any) -> Any:
+        self._n_clients = len(np.unique(tasks[0].train.users))
+        return of_fedcil(self, tasks, ledgers)
+
+    patch.setattr(training.RoundHead, "trained", trained)
+    patch.setattr(fedcil_dp.FedCilDp, "learn", learn)
+
+
+def _both(module: Any) -> tuple[Fault, Fault]:
+    return lambda patch: _unclipped(patch, module), lambda patch: _clipped_together(patch, module)
+
+
+HEADS, CLIENTS = (mutants.unclipped_heads, heads_clipped_together), (unclipped_clients, clients_clipped_together)
+TEXTS = _both(of_texts)
+CLIPPING: Mapping[str, tuple[Fault, Fault]] = {  # missing, and of a batch as a whole
+    "cosine": (unclipped_rows, rows_clipped_together),
+    **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), HEADS),
+    "dp-agem": _both(of_networks),
+    "dp-coeff-memory": (unclipped_coefficients, coefficients_clipped_together),
+    **{name: TEXTS for name in PROVED if name.startswith("lm-") or name == "pecl"},
+    **{name: CLIENTS for name in PROVED if catalog.card(name).scenarios == ("federated",)},
+}
+DIVISOR: Mapping[str, Fault] = {  # of what is divided by a size before the next look at data; other methods release sums
+    **dict.fromkeys(("cslr-central", "dp-stat-share", "dp-fedavg", "fedcil-dp"), realised_of_rounds),
+    **dict.fromkeys(("peft-ensemble", "naive", "non-cl"), realised_plan),
+    "dp-agem": realised_of_networks,
+    **{name: realised_of_baselines for name in PROVED if name.startswith("lm-")},
+    "pecl": realised_of_pecl,
+}
+FAULTS: Mapping[str, Mapping[str, Fault]] = {
+    "clipping missing": {**{name: pair[0] for name, pair in CLIPPING.items()}, "independent-laplace": unclipped_records},
+    "clipping per batch": {name: pair[1] for name, pair in CLIPPING.items()},
+    "realised divisor": DIVISOR,
+}
+
+
+@pytest.mark.parametrize("method", PROVED)
+def test_one_person_moves_a_release_by_what_is_accounted_at_most(method: str) -> None:
+    assert trouble(method, None) == ""
+
+
+@pytest.mark.parametrize(("fault", "method"), [(fault, method) for fault, methods in FAULTS.items() for method in methods])
+def test_sabotage_of_clipping_and_divisors_is_found(fault: str, method: str) -> None:
+    assert trouble(method, FAULTS[fault][method]) != ""

@@ -1,0 +1,40 @@
+"""Every method that says "proved", and what its noise is made of: public numbers of the small plays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dpcl_core.methods import catalog
+from dpcl_core.methods.schedule import ROUNDING
+from tests.attacks import small_plays
+
+PROVED = [name for name, card in catalog.CARDS.items() if card.guarantee == "proved"]
+_SUM, _LIST = math.hypot(1, 0.5), math.sqrt(1.5)  # bounds of a client's vector, and of its list
+_OF_TEXTS = 6.0  # texts in a step on average: half of twelve
+_IMAGES = small_plays.NOMINAL / 2
+
+# By method: what a multiplier of the ledger is multiplied by, and how many draws a charge stands for.
+UNITS: Mapping[str, tuple[tuple[float, ...], int]] = {
+    "cosine": ((1.0,), 1),
+    "peft-ensemble": ((1.0,), 1),  # sums are in units of the clipping norm
+    "naive": ((1.0,), 1),
+    "non-cl": ((1.0,), 1),
+    "dp-agem": (((1 + ROUNDING) / _IMAGES, (1 + ROUNDING) / 4), 1),  # own batch, replayed one
+    "dp-coeff-memory": ((math.sqrt(3), math.sqrt(1.5)), 4),  # features, their classes, products on the diagonal and off it
+    "independent-laplace": ((), 1),
+    "lm-seqft": (((1 + ROUNDING) / _OF_TEXTS,), 1),
+    "lm-er": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 7.2), 1),  # own texts, and with kept ones
+    "lm-ewc": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps, and squares of all texts
+    "lm-gem": (((1 + ROUNDING) / _OF_TEXTS, (1 + ROUNDING) / 12), 1),  # steps and references
+    "lm-olora": (((1 + ROUNDING) / _OF_TEXTS,), 1),
+    "lm-mtl": (((1 + ROUNDING) / _OF_TEXTS,), 1),
+    "pecl": ((0.5 * (1 + ROUNDING) / _OF_TEXTS, 1.0), 1),  # steps, clipped to a half, and mean scores
+    "cslr-server-head": ((_SUM,), 1),
+    "cslr-central": ((_SUM, 1.0), 1),
+    "local-list": ((_LIST,), 1),
+    "label-means": ((_SUM,), 1),
+    "dp-stat-share": ((_SUM, 1.0), 1),
+    "dp-fedavg": ((1.0,), 1),
+    "fedcil-dp": ((math.sqrt(2),), 2),  # generator and classifier, each half of the budget
+}
