@@ -63,6 +63,8 @@ def refused(raw: dict[str, object]) -> BadInput:
         ({"seeds": []}, "seeds", "must have at least 1"),
         ({"seeds": 7}, "seeds", "must be a list"),
         ({"params": {"learning_rate": 1}}, "params.learning_rate", "no such setting"),
+        ({"method": "naive", "params": {"clip_norm": 1e-27}}, "params.clip_norm", "greater than or equal to 0.000000001"),
+        ({"method": "lm-gem", "params": {"embedding_clip": 1e30}}, "params.embedding_clip", "less than or equal to 1000000"),
         ({"colour": "red"}, "colour", "no such setting"),
         ({"data": {"train_per_class": 0}}, "data.train_per_class", "greater than or equal to 1"),
         ({"data": {"train_per_source": 0}}, "data.train_per_source", "greater than or equal to 1"),

@@ -65,7 +65,7 @@ class ClippedParams(RoundParams):
     """Rounds whose updates are clipped and noised."""
 
     clip_norm: float = Field(
-        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Longest change of the head that one client contributes."
+        1.0, ge=1e-9, le=1e6, allow_inf_nan=False, description="Longest change of the head that one client contributes."
     )
 
 

@@ -28,7 +28,11 @@ class DpAgemParams(ReplayParams):
         0.05, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
     )
     clip_norm: float = Field(
-        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Longest gradient, of all weights, that one example contributes."
+        1.0,
+        ge=1e-9,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Longest gradient, of all weights, that one example contributes.",
     )
     memory_size: int = Field(
         200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance."

@@ -18,6 +18,8 @@ Evaluation = Literal["rank", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Its square times a little noise over a large batch still has a grid in single precision (`privacy.rounded`).
+Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
 LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.cards.language import Budget, BudgetPer, LabelShare, LanguageParams, Positive
+from dpcl_core.methods.cards.language import Budget, BudgetPer, LabelShare, LanguageParams, Length, Positive
 
 
 class BaselineParams(LanguageParams):
@@ -22,10 +22,10 @@ class BaselineParams(LanguageParams):
         description="What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training "
         "of one task alone, as published; the total is then larger, and is shown.",
     )
-    clip_norm: Positive = Field(
-        1.0, le=1e6, description="Longest gradient that one text contributes; not used under mechanism = fn."
+    clip_norm: Length = Field(
+        1.0, description="Longest gradient that one text contributes; not used under mechanism = fn."
     )
-    embedding_clip: Positive | None = Field(
+    embedding_clip: Length | None = Field(
         None, description="Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
     )
     budget_per: BudgetPer = Field(

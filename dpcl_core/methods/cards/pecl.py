@@ -10,7 +10,7 @@ from pydantic import Field
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.card import MethodCard
 from dpcl_core.methods.cards import language, pecl_print, sculpting
-from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Positive
+from dpcl_core.methods.cards.language import LABELS_PUBLIC, LENGTH_PUBLIC, Budget, BudgetPer, LabelShare, Length, Positive
 from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.facts import Facts
 from dpcl_core.methods.schedule import ROUNDING_ASSUMED
@@ -34,7 +34,7 @@ class PeclParams(SculptingParams):
         description="What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the "
         "training of one task; the total is then larger, and is shown.",
     )
-    clip_norm: Positive = Field(0.5, le=1e6, description="Longest gradient that one text contributes, under mode = central.")
+    clip_norm: Length = Field(0.5, description="Longest gradient that one text contributes, under mode = central.")
     unlearning: Unlearning = Field(
         "auto",
         description="The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: "

@@ -27,7 +27,7 @@ class PeftParams(Params):
         0.1, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
     )
     clip_norm: float = Field(
-        1.0, gt=0, le=1e6, allow_inf_nan=False, description="Longest gradient that one example may contribute."
+        1.0, ge=1e-9, le=1e6, allow_inf_nan=False, description="Longest gradient that one example may contribute."
     )
     learning_rate: float = Field(0.003, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
     lora_rank: int = Field(4, ge=1, le=64, description="Rank of the changes under lora; not used otherwise.")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.cards.language import LanguageParams, Positive
+from dpcl_core.methods.cards.language import LanguageParams, Length, Positive
 from dpcl_core.spec import RunSpec
 
 ScoreModel = Literal["base", "current"]
@@ -36,7 +36,7 @@ class SculptingParams(LanguageParams):
     stability: bool = Field(True, description="Hold the adapters near where the task before left them (L_reg, Eq. 10).")
     lambda_min: Strength = Field(1.0, description="How strongly they are held after a task of sensitive tokens (Eq. 11).")
     lambda_max: Strength = Field(10.0, description="How strongly they are held after a task without any (Eq. 11).")
-    embedding_clip: Positive | None = Field(
+    embedding_clip: Length | None = Field(
         None, description="Longest embedding of a token that gets noise; empty: the median of the model's table."
     )
 
