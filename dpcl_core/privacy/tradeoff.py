@@ -13,14 +13,16 @@ from functools import lru_cache
 
 import dp_accounting as dp
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcl_core.privacy.accounting import deltas
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.spec import Adjacency
 
 RARE = 1e-3  # the false alarm rate at which hits are told
-# Beyond ln(1 / RARE) the first of the two bounds is 1. Each point bounds the hits, so a finer grid only lowers the bound.
-_EPSILONS = tuple(np.linspace(0.0, np.log(1 / RARE), 2001).tolist())
+# Beyond ln(1 / RARE) the first of the two bounds is 1. Each point bounds the hits, so a finer grid only lowers the bound:
+# after a coarse one it is worth its time around the lowest point alone.
+_EPSILONS, _FINER = np.linspace(0.0, np.log(1 / RARE), 41), 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,13 @@ def of_events(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) 
 
 @lru_cache(maxsize=512)
 def _of(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> TradeOff:
-    at = np.asarray(_EPSILONS)
-    found = deltas(events, _EPSILONS, adjacency, delta=delta)
-    hits = np.minimum(RARE * np.exp(at) + found, 1 - np.exp(-at) * (1 - RARE - found))
-    return TradeOff(float(found[0]), float(min(1.0, hits.min())))
+    def hits(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = deltas(events, at.tolist(), adjacency, delta=delta)
+        bounds: NDArray[np.float64] = np.minimum(RARE * np.exp(at) + found, 1 - np.exp(-at) * (1 - RARE - found))
+        return bounds
+
+    (advantage,) = deltas(events, [0.0], adjacency, delta=delta)
+    coarse = hits(_EPSILONS)
+    lowest, step = _EPSILONS[coarse.argmin()], _EPSILONS[1]
+    around = np.linspace(max(0.0, lowest - step), lowest + step, 2 * _FINER + 1)
+    return TradeOff(float(advantage), float(min(1.0, coarse.min(), hits(around).min())))
