@@ -243,6 +243,8 @@ def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
     """What the models tell of the secrets planted most often, one line a budget; empty where none were planted."""
     from dpcl_core.runs import frames
 
+    if not any(isinstance(event, Leaks) for event in events):
+        return ""
     table = frames.leaks(events)
     lines = []
     for asked, rows in table.groupby("epsilon"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dpcl_core import metrics as measures
 from dpcl_core.events import CellFinished, Event, Guarantee, Leaks, Retained, TaskLearned, TokensScored
 from dpcl_core.spec import Cell
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def rules(events: Iterable[Event]) -> tuple[str, ...]:
@@ -149,4 +151,6 @@ def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
 
 def table(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
     """The rows under their columns' types, which an empty table has as well."""
+    import pandas as pd  # late: a run that prints its results needs no table, and would start a third of a second later
+
     return pd.DataFrame(rows, columns=list(columns)).astype(columns)
