@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.adam import Adam
-from dpcl_core.methods.head_gradients import Floats, Prepared, clipped_sums, tile_size, with_bias
+from dpcl_core.methods.head_gradients import Floats, Prepared, clipped_sums, with_bias
 from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise, additions32
 from dpcl_core.privacy.rounded import grid32
@@ -89,25 +89,36 @@ def trained(
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
     targets = np.searchsorted(start.columns, labels[places])
-    data = Prepared.of(features[places], targets, start.allowed, plan.expected_batch, start.weights.dtype)
-    weights, tile = start.weights.copy(), tile_size(plan.expected_batch)
-    adam = Adam(weights, plan.learning_rate)
-    hidden = [place for place, sigma in enumerate(noise_multipliers) if sigma > 0]
-    multipliers = [noise_multipliers[place] for place in hidden]
-    add = _addition([noises[place] for place in hidden], multipliers, weights[0], plan.n_steps) if hidden else None
-    clips = np.array([plan.clip_norm if sigma > 0 else np.inf for sigma in noise_multipliers], dtype=weights.dtype)
-    gradient = np.empty_like(weights)
+    sigmas = np.asarray(noise_multipliers)
+    order = np.argsort(sigmas == 0, kind="stable")  # budgets without noise last
+    n_hidden = int(np.count_nonzero(sigmas))
+    weights = start.weights[order]
+    data = Prepared.of(features[places], targets, start.allowed[order], plan.expected_batch, weights.dtype)
+    adam, gradient = Adam(weights, plan.learning_rate), np.empty_like(weights)
+    hidden, others = gradient[:n_hidden], gradient[n_hidden:]
+    own = [noises[place] for place in order[:n_hidden]]
+    add = _addition(own, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if own else None
+    clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
+    mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
     for step in range(plan.n_steps):
-        sums = clipped_sums(data, batches.draw(len(places)), weights, clips, tile)
-        if len(hidden) < len(sums):
-            np.multiply(sums, 1 / plan.expected_batch, out=gradient, casting="same_kind")
+        clipped, plain = clipped_sums(data, batches.draw(len(places)), weights, clips)
         if add is not None:
-            gradient[hidden] = add(sums[hidden]) * weights.dtype.type(plan.clip_norm / plan.expected_batch)
+            np.multiply(add(clipped), weights.dtype.type(clipped_mean), out=hidden)
+        if n_hidden < len(weights):
+            np.multiply(plain, mean, out=others)
         adam.step(weights, gradient)
-        if not max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT:  # nor where a weight is no number
+        if not _is_small(weights):
             raise diverged(step, plan)
         on_step(step)
-    return Heads(weights, start.columns, start.allowed, start.n_classes)
+    return Heads(weights[np.argsort(order)], start.columns, start.allowed, start.n_classes)
+
+
+def _is_small(weights: Floats) -> bool:
+    """Whether all are numbers within `LARGEST_WEIGHT`."""
+    flat = weights.reshape(-1)
+    if flat.dot(flat) < LARGEST_WEIGHT**2 / 2:  # then none can be larger, and this is one look instead of two
+        return True
+    return bool(max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT)
 
 
 def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int) -> Addition:
@@ -115,7 +126,7 @@ def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Float
 
     Sums that came in double precision have one value for each in single precision, and get the same grid and the same last
     rounding: which of the two a batch needed is not told. Their part beside the grid fits single precision as long as the
-    grid is no coarser than 2^4; noise above that is added in double precision whatever the batch.
+    grid is no coarser than 2^5; noise above that is added in double precision whatever the batch.
     """
     if like.dtype == np.float64 or max(multipliers) > _MOST_IN_SINGLE:
         return lambda sums: np.stack(

@@ -17,8 +17,9 @@ one that belongs to the real n:
   certain (Ziv's strategy). Both numbers of a pair are looked at with the same digits.
 
 So tails are not cut off and nothing is lost between floating-point numbers. What is assumed: bits are fair and independent,
-and NumPy's log, cos and sin are within 8 units in the last place (`tests/privacy/test_rounded.py` measures them), square
-roots and arithmetic within half of one (IEEE 754). Run times are not covered: a number that is looked at again takes longer.
+and NumPy's and Python's log, cos and sin are within 8 units in the last place, in single precision within 4
+(`tests/privacy/test_rounded.py` measures them), square roots and arithmetic within half of one (IEEE 754). Run times are
+not covered: a number that is looked at again takes longer.
 
 s / g is a whole number and a rest in [-1/2, 1/2], both exact, and only the rest meets the noise, so that the size of s does
 not enter the error. (Numbers below 2^-1000 g, or 2^-120 g in single precision, may lose digits in that division: s is then
@@ -34,7 +35,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from mpmath import libmp
 from numpy.typing import NDArray
 
 Bits = Callable[[int], bytes]  # so many random bytes, drawn anew at every call
@@ -42,8 +42,8 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Float = TypeVar("Float", bound=np.floating)
 
-_PLACES, _PLACES32 = 24, 3  # the grid is the noise's scale over 2^24 to 2^25; over 2^3 to 2^4 in single precision
-_BLOCK, _BLOCK32 = 1 << 14, 1 << 13  # numbers: arrays of 128 and 32 KB, several of which stay in the processor's cache
+_PLACES, _PLACES32 = 24, 2  # the grid is the noise's scale over 2^24 to 2^25; over 2^2 to 2^3 in single precision
+_BLOCK, _BLOCK32 = 1 << 14, 1 << 14  # numbers: arrays of 128 and 64 KB, several of which stay in the processor's cache
 
 # The bounds on the error of (s + n) / g. Double precision, 64 digits, U in [2^-20, 1 - 2^-16]: the radius r <= 5.3 is within
 # 2^-45.7 (U's rounding, 2^-54, over r = 2^-7.5: 2^-46.5; its other digits, 2^-44, over r = 5.3: 2^-46.4; log's 8 units:
@@ -52,11 +52,12 @@ _BLOCK, _BLOCK32 = 1 << 14, 1 << 13  # numbers: arrays of 128 and 32 KB, several
 _MARGIN, _RANGE, _RANGE_AGAIN = 2.0**-19, (2.0**-20, 1 - 2.0**-16), (2.0**-28, 1 - 2.0**-34)
 # Laplace, 63 digits, U in [2^-20, 1]: 2^-43 for U's other digits, 2^-46 for log's 8 units: 2^-17.8 of a grid step.
 _MARGIN_LAPLACE = 2.0**-17
-# Single precision, 32 digits, U in [2^-15, 1 - 2^-15], radius r in [2^-7, 4.6]: r is within 7.7e-6 at its least (U's
-# rounding, 2^-24, over r) and 3.9e-6 at its largest (log's 8 units: 2.2e-6; U's other digits, 2^-18, over r: 8.4e-7; roots
-# and products: 8.3e-7), the angle within 4.0e-7, cosine and sine within 4.8e-7 more, times r: 4.1e-6. Together 8.0e-6 of a
-# standard deviation, and 5.5e-7 for the product with it: 1.4e-4 of a grid step, and 4e-6 for rounding sums below 128.
-_MARGIN32, _LOWEST32, _SPAN32 = 1.75e-4, np.uint32(2**17), np.uint32(2**32 - 2**18)
+# Single precision, 32 digits, U in [2^-15, 1 - 2^-15], radius r in [2^-7, 4.6]. At the largest r it is within 3.0e-6 (log's
+# 4 units: 8.4e-7; U's other digits, 2^-17, over r: 1.7e-6; its rounding, root, product: 5e-7), the angle within 3.2e-7,
+# cosine and sine within 2.4e-7 more, times r: 2.6e-6. At the least r it is within 3.9e-6 (U's rounding, 2^-25, over r). So
+# 5.6e-6 of a standard deviation, and 5.5e-7 for its number of steps and the product with it: 4.9e-5 of a step of the grid,
+# and 2e-6 for rounding sums below 64.
+_MARGIN32, _LOWEST32, _SPAN32 = 5.2e-5, np.uint32(2**17), np.uint32(2**32 - 2**18)
 _SURE32 = np.float32(0.5 - _MARGIN32)
 
 
@@ -66,7 +67,7 @@ def grid(std: float) -> float:
 
 
 def grid32(std: float) -> float:
-    """The same in single precision. Rounding to it adds at most 1.4e-3 of itself to the variance."""
+    """The same in single precision. Rounding to it adds at most 5.3e-3 of itself to the variance."""
     return _grid(std, _PLACES32, 90)
 
 
@@ -125,27 +126,23 @@ def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats,
     return found.reshape(np.shape(clean))
 
 
-def _normal(
-    low: Floats, words: Words, ratio: float | Floats, bits: Bits, within: tuple[float, float] = _RANGE
-) -> Floats:
+def _normal(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
     """round(low + ratio n) for pairs of exact standard normal n, from 64 digits of each U and V, more where needed.
 
-    Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25 (2^6 where
-    the range is wider), one for all or [2, pairs].
+    Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
         uniform, sums = _first_look(words, ratio)
         sums += low
         found: Floats = np.rint(sums)
         sums -= found
-    is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= within[0]) & (uniform <= within[1])
+    is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= _RANGE[0]) & (uniform <= _RANGE[1])
     for pair in np.flatnonzero(~is_certain):
-        own = np.broadcast_to(ratio, low.shape)[:, pair].tolist()
-        found[:, pair] = _closely(_gaussian_pair, low[:, pair], words[:, pair].tolist(), own, 64, bits)
+        found[:, pair] = _closely(_gaussian_pair, low[:, pair].tolist(), words[:, pair].tolist(), [ratio] * 2, 64, bits)
     return found
 
 
-def _first_look(words: Words, ratio: float | Floats) -> tuple[Floats, Floats]:
+def _first_look(words: Words, ratio: float) -> tuple[Floats, Floats]:
     """U [pairs] and ratio n [2, pairs] as double precision has them."""
     uniform = words[0] * 2.0**-64
     angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
@@ -164,7 +161,7 @@ def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN_LAPLACE) & (uniform >= _RANGE[0])
     for row, place in np.argwhere(~is_certain):
         known = [int(words[row, place]) >> 1]
-        (found[row, place],) = _closely(_exponential, low[row, [place]], known, [signed[row, place]], 63, bits)
+        (found[row, place],) = _closely(_exponential, [low[row, place]], known, [signed[row, place]], 63, bits)
     return found
 
 
@@ -178,111 +175,114 @@ class Ahead32:
 
     def __init__(self, size: int, stds: Sequence[float], count: int, bits: Bits) -> None:
         n_blocks = max(1, -(-size // _BLOCK32))
-        self._width, self._left, self._bits = max(1, -(-size // n_blocks)), count * n_blocks, bits
-        self._half = -(-self._width // 2)
-        self._blocks = [_Scales.of(stds, size, start, 2 * self._half) for start in range(0, max(1, size), self._width)]
-        most = max(1, min(self._left, _BLOCK32 // self._width))
-        self._sums = np.empty((most, 2 * self._half), dtype=np.float32)
-        self._radius, self._angle = np.empty((2, most, self._half), dtype=np.float32)
-        self._low = np.zeros(2 * self._half, dtype=np.float32)
-        self._whole, self._more = np.empty((2, 2 * self._half), dtype=np.float32)
-        self._n_drawn = 0
+        width = max(1, -(-size // n_blocks))
+        self._left, self._n_drawn, self._bits = count * n_blocks, 0, bits
+        self._half = half = -(-width // 2)
+        self._blocks = [_Block.of(stds, size, slice(at, at + width), 2 * half) for at in range(0, max(1, size), width)]
+        most = max(1, min(count, _BLOCK32 // width)) if n_blocks == 1 else 1  # blocks have scales of their own
+        self._drawn = np.empty((most, 2 * half), dtype=np.float32)
+        self._radius, self._angle = np.empty((2, most, half), dtype=np.float32)
+        self._low, self._more = np.empty((2, width), dtype=np.float32)
 
     def added(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
         """The next addition. Args: clean, of any shape with `size` numbers."""
         flat = np.ascontiguousarray(clean, dtype=np.float32).reshape(-1)
-        found, unsure = np.empty_like(flat), list[_Unsure]()
-        for block, start in enumerate(range(0, len(flat), self._width)):
-            end = min(len(flat), start + self._width)
-            found[start:end] = self._next(flat[start:end], self._blocks[block], start, unsure)
-        if unsure:
-            self._look_again(unsure, found)
+        found = np.empty_like(flat)
+        for block in self._blocks:
+            self._next(flat[block.place], block, found[block.place])
         return found.reshape(np.shape(clean))
 
-    def _next(
-        self, clean: NDArray[np.float32], scales: _Scales, start: int, unsure: list[_Unsure]
-    ) -> NDArray[np.float32]:
-        """The next block, `start` numbers into the array; adds what is to be looked at again to `unsure`."""
+    def _next(self, clean: NDArray[np.float32], block: _Block, found: NDArray[np.float32]) -> None:
+        """The next block, written into `found`."""
         if self._n_drawn == 0:
-            self._draw()
+            self._draw(block)
         self._n_drawn -= 1
         n = len(clean)
-        sums, low, whole, more = self._sums[self._n_drawn], self._low, self._whole, self._more
-        np.multiply(clean, scales.per_step[:n], out=low[:n])  # behind them zeros
-        np.rint(low, out=whole)
-        low -= whole
-        sums *= scales.ratios
-        sums += low
-        np.rint(sums, out=more)
-        sums -= more
-        np.abs(sums, out=sums)
-        is_sure = sums <= _SURE32  # nor where there is no number
+        low, more = self._low[:n], self._more[:n]
+        np.multiply(clean, block.per_step, out=low)
+        np.rint(low, out=found)
+        low -= found
+        low += self._drawn[self._n_drawn, :n]
+        np.rint(low, out=more)
+        low -= more
+        np.abs(low, out=low)
+        is_sure = low <= _SURE32  # nor where there is no number
         if not is_sure.all():
-            pairs = np.flatnonzero(~(is_sure[: self._half] & is_sure[self._half :]))
-            places = np.stack([pairs, pairs + self._half])
-            parts = (row.take(places) for row in (low, whole, scales.steps, scales.exact_ratios))
-            beyond = np.where(places < n, places + start, -1)
-            unsure.append((self._words[self._n_drawn].take(pairs, axis=1), beyond, *parts))
-        whole += more
-        whole *= scales.steps
-        whole += np.float32(0)  # makes +0 of -0
-        return whole[:n]
+            self._look_again(np.flatnonzero(~is_sure).tolist(), clean, block, more)
+        found += more
+        found *= block.steps
+        found += np.float32(0)  # makes +0 of -0
 
-    def _draw(self) -> None:
-        """Standard normal numbers for as many blocks as stay in the processor's cache; none where U is near its ends."""
-        self._n_drawn = n = min(self._left, len(self._sums))
+    def _draw(self, block: _Block) -> None:
+        """Normal numbers for as many additions as stay in the processor's cache; none where U is near its ends."""
+        self._n_drawn = n = min(self._left, len(self._drawn))
         if n == 0:
             raise ValueError("more additions than were asked for")
         self._left -= n
-        self._words = np.frombuffer(self._bits(8 * n * self._half), dtype=np.uint32).reshape(n, 2, self._half)
-        radius, angle, sums = self._radius[:n], self._angle[:n], self._sums[:n].reshape(n, 2, self._half)
-        radius[...] = self._words[:, 0]
-        radius += np.float32(0.5)  # keeps the logarithm finite
+        self._words = np.frombuffer(self._bits(8 * n * self._half), dtype=np.uint32).reshape(2, n, self._half)
+        radius, angle, drawn = self._radius[:n], self._angle[:n], self._drawn[:n]
+        radius[...] = self._words[0]
+        radius += np.float32(2.0**-10)  # keeps the logarithm finite, and changes no number that is used
         radius *= np.float32(2.0**-32)
         np.log(radius, out=radius)
         radius *= np.float32(-2)
         np.sqrt(radius, out=radius)
-        radius[self._words[:, 0] - _LOWEST32 > _SPAN32] = np.nan
-        angle[...] = self._words[:, 1].view(np.int32)  # in [-pi, pi], where it has more digits
+        above = self._words[0] - _LOWEST32
+        if above.max() > _SPAN32:
+            radius[above > _SPAN32] = np.nan
+        angle[...] = self._words[1].view(np.int32)  # in [-pi, pi], where it has more digits
         angle *= np.float32(2 * math.pi * 2.0**-32)
-        np.cos(angle, out=sums[:, 0])
-        np.sin(angle, out=sums[:, 1])
-        sums *= radius[:, None]
+        cosines, sines = drawn[:, : self._half], drawn[:, self._half :]
+        np.cos(angle, out=cosines)
+        np.sin(angle, out=sines)
+        cosines *= radius
+        sines *= radius
+        drawn *= block.ratios
 
-    def _look_again(self, unsure: list[_Unsure], found: NDArray[np.float32]) -> None:
-        """Writes these pairs into what was found, with 32 more digits of each U and V, in double precision."""
-        columns = [np.concatenate(column, axis=1) for column in zip(*unsure, strict=True)]
-        words, (places, low, whole, steps, ratios) = columns[0].astype(np.uint64), columns[1:]
-        words <<= np.uint64(32)
-        words |= np.frombuffer(self._bits(4 * words.size), dtype=np.uint32).reshape(words.shape)
-        again = _normal(low.astype(np.float64), words, ratios, self._bits, _RANGE_AGAIN).astype(np.float32)
-        done, is_inside = together(whole, again, 1.0) * steps, places >= 0
-        found[places[is_inside]] = done[is_inside]
+    def _look_again(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
+        """Writes the roundings of these pairs into `more`, with 32 more digits of each U and V, in double precision."""
+        for pair in {place % self._half for place in unsure}:
+            known, later = self._words[:, self._n_drawn, pair].tolist(), int.from_bytes(self._bits(8), "little")
+            digits = [known[0] << 32 | later & (2**32 - 1), known[1] << 32 | later >> 32]
+            places = (pair, pair + self._half) if pair + self._half < len(clean) else (pair,)
+            scaled = [float(clean[place] * block.per_step[place]) for place in places]
+            ratios = [block.exact_ratios.item(place) for place in places]
+            found = _pair_again([value - round(value) for value in scaled], digits, ratios, self._bits)
+            for place, whole in zip(places, found, strict=True):
+                more[place] = whole
 
 
-# Pairs of numbers [2, pairs]: words, places in the whole array (-1: behind it), rests, whole steps, steps, ratios.
-_Unsure = tuple[
-    NDArray[np.uint32], NDArray[np.intp], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], Floats
-]
+def _pair_again(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
+    """round(low + ratio n) for one or both of a pair n, from 64 digits of U and V, more where needed; ratios up to 2^3."""
+    uniform, angle = digits[0] * 2.0**-64, (digits[1] - (digits[1] >> 63 << 64)) * (2 * math.pi * 2.0**-64)
+    if _RANGE_AGAIN[0] <= uniform <= _RANGE_AGAIN[1]:
+        radius = math.sqrt(-2 * math.log(uniform))
+        sides = (radius * math.cos(angle), radius * math.sin(angle))
+        sums = [rest + ratio * side for rest, ratio, side in zip(low, ratios, sides, strict=False)]
+        found = [round(value) for value in sums]
+        if all(abs(value - whole) <= 0.5 - _MARGIN for value, whole in zip(sums, found, strict=True)):
+            return found
+    return _closely(_gaussian_pair, low, digits, ratios, 64, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Scales:
-    """Of the numbers in a block: `steps` of the grid and 1 over it, both exact; standard deviations over these steps."""
+class _Block:
+    """Of the numbers at a place: `steps` of the grid and 1 over these, both exact; standard deviations over steps."""
 
+    place: slice
     steps: NDArray[np.float32]
     per_step: NDArray[np.float32]
     ratios: NDArray[np.float32]
     exact_ratios: Floats
 
     @classmethod
-    def of(cls, stds: Sequence[float], size: int, start: int, width: int) -> _Scales:
-        """Of `width` numbers from place `start` of an array of `size` numbers in as many rows as standard deviations."""
-        row = np.minimum(np.arange(start, start + width) // max(1, size // len(stds)), len(stds) - 1)
+    def of(cls, stds: Sequence[float], size: int, place: slice, n_drawn: int) -> _Block:
+        """Of an array of `size` numbers in as many rows as standard deviations; `ratios` for all `n_drawn` of its noise."""
+        row = np.minimum(np.arange(place.start, place.start + n_drawn) // max(1, size // len(stds)), len(stds) - 1)
         steps = np.array([grid32(std) for std in stds])
-        exact = (np.array(stds) / steps)[row]
+        ratios, here = (np.array(stds) / steps)[row], row[: min(place.stop, size) - place.start]
         single = np.float32
-        return cls(steps[row].astype(single), (1 / steps)[row].astype(single), exact.astype(single), exact)
+        return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios)
 
 
 Interval = tuple[object, object]  # lower and upper end, as mpmath's library has numbers
@@ -290,12 +290,15 @@ Transform = Callable[[list[Interval], int], list[Interval]]
 
 
 def _closely(
-    transform: Transform, low: Floats, digits: list[int], ratios: list[float], n_digits: int, bits: Bits
+    transform: Transform, low: list[float], digits: list[int], ratios: list[float], n_digits: int, bits: Bits
 ) -> list[int]:
     """round(low + ratio n), with as many digits as it takes: 64 more of each uniform number until intervals agree.
 
-    Args: low, ratios: for each of the numbers n that `transform` makes; digits: the first `n_digits` of each uniform number.
+    Args: low, ratios: for each of the first numbers n that `transform` makes; digits: the first `n_digits` of each uniform
+    number.
     """
+    from mpmath import libmp  # one number in 100,000 and more needs it: a run starts sooner without
+
     while True:
         digits = [known << 64 | int.from_bytes(bits(8), "little") for known in digits]
         n_digits += 64
@@ -304,7 +307,7 @@ def _closely(
         precision = n_digits + 64
         uniform = [(libmp.from_man_exp(known, -n_digits), libmp.from_man_exp(known + 1, -n_digits)) for known in digits]
         found = []
-        for rest, ratio, drawn in zip(low.tolist(), ratios, transform(uniform, precision), strict=True):
+        for rest, ratio, drawn in zip(low, ratios, transform(uniform, precision), strict=False):
             start, factor = libmp.from_float(rest), libmp.from_float(float(ratio))
             total = libmp.mpi_add((start, start), libmp.mpi_mul((factor, factor), drawn, precision), precision)
             found.append([libmp.to_int(end, libmp.round_nearest) for end in total])
@@ -314,11 +317,15 @@ def _closely(
 
 def _exponential(uniform: list[Interval], precision: int) -> list[Interval]:
     """-ln U."""
+    from mpmath import libmp
+
     return [libmp.mpi_neg(libmp.mpi_log(uniform[0], precision))]
 
 
 def _gaussian_pair(uniform: list[Interval], precision: int) -> list[Interval]:
     """sqrt(-2 ln U) times cos(2 pi V) and sin(2 pi V)."""
+    from mpmath import libmp
+
     (exponential,), two = _exponential(uniform, precision), (libmp.ftwo, libmp.ftwo)
     radius = libmp.mpi_sqrt(libmp.mpi_mul(two, exponential, precision), precision)
     pi = (libmp.mpf_pi(precision, libmp.round_floor), libmp.mpf_pi(precision, libmp.round_ceiling))

@@ -51,8 +51,8 @@ def heads(double: bool, odd: bool) -> Step:
     targets, allowed = np.arange(N) % 5, np.ones((1, 5), bool)
     data = head_gradients.Prepared.of(strange(rows) if odd else rows, targets, allowed, 60.0, dtype)
     weights = np.random.default_rng(1).standard_normal((1, 5, 21)).astype(dtype)
-    clips, tile = np.array([CLIP], dtype), head_gradients.tile_size(60.0)
-    return Step(lambda places: CLIP * head_gradients.clipped_sums(data, places, weights, clips, tile).astype(float).ravel())
+    clips = np.array([CLIP], dtype)
+    return Step(lambda places: CLIP * head_gradients.clipped_sums(data, places, weights, clips)[0].astype(float).ravel())
 
 
 def adapter(kind: small_network.Kind, double: bool, odd: bool) -> Step:

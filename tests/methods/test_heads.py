@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods import heads
-from dpcl_core.methods.head_gradients import Prepared, clipped_sums, tile_size
+from dpcl_core.methods.head_gradients import Prepared, clipped_sums
 from dpcl_core.methods.schedule import LARGEST_WEIGHT
 from dpcl_core.privacy.noise import Batches, ReleaseNoise, SeededNoise
 from dpcl_core.privacy.rounded import grid32
@@ -77,7 +77,7 @@ def test_clipped_sums_equal_a_loop_over_examples_with_a_norm_for_each_budget() -
     longest = np.sqrt((features[batch] ** 2).sum(axis=1) + 1)
     clips = np.quantile(longest, [0.3, 0.6])
     prepared = Prepared.of(features, labels, np.ones((2, 4), bool), 15.0, np.dtype(np.float64))
-    found = clipped_sums(prepared, batch, weights, clips, tile_size(15.0))
+    found, _ = clipped_sums(prepared, batch, weights, clips)
     for budget, clip in enumerate(clips):
         total = np.zeros((4, N_FEATURES + 1))
         n_clipped = 0
