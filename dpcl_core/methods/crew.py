@@ -22,8 +22,8 @@ from dpcl_core.methods.schedule import Schedule
 from dpcl_core.privacy.noise import Batches, Noise
 
 _LOOK_SECONDS = 0.1  # how often progress is told
-# What a training costs on one core, by step and by multiplication (2026-11-21); starting processes costs about a second.
-_STEP_SECONDS, _MULTIPLY_SECONDS = 1.5e-4, 4e-11
+# What a training costs on one core, by step and by multiplication (2026-11-22); starting processes costs about a second.
+_STEP_SECONDS, _MULTIPLY_SECONDS = 9e-5, 4.5e-11
 _WORTH_SECONDS = 4.0
 _WIDE = 1e8  # multiplications in a product that several cores share with profit
 

@@ -48,8 +48,12 @@ _BLOCK, _BLOCK32 = 1 << 14, 1 << 14  # numbers: arrays of 128 and 64 KB, several
 # The bounds on the error of (s + n) / g. Double precision, 64 digits, U in [2^-20, 1 - 2^-16]: the radius r <= 5.3 is within
 # 2^-45.7 (U's rounding, 2^-54, over r = 2^-7.5: 2^-46.5; its other digits, 2^-44, over r = 5.3: 2^-46.4; log's 8 units:
 # 2^-47.6), the angle within 2^-50.2, cosine and sine within 2^-50 more: together 2^-45.1 of a standard deviation, 2^-20.1 of
-# a grid step, and 2^-25 for rounding products and sums below 2^28. With a grid of 2^-6 the range may be wider.
-_MARGIN, _RANGE, _RANGE_AGAIN = 2.0**-19, (2.0**-20, 1 - 2.0**-16), (2.0**-28, 1 - 2.0**-34)
+# a grid step, and 2^-25 for rounding products and sums below 2^28.
+_MARGIN, _RANGE = 2.0**-19, (2.0**-20, 1 - 2.0**-16)
+# The same for a second look after single precision, with a standard deviation below 2^3 steps, U in [2^-28, 1 - 2^-34]: the
+# radius is within 2^-36.9 (U's rounding, 2^-54, over r = 2^-16.5; its other digits, 2^-36, over r = 6.2), which is all that
+# counts: 2^-33.9 of a step.
+_MARGIN_AGAIN, _RANGE_AGAIN = 2.0**-32, (2.0**-28, 1 - 2.0**-34)
 # Laplace, 63 digits, U in [2^-20, 1]: 2^-43 for U's other digits, 2^-46 for log's 8 units: 2^-17.8 of a grid step.
 _MARGIN_LAPLACE = 2.0**-17
 # Single precision, 32 digits, U in [2^-15, 1 - 2^-15], radius r in [2^-7, 4.6]. At the largest r it is within 3.0e-6 (log's
@@ -260,7 +264,7 @@ def _pair_again(low: list[float], digits: list[int], ratios: list[float], bits: 
         sides = (radius * math.cos(angle), radius * math.sin(angle))
         sums = [rest + ratio * side for rest, ratio, side in zip(low, ratios, sides, strict=False)]
         found = [round(value) for value in sums]
-        if all(abs(value - whole) <= 0.5 - _MARGIN for value, whole in zip(sums, found, strict=True)):
+        if all(abs(value - whole) <= 0.5 - _MARGIN_AGAIN for value, whole in zip(sums, found, strict=True)):
             return found
     return _closely(_gaussian_pair, low, digits, ratios, 64, bits)
 

@@ -258,7 +258,7 @@ def test_a_run_that_is_left_stops_its_threads() -> None:
         ({"sample_rate": 0.0001}, r"params.sample_rate = 0.0001: must be at least 0.00371, one of the 269 examples"),
         ({"sample_rate": 1.5}, r"params.sample_rate = 1.5: must be less than or equal to 1"),
         ({"adapter": "film"}, r"params.adapter = film: must be head with data.backbone = pixels"),
-        ({"clip_norm": 0}, r"params.clip_norm = 0: must be greater than 0"),
+        ({"clip_norm": 0}, r"params.clip_norm = 0: must be greater than or equal to 0.000000001"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_starts(changes: dict[str, object], sentence: str) -> None:
