@@ -17,7 +17,7 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
-TRIALS = 6000
+TRIALS = 12_000
 _N_FEATURES, _N_KNOWN, _MOST_KNOWN = 16, 20, 20_000
 _CLASSES, _OWN = (0, 1, 2), 2  # the worst-case example has a label that nobody else has
 _N_TASKS = 2

@@ -39,8 +39,8 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
     "local-list": {**_LISTS, **_SERVER},
     "dp-fedavg": _ROUNDS,
     "fedcil-dp": {**_ROUNDS, "noise_size": 2, "consolidation_steps": 1},
-    **{name: {"lora_rank": 2} for name in ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")},
-    "pecl": {"lora_rank": 2},
+    **{name: {"lora_rank": 2, "epochs": 1} for name in ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")},
+    "pecl": {"lora_rank": 2, "epochs": 1},
 }
 
 
