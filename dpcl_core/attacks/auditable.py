@@ -13,8 +13,8 @@ _OF_TEXTS = "every text moves the same few weights of a language model, so that 
 _WITHOUT_NOISE = "adds no noise and promises no epsilon that guesses could be held against"
 _NOT_PLAYED = "this program knows no game in which its planted records could be told apart in one training"
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("l2dp-ml", "dp-agem", "dp-coeff-memory", "independent-laplace"), _NOT_PLAYED),
-    **dict.fromkeys(("dp-fedavg", "fedcil-dp", "cslr-published"), _NOT_PLAYED),
+    **dict.fromkeys(("l2dp-ml",), _NOT_PLAYED),
+    **dict.fromkeys(("fedcil-dp", "cslr-published"), _NOT_PLAYED),
     **dict.fromkeys(("pecl", "pecl-published"), _OF_TEXTS),
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), _OF_TEXTS),
     "agem": _WITHOUT_NOISE,

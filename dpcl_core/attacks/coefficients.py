@@ -24,7 +24,7 @@ from dpcl_core.spec import RunSpec
 
 TRIALS = 4000
 _N_FEATURES = 8  # of examples' own values; the noise does not depend on how many there are
-_MOST_TASKS = 4  # of a lifelong run's tasks, played where an example is in each; the budget is for so many
+TASKS_PLAYED = 4  # of a lifelong run's tasks, played where an example is in each; the budget is for so many
 _CLASSES = (0, 1)
 _ADVERSARY = "sees the released sums of every task, knows every other example and the example in question"
 
@@ -56,7 +56,7 @@ def game(spec: RunSpec, *, is_natural: bool) -> Game:
     """The neighbours, and what the attacker computes."""
     own_values = spec.data.backbone == "pixels"
     is_in_every = spec.scenario.recurrence == "every"
-    n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 2
+    n_tasks = min(spec.scenario.tasks, TASKS_PLAYED) if is_in_every and isinstance(spec.scenario, Permuted) else 2
     rows = _rows(spec.privacy.adjacency == "replace", own_values=own_values, is_natural=is_natural)
     known = Known(
         n_inputs=rows.known.shape[1],

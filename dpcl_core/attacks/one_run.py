@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,16 +14,21 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import auditable, clients, cosine, heads
-from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, released
+from dpcl_core.attacks import auditable, clients, cosine, crowds, heads, records
+from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit import Area, Audited, Bound
 from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
+from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 
 N_CLIENTS = 1000  # clients of the audit's own, each with a label that nobody else has
+N_LABELS = 512  # examples for a whole network, each with a label that nobody else has
+N_RECORDS = 2000  # records that are noised one by one
 N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
 _POWER = 0.9  # how often the smallest fault that is named would have been caught
@@ -58,11 +63,41 @@ def _clients(spec: RunSpec, epsilon: float) -> _Play:
     return _Play(*clients.game(spec, is_natural=False, n_asked=N_CLIENTS), planted="clients")
 
 
+def _coefficients(spec: RunSpec, epsilon: float) -> _Play:
+    assert isinstance(spec.params, CoeffMemoryParams)
+    params = spec.params.model_copy(update={"steps": 1, "features": crowds.N_FEATURES, "solution": "steps"})
+    return _Play(spec.model_copy(update={"params": params}), crowds.coefficients(spec))
+
+
+def _network(spec: RunSpec, epsilon: float) -> _Play:
+    return _Play(spec, crowds.labels_apart(spec, N_LABELS))
+
+
+def _rounds(spec: RunSpec, epsilon: float) -> _Play:
+    return _Play(*crowds.rounds(spec, N_CLIENTS), planted="clients")
+
+
+def _copies(spec: RunSpec, epsilon: float) -> _Play:
+    """Every record is noised alone, whoever else is there: a learner for each is what one for all would be."""
+    assert isinstance(spec.params, IndependentLaplaceParams)
+    short = spec.model_copy(update={"params": spec.params.model_copy(update={"steps": 1})})
+    game = records.game(short, spec.params, epsilon, is_natural=False)
+
+    def tasks(seed: int, side: bool) -> Sequence[Task]:
+        return game.tasks(seed, bool(coins(seed, 1)[0]) == side)
+
+    return _Play(short, replace(game, tasks=tasks, takes_part=lambda seed: coins(seed, 1)), "records", N_RECORDS)
+
+
 GAMES: Mapping[str, Callable[[RunSpec, float], _Play]] = {
     "cosine": _cosine,
     "peft-ensemble": _heads,
     "naive": _heads,
     "non-cl": _heads,
+    "dp-agem": _network,
+    "dp-coeff-memory": _coefficients,
+    "independent-laplace": _copies,
+    "dp-fedavg": _rounds,
     "cslr-server-head": _clients,
     "cslr-central": _clients,
     "dp-stat-share": _clients,
@@ -141,7 +176,7 @@ def judged(
         f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit=f"{planted}, each there by a coin",
         guessed=2 * half, right=right,
         through="run", bound=best, bounds=bounds,
-        detects=_detects(len(coins), 2 * half, accounted, delta, each) if is_gaussian else None,
+        detects=_detects(guesses, accounted, delta, each) if is_gaussian else None,
     )  # fmt: skip
 
 
@@ -154,13 +189,18 @@ def _bounds(guesses: Coins, delta: float, confidence: float, is_gaussian: bool) 
 
 
 @lru_cache(maxsize=1024)
-def _detects(n: int, r: int, accounted: float, delta: float, confidence: float) -> str | None:
+def _detects(found: Coins, accounted: float, delta: float, confidence: float) -> str | None:
     """The smallest fault of the noise that would have been shown as one nine times in ten, for Gaussian scores.
 
-    Args: n coins, of which r are guessed.
+    How far these are apart follows from the guesses themselves, and is at most what is accounted.
     """
+    n, r = found.n, found.guessed
+    if 2 * found.right <= r:
+        return None  # this attack told nobody apart
     needed = least_right(n, r, lambda coins: epsilon_of(gaussian_bound(coins, confidence), delta) > accounted)
     mu = 1 / gaussian.sigma(accounted, delta)
+    if _rightly(mu, r / n) > found.right / r:
+        mu = float(brentq(lambda apart: _rightly(apart, r / n) - found.right / r, 0.0, mu))
 
     def excess(factor: float) -> float:
         return float(binom.ppf(1 - _POWER, r, _rightly(mu / factor, r / n))) - needed
