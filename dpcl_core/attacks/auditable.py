@@ -6,19 +6,19 @@ from collections.abc import Mapping
 
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.cards.cslr import ReleaseParams
+from dpcl_core.methods.cards.lm_params import BaselineParams
+from dpcl_core.methods.cards.pecl import PeclParams
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.spec import RunSpec
 
-_OF_TEXTS = "every text moves the same few weights of a language model, so that planted texts hide behind one another"
 _WITHOUT_NOISE = "adds no noise and promises no epsilon that guesses could be held against"
-_NOT_PLAYED = "this program knows no game in which its planted records could be told apart in one training"
 REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("l2dp-ml",), _NOT_PLAYED),
-    **dict.fromkeys(("fedcil-dp", "cslr-published"), _NOT_PLAYED),
-    **dict.fromkeys(("pecl", "pecl-published"), _OF_TEXTS),
-    **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), _OF_TEXTS),
     "agem": _WITHOUT_NOISE,
     "fedta-lite": _WITHOUT_NOISE,
+    "l2dp-ml": "all its records share one draw of noise, which subtracting two of them removes: no coins are needed",
+    "cslr-published": "the server clusters what all clients send, so that no client has places of its own in what comes out",
+    "fedcil-dp": "what clients invent moves all weights of all of them, so that none tell of one planted client alone",
+    "pecl-published": "its epsilon is claimed for single tokens, and the coins of one training decide about whole texts",
 }
 
 
@@ -35,4 +35,13 @@ def _of_settings(spec: RunSpec) -> str | None:
         return f"with params.adapter = {params.adapter} no weight is moved by one planted example alone"
     if isinstance(params, ReleaseParams) and params.slots == "even" and spec.method != "local-list":
         return "with params.slots = even all clients share the same places in the sum"
+    if isinstance(params, BaselineParams | PeclParams) and not is_local(spec):
+        return "planted texts move the same few weights, too few can be told apart, and few coins prove next to nothing"
     return None
+
+
+def is_local(spec: RunSpec) -> bool:
+    """Whether every text leaves a noisy copy, and training reads that alone."""
+    params = spec.params
+    assert isinstance(params, BaselineParams | PeclParams)
+    return params.is_local if isinstance(params, PeclParams) else params.mechanism == "fn"

@@ -28,7 +28,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 BACKBONE = "lm-tiny"
-_N_PERSONS = 64  # texts of one learner: each has noise of its own
+N_PERSONS = 64  # texts of one learner: each has noise of its own
 _LONGEST = 64  # tokens of the texts that are played; noise grows with how many a text may have
 _CLASSES = ("good", "poor")
 _ADVERSARY = "sees the stored noisy copies and answers, and knows the two texts that each may have been made from"
@@ -42,17 +42,22 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     the answer, where that is noisy, too: the most powerful test. Training reads the copies alone: one step is taken.
     Args: trials: texts on each side.
     """
-    params = spec.params
-    assert isinstance(params, BaselineParams | PeclParams)
-    cut = {"epochs": 1, "batch_size": 2 * _N_PERSONS, "length": min(params.length, _LONGEST)}
-    data = spec.data.model_copy(update={"backbone": BACKBONE})
-    short = spec.model_copy(update={"params": params.model_copy(update=cut), "data": data})
-    n_learners = math.ceil(trials / _N_PERSONS)
+    played = short(spec)
+    n_learners = math.ceil(trials / N_PERSONS)
     return [
-        play.audited(short, epsilon, n_learners, game(short, epsilon, is_natural=is_natural))
+        play.audited(played, epsilon, n_learners, game(played, epsilon, is_natural=is_natural))
         for epsilon in spec.privacy.epsilons
         for is_natural in (False, True)
     ]
+
+
+def short(spec: RunSpec) -> RunSpec:
+    """The settings that are played: one step, short texts, on the bundled model."""
+    params = spec.params
+    assert isinstance(params, BaselineParams | PeclParams)
+    cut = {"epochs": 1, "batch_size": 2 * N_PERSONS, "length": min(params.length, _LONGEST)}
+    data = spec.data.model_copy(update={"backbone": BACKBONE})
+    return spec.model_copy(update={"params": params.model_copy(update=cut), "data": data})
 
 
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -68,7 +73,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         n_inputs=0,
         n_classes=len(_CLASSES),
         public=(0, 1),
-        n_people=_N_PERSONS,
+        n_people=N_PERSONS,
         n_tasks=1,
         recurrence=spec.scenario.recurrence,
         classes=_CLASSES,
@@ -81,13 +86,13 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     step = _log_odds(of_answer) if is_named else 0.0
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
-        return play.coins(seed, _N_PERSONS)
+        return play.coins(seed, N_PERSONS)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         which = (takes_part(seed) != side).astype(np.int64)
-        planes = np.zeros((_N_PERSONS, params.length, PLANES), np.int32)
+        planes = np.zeros((N_PERSONS, params.length, PLANES), np.int32)
         planes[:, :, TOKEN] = np.stack(pair)[which]
-        own = Examples(planes, which if is_named else np.zeros(_N_PERSONS, np.int64))
+        own = Examples(planes, which if is_named else np.zeros(N_PERSONS, np.int64))
         return [Task(0, "first", own, Examples(planes[:0], which[:0]), (0, 1))]
 
     def score(seed: int, seen: Released) -> Floats:

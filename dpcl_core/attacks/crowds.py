@@ -12,7 +12,6 @@ from dpcl_core.attacks.coefficients import TASKS_PLAYED
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, coins
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.cslr import ClippedParams
 from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.methods.lifelong.per_example import Gradients
@@ -126,37 +125,3 @@ def labels_apart(spec: RunSpec, n_persons: int) -> Game:
 
     attack = "how far the weights moved along the example's gradient (examples with labels of their own)"
     return Game(known, tasks, score, attack, _KNOWS, takes_part=lambda seed: coins(seed, n_persons))
-
-
-def rounds(spec: RunSpec, n_clients: int) -> tuple[RunSpec, Game]:
-    """Clients along axes of their own in the rounds of a linear head: the weights on a client's axis carry what it sends,
-    and noise, and nobody else's. Under "replace" its label is the other one. With the settings that are played.
-
-    Its updates are made long enough to be clipped, which changes nothing of what is accounted.
-    """
-    assert isinstance(spec.params, ClippedParams)
-    params = spec.params.model_copy(update={"hidden": 0, "learning_rate": max(1.0, spec.params.clip_norm)})
-    played = spec.model_copy(update={"params": params})
-    rows, labels = np.eye(n_clients, dtype=np.float32), np.arange(n_clients, dtype=np.int64) % 2
-    is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
-    known = Known(
-        n_inputs=n_clients, n_classes=2, public=_CLASSES, n_people=2 * n_clients, n_tasks=2,
-        recurrence=spec.scenario.recurrence, n_users=2 * n_clients,
-    )  # fmt: skip
-
-    def tasks(seed: int, side: bool) -> Sequence[Task]:
-        present = coins(seed, n_clients) == side
-        there = np.arange(n_clients) if is_replaced else np.flatnonzero(present)
-        own = Examples(rows[there], np.where(present, labels, 1 - labels)[there], there)
-        nobody = Examples(rows[:0], labels[:0], labels[:0])
-        train = [own if task == 0 or is_in_every else nobody for task in range(2)]
-        return [Task(task, f"task {task + 1}", part, nobody, _CLASSES) for task, part in enumerate(train)]
-
-    sign = np.where(labels == 0, 1.0, -1.0)
-
-    def score(seed: int, seen: Released) -> Floats:
-        heads = [np.asarray(told["head"], np.float64)[: 2 * n_clients].reshape(n_clients, 2) for told in seen]
-        return np.stack([sign * (head[:, 0] - head[:, 1]) for head in heads], axis=1)
-
-    attack = "weights on the client's own axis (clients with one kind of row each)"
-    return played, Game(known, tasks, score, attack, _KNOWS, takes_part=lambda seed: coins(seed, n_clients))

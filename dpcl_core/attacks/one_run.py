@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import auditable, clients, cosine, crowds, heads, records
+from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads, records, rounds
 from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
@@ -28,7 +28,8 @@ from dpcl_core.spec import RunSpec
 
 N_CLIENTS = 1000  # clients of the audit's own, each with a label that nobody else has
 N_LABELS = 512  # examples for a whole network, each with a label that nobody else has
-N_RECORDS = 2000  # records that are noised one by one
+N_IN_ROUNDS = 200  # clients in rounds of training
+N_RECORDS = 2000  # records or texts that are noised one by one
 N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
 _POWER = 0.9  # how often the smallest fault that is named would have been caught
@@ -74,10 +75,18 @@ def _network(spec: RunSpec, epsilon: float) -> _Play:
 
 
 def _rounds(spec: RunSpec, epsilon: float) -> _Play:
-    return _Play(*crowds.rounds(spec, N_CLIENTS), planted="clients")
+    played = rounds.short(spec)
+    return _Play(played, rounds.game(played, N_IN_ROUNDS), planted="clients")
 
 
-def _copies(spec: RunSpec, epsilon: float) -> _Play:
+def _texts(spec: RunSpec, epsilon: float) -> _Play:
+    """Every text is noised alone, as in `_records`."""
+    played = copies.short(spec)
+    n_learners = math.ceil(N_RECORDS / copies.N_PERSONS)
+    return _Play(played, copies.game(played, epsilon, is_natural=False), "texts", n_learners)
+
+
+def _records(spec: RunSpec, epsilon: float) -> _Play:
     """Every record is noised alone, whoever else is there: a learner for each is what one for all would be."""
     assert isinstance(spec.params, IndependentLaplaceParams)
     short = spec.model_copy(update={"params": spec.params.model_copy(update={"steps": 1})})
@@ -96,8 +105,9 @@ GAMES: Mapping[str, Callable[[RunSpec, float], _Play]] = {
     "non-cl": _heads,
     "dp-agem": _network,
     "dp-coeff-memory": _coefficients,
-    "independent-laplace": _copies,
+    "independent-laplace": _records,
     "dp-fedavg": _rounds,
+    **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl"), _texts),
     "cslr-server-head": _clients,
     "cslr-central": _clients,
     "dp-stat-share": _clients,
@@ -128,12 +138,17 @@ def audited(spec: RunSpec, epsilon: float) -> Audited:
     return _played(spec, epsilon, SURELY) if first.exceeds else first
 
 
+def _with_coins(game: Game, seed: int) -> Sequence[Task]:
+    return game.tasks(seed, True)
+
+
 def _played(spec: RunSpec, epsilon: float, confidence: float) -> Audited:
     play = GAMES[spec.method](spec, epsilon)
     game, first = play.game, secrets.randbelow(2**31)
     scores, took_part, accounted = [], [], math.nan
     seeds = range(first, first + play.n_learners)
-    for seed, seen, ledger in released(play.spec, epsilon, seeds, game.known, lambda one: game.tasks(one, True)):
+    streams = partial(_with_coins, game)
+    for seed, seen, ledger in released(play.spec, epsilon, seeds, game.known, streams, game.start):
         scores.append(game.score(seed, seen))
         took_part.append(game.takes_part(seed))
         accounted = ledger.epsilon() if math.isnan(accounted) else accounted
@@ -157,13 +172,15 @@ def judged(
 ) -> Audited:
     """What it proves to guess these coins from scores [n, statistics], high where they speak for taking part.
 
-    A tenth of the coins is told, and chooses the statistic. Of the others a fifth is guessed: those with the highest scores
-    to have taken part, as many with the lowest not to. Both bounds hold together, for each has half of the error.
+    Where there are several statistics a tenth of the coins is told, and chooses one. Of the others a fifth is guessed: those
+    with the highest scores to have taken part, as many with the lowest not to. Both bounds hold together, for each has half
+    of the error.
     """
     is_gaussian = is_gaussian and math.isfinite(accounted)
-    cut = int(_CHOOSING * len(scores))
-    told = took_part[:cut]
-    chosen = max(range(scores.shape[1]), key=lambda k: Area.of(scores[:cut, k][told], scores[:cut, k][~told]).value)
+    cut = int(_CHOOSING * len(scores)) if scores.shape[1] > 1 else 0
+    told, chosen = took_part[:cut], 0
+    if min(told.sum(), (~told).sum()) > 1:
+        chosen = max(range(scores.shape[1]), key=lambda k: Area.of(scores[:cut, k][told], scores[:cut, k][~told]).value)
     order, coins = np.argsort(scores[cut:, chosen], kind="stable"), took_part[cut:]
     half = int(_GUESSED * len(coins)) // 2
     right = int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
@@ -188,7 +205,6 @@ def _bounds(guesses: Coins, delta: float, confidence: float, is_gaussian: bool) 
     return found
 
 
-@lru_cache(maxsize=1024)
 def _detects(found: Coins, accounted: float, delta: float, confidence: float) -> str | None:
     """The smallest fault of the noise that would have been shown as one nine times in ten, for Gaussian scores.
 
@@ -197,7 +213,7 @@ def _detects(found: Coins, accounted: float, delta: float, confidence: float) ->
     n, r = found.n, found.guessed
     if 2 * found.right <= r:
         return None  # this attack told nobody apart
-    needed = least_right(n, r, lambda coins: epsilon_of(gaussian_bound(coins, confidence), delta) > accounted)
+    needed = _needed(n, r, accounted, delta, confidence)
     mu = 1 / gaussian.sigma(accounted, delta)
     if _rightly(mu, r / n) > found.right / r:
         mu = float(brentq(lambda apart: _rightly(apart, r / n) - found.right / r, 0.0, mu))
@@ -209,6 +225,12 @@ def _detects(found: Coins, accounted: float, delta: float, confidence: float) ->
         return None
     largest = 1.0 if excess(1.0) >= 0 else float(brentq(lambda factor: excess(factor) + 0.5, 0.01, 1.0, xtol=1e-3))
     return f"noise × {math.floor(100 * largest) / 100:g}"
+
+
+@lru_cache(maxsize=1024)
+def _needed(n: int, r: int, accounted: float, delta: float, confidence: float) -> int:
+    """The fewest right guesses, of r among n coins, that prove more than is accounted."""
+    return least_right(n, r, lambda coins: epsilon_of(gaussian_bound(coins, confidence), delta) > accounted)
 
 
 def _rightly(mu: float, share: float) -> float:

@@ -63,11 +63,11 @@ def short(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"params": params.model_copy(update=update)})
 
 
-def game(spec: RunSpec) -> Game:
+def game(spec: RunSpec, n_asked: int = _N_ASKED) -> Game:
     """Clients along axes of their own, in the first task or in every one; who is there is tossed. Of FedCIL there is one:
     what clients invent moves all weights of all of them, so that no weights are a client's own.
     """
-    n_asked = 1 if isinstance(spec.params, FedCilDpParams) else _N_ASKED
+    n_asked = 1 if isinstance(spec.params, FedCilDpParams) else n_asked
     rows = np.repeat(np.kron(np.eye(n_asked), np.ones((1, _OWN_AXES))), _ROWS, axis=0).astype(np.float32)
     users = np.repeat(np.arange(n_asked, dtype=np.int64), _ROWS)
     return _game(spec, rows, users, users % 2, is_natural=False)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import copies, play
+from dpcl_core.attacks import auditable, copies, play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
@@ -56,7 +56,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     there in place of one who does not take part. Noisy copies are attacked as such (`attacks.copies`).
     Args: trials: persons on each side.
     """
-    if is_local(spec):
+    if auditable.is_local(spec):
         return copies.audit(spec, trials)
     played = short(spec)
     n_learners = math.ceil(trials / _N_PERSONS)
@@ -65,13 +65,6 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
         found.append(play.audited(played, epsilon, n_learners, answers_of_their_own(played)))
         found.append(play.audited(played, epsilon, min(trials, _MOST_NATURAL), sentence(played)))
     return found
-
-
-def is_local(spec: RunSpec) -> bool:
-    """Whether every text leaves a noisy copy, and training reads that alone."""
-    params = spec.params
-    assert isinstance(params, BaselineParams | PeclParams)
-    return params.is_local if isinstance(params, PeclParams) else params.mechanism == "fn"
 
 
 def answers_of_their_own(spec: RunSpec, n_persons: int = _N_PERSONS) -> Game:
