@@ -22,7 +22,7 @@ from dpcl_core.methods.cards.fedcil_dp import FedCilDpParams
 from dpcl_core.methods.cslr.acgan import AcGan, Array, Invented
 from dpcl_core.methods.cslr.budget import Horizon, Noises
 from dpcl_core.methods.cslr.head import stop_if_diverged
-from dpcl_core.methods.cslr.rounds import Clients, averaged, moved
+from dpcl_core.methods.cslr.rounds import Clients, averaged, moved, own_draws
 from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
 from dpcl_core.methods.cslr.training import participation
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
@@ -60,11 +60,12 @@ class FedCilDp:
             ledger.spend(clean, task=task.index, what=what, channels={REPLAY: clean, HEAD: clean})
         clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
         release = self._spec.privacy.noise == "release" and self._noises.head > 0
-        random = np.random.default_rng() if release else generator(self._cell.seed, f"rounds of task {task.index}")
         for done in range(self._params.rounds):
             chosen = self._participation.draw()
+            with_rows = [int(client) for client in chosen if len(clients.places[client])]
+            draws = own_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
             # A task's first generator has never met its labels: consistency with it starts in the second round.
-            updates = self._updates(clients, chosen, random, is_first=done == 0)
+            updates = self._updates(clients, with_rows, draws, is_first=done == 0)
             self._average(updates, task.index, ledger)
             for weights in (self._generator, self._classifier):
                 stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
@@ -83,10 +84,9 @@ class FedCilDp:
         return {"generator": self._generator.copy(), "classifier": self._classifier.copy()}
 
     def _updates(
-        self, clients: Clients, chosen: NDArray[np.int64], random: np.random.Generator, *, is_first: bool
+        self, clients: Clients, with_rows: Sequence[int], draws: Sequence[np.random.Generator], *, is_first: bool
     ) -> tuple[Array, Array]:
-        """What the chosen clients change, [n, P] of the generator and of the classifier. Private."""
-        with_rows = [client for client in chosen if len(clients.places[client])]
+        """What the chosen clients with rows change, [n, P] of the generator and of the classifier. Private."""
         makes = np.repeat(self._generator[None], len(with_rows), axis=0)
         tells = np.repeat(self._classifier[None], len(with_rows), axis=0)
         if not with_rows:
@@ -95,22 +95,24 @@ class FedCilDp:
         size, gan = self._params.batch_size, self._gan
         with np.errstate(over="ignore", invalid="ignore"):  # of one huge number's client alone, whose change is clipped
             for _ in range(self._params.local_steps):
-                own = np.stack([random.choice(clients.places[client], size) for client in with_rows])
+                own = np.stack(
+                    [draw.choice(clients.places[client], size) for client, draw in zip(with_rows, draws, strict=True)]
+                )
                 z, labels = clients.z[own], clients.targets[own].argmax(axis=2)
-                again = self._replayed((len(with_rows), size), random) if self._earlier is not None else None
+                again = self._replayed(size, draws) if self._earlier is not None else None
                 wanted = labels if again is None else np.concatenate([labels, again.labels], axis=1)
-                invented = gan.invent(makes, wanted, random)
-                server = None if is_first else gan.invent(self._generator, wanted, random)
+                invented = gan.invent(makes, wanted, draws)
+                server = None if is_first else gan.invent(self._generator, wanted, draws)
                 slopes = gan.teller_slopes(tells, (z, labels), invented, again, server, self._params.consistency)
                 by_teller.step(tells, slopes)
                 by_maker.step(makes, gan.maker_slopes(makes, tells, invented))
         return makes - self._generator, tells - self._classifier
 
-    def _replayed(self, shape: tuple[int, ...], random: np.random.Generator) -> Invented:
-        """What the last task's noised generator invents of earlier labels, drawn evenly."""
+    def _replayed(self, size: int, draws: Sequence[np.random.Generator]) -> Invented:
+        """What the last task's noised generator invents of earlier labels, drawn evenly: `size` rows by each of `draws`."""
         assert self._earlier is not None
         weights, known = self._earlier
-        return self._gan.invent(weights, random.choice(np.array(known), shape), random)
+        return self._gan.invent(weights, np.stack([draw.choice(np.array(known), size) for draw in draws]), draws)
 
     def _average(self, updates: tuple[Array, Array], index: int, ledger: Ledger) -> None:
         """Both updates of a round come from the same clients: two parts of one event, each clipped on its own."""
@@ -136,7 +138,7 @@ class FedCilDp:
         weights = self._classifier[None].copy()
         adam = Adam(weights, self._params.learning_rate)
         for _ in range(self._params.consolidation_steps):
-            again = self._replayed((1, self._params.batch_size), random)
+            again = self._replayed(self._params.batch_size, [random])
             adam.step(weights, self._gan.label_slopes(weights, again.x, again.labels))
         self._classifier = weights[0]
 

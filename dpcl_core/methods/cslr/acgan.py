@@ -17,6 +17,7 @@ replayed rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,9 +60,10 @@ class AcGan:
         """The classifier."""
         return TwoLayers(self.n_inputs, max(_LEAST_HIDDEN, self.hidden), 1 + self.n_classes)
 
-    def invent(self, makes: Array, labels: Labels, random: np.random.Generator) -> Invented:
-        """Embeddings of `labels` [..., b] by generators with parameters [..., P]."""
-        noise = random.standard_normal((*labels.shape, self.noise_size), dtype=np.float32)
+    def invent(self, makes: Array, labels: Labels, draws: Sequence[np.random.Generator]) -> Invented:
+        """Embeddings of `labels` [n, b] by generators with parameters [n, P], or [P] of one; `draws[i]` draws row i."""
+        size = (labels.shape[1], self.noise_size)
+        noise = np.stack([random.standard_normal(size, dtype=np.float32) for random in draws])
         asked = np.concatenate([noise, np.eye(self.n_classes, dtype=np.float32)[labels]], axis=-1)
         hidden, found = self.makes.forward(makes, asked)
         return Invented(found, labels, asked, hidden)

@@ -20,7 +20,7 @@ from dpcl_core.methods.cslr.head import Head
 from dpcl_core.methods.cslr.lists import ListLearner, Lists
 from dpcl_core.methods.cslr.pooling import pooled
 from dpcl_core.methods.cslr.published import SlotSums, published
-from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, averaged, local_updates
+from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, averaged, local_updates, own_draws
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.audit import Audited, bound_of_counts
 from dpcl_core.privacy.cslr_accounting import N_STATISTICS
@@ -170,7 +170,7 @@ def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         clients = Clients.of(z.reshape(-1, _WIDTH), targets.reshape(-1, 2), np.repeat(everyone, 8), _N_CLIENTS)
         start = head.initial(random)[None]
         plan = LocalPlan(1, 8)
-        updates = local_updates(head, start, clients, everyone, plan, random)
+        updates = local_updates(head, start, clients, everyone, plan, own_draws(everyone, seed, "a round"))
         known = averaged(start, updates[:, :-1])  # by the attacker, who knows all others and what they draw
         hits += not np.array_equal(averaged(start, updates), known)
         alarms += not np.array_equal(averaged(start, updates[:, :-1]), known)

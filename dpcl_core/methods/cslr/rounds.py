@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.adam import Adam
 from dpcl_core.methods.cslr.head import Head, Params, cycled
 from dpcl_core.privacy.noise import Batches
+from dpcl_core.scenarios.stream import generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,15 @@ class Participation:
     def draw(self) -> NDArray[np.int64]:
         """Clients of the next round, ascending; possibly none."""
         return self.coins.draw(self.n_clients)
+
+
+def own_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[np.random.Generator]:
+    """Random numbers of each chosen client's own: another client's leaving changes none of them.
+
+    `seed` None: of the operating system, as a release needs them, for nobody may foresee them. Else they follow from seed,
+    purpose and the client's number.
+    """
+    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {one}") for one in chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +77,24 @@ def local_updates(
     clients: Clients,
     chosen: NDArray[np.int64],
     plan: LocalPlan,
-    generator: np.random.Generator,
+    draws: Sequence[np.random.Generator],
     replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> Params:
     """What the chosen clients' training changes: [E, n, P] from E models `start` [E, P].
 
-    `replayed`: invented embeddings [E, r, d] and targets [E, r, C] of the server, one set a model. A client without rows
-    trains on replay alone, or returns zero. Models share the order of rows, noise they have none here. Private: only a
-    mechanism, or a mode that says "not private", may hand it on. A client whose training diverges, as one huge number can
-    make it, stops nobody and is told to nobody: its change is clipped, or counts zero where it is no number any more.
+    `draws`: what each chosen client takes its orders of rows from, its own first. `replayed`: invented embeddings [E, r, d]
+    and targets [E, r, C] of the server, one set a model. A client without rows trains on replay alone, or returns zero.
+    Models share the order of rows, noise they have none here. What a client changes depends on its own rows and draws alone.
+    Private: only a mechanism, or a mode that says "not private", may hand it on. A client whose training diverges, as one
+    huge number can make it, stops nobody and is told to nobody: its change is clipped, or counts zero where it is no number
+    any more.
     """
     (n_models, n_parameters), n = start.shape, len(chosen)
     if n == 0:
         return np.zeros((n_models, 0, n_parameters), dtype=np.float32)
     batch, n_own = plan.batch_size, plan.n_steps * plan.batch_size
-    rows, shares = _rows(clients, chosen, n_own, batch, generator)
-    again = None if replayed is None else cycled(replayed[0].shape[1], n * n_own, generator).reshape(n, n_own)
+    rows, shares = _rows(clients, chosen, n_own, batch, draws)
+    again = None if replayed is None else np.stack([cycled(replayed[0].shape[1], n_own, draw) for draw in draws])
     if again is not None:
         shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
     params = np.repeat(start[:, None], n, axis=1)
@@ -98,7 +111,7 @@ def local_updates(
 
 
 def _rows(
-    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, generator: np.random.Generator
+    clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, draws: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """`count` own rows of every chosen client [n, count], and what one counts in a step [n, batch]: zero without rows."""
     rows = np.zeros((len(chosen), count), dtype=np.int64)
@@ -106,7 +119,7 @@ def _rows(
     for place, client in enumerate(chosen):
         own = clients.places[client]
         if len(own):
-            rows[place] = own[cycled(len(own), count, generator)]
+            rows[place] = own[cycled(len(own), count, draws[place])]
             shares[place] = 1 / batch
     return rows, shares
 

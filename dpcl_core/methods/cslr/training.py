@@ -12,7 +12,7 @@ from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.cslr.head import Head, stop_if_diverged
 from dpcl_core.methods.cslr.replay import Replay, invented
-from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
+from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved, own_draws
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.methods.cslr.tasks import of_this_task
 from dpcl_core.privacy.ledger import HEAD, Ledger
@@ -83,13 +83,15 @@ class RoundHead:
             clean = dp.NonPrivateDpEvent()
             ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
         clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
-        random, invented = self._random(index), generator(self._cell.seed, f"rehearsal of task {index}")
+        invented = generator(self._cell.seed, f"rehearsal of task {index}")
+        is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
         for done in range(self._params.rounds):
             chosen = of_this_task(self._participation.draw(), rows, self._known)
             if before is not None:
                 before(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), invented)
-            updates = local_updates(self._head, self._weights, clients, chosen, self._plan, random, replayed)
+            draws = own_draws(chosen, None if is_release else self._cell.seed, f"round {done} of task {index}")
+            updates = local_updates(self._head, self._weights, clients, chosen, self._plan, draws, replayed)
             parts = list(beside(chosen)) if beside is not None else []
             if self._multiplier > 0:
                 own = ClientVectors(HEAD, updates[0], self._clip, [self._multiplier * self._clip])
@@ -102,12 +104,6 @@ class RoundHead:
             if took is not None:
                 took(sums)
             yield done + 1
-
-    def _random(self, index: int) -> np.random.Generator:
-        """Orders of clients' rows, drawn one client after the other. Of a release nobody can foresee them: else whoever knew
-        the seed could tell from the others' orders whether one more had come before."""
-        is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
-        return np.random.default_rng() if is_release else generator(self._cell.seed, f"rounds of task {index}")
 
     def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
         rate = self._params.participation

@@ -55,8 +55,10 @@ class Published:
         inputs = planes(examples)
         texts = self._subject.prompted(inputs, examples.labels, task.name)
         noised = Noised(self._spec, self._cell, self._subject, self._scorer, inputs, task, ledger)
-        if (warning := noised.warning()) is not None:
-            yield Note("warning", warning)
+        if math.isfinite(upper):
+            least = self._scorer.least_score2(self._known.n_tasks)
+            if warning := sensitivity.can_fall_below(least, params.alpha, params.eps_lower, upper):
+                yield Note("warning", warning)
         if params.stability:
             norms = input_norms(self.net, texts, self._known.device, noised.read_again) if params.omega == "own" else None
             self._memory.open(noised.mean_score(), norms)
@@ -124,12 +126,6 @@ class Noised:
         """s-bar: the mean over all tokens of the task."""
         is_token = self._inputs[:, :, TOKEN] != PADDING
         return float(self._found[is_token].mean()) if is_token.any() else 0.0
-
-    def warning(self) -> str | None:
-        """What to say where scores left [0, 1], with the nominal budgets that follow."""
-        if math.isinf(self._upper):
-            return None
-        return sensitivity.out_of_range(self._found, self._params.eps_lower, self._upper)
 
     def ratios(self) -> NDArray[np.float64]:
         """sigma / C of every token [n, length]: 0, no noise, where the score is 0, as it is in stop words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +49,15 @@ class Scorer:
             public = public_text.counts(self._backbone, self._params.length)
         counts = Counts(self._scope, np.array(self._counts, np.int64).reshape(-1, self._size), public, self._params.tau)
         self.score2 = counts.commonness(len(self._counts) - 1, "printed" if self._printed else "smoothed")
+
+    def least_score2(self, n_tasks: int) -> float:
+        """A public number that Score2 is never below, in a stream of so many tasks.
+
+        Shares are at most 1, so that the printed mean of them times log(N / (1 + d)), d <= N, is at least log(N / (N + 1)).
+        """
+        if self._scope == "public":
+            return float(min(0.0, self.score2.min()))
+        return math.log(n_tasks / (n_tasks + 1)) if self._printed and self._scope == "all" else 0.0
 
     def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
         """How often each token occurs in a task's texts, prompts and answers included, as Eq. 3 has it, [size]."""

@@ -138,6 +138,22 @@ def out_of_range(found: Floats, lower: float = LOWER, upper: float = UPPER) -> s
     )
 
 
+def can_fall_below(least_score2: float, alpha: float, lower: float = LOWER, upper: float = UPPER) -> str | None:
+    """A warning where Score2 can be so low, from which follows how low a score can get; None where it is never below 0.
+
+    With Score1 >= 0 a score is at least 1 - exp(-(1 - alpha) Score2), as of a token that the model is certain of.
+    """
+    if least_score2 >= 0:
+        return None
+    least = scores(np.zeros(1), np.array([least_score2]), np.zeros(1, np.bool_), alpha=alpha)
+    largest = float(nominal_epsilon(least, lower, upper).max())
+    return (
+        f"Scores can fall below 0, down to {float(least.max()):.4f} at worst, and the nominal budget rises to {largest:.2f} "
+        f"there, above the upper end of its range, {upper:g}. The printed formula gives that to tokens that are common in "
+        "every task; how many there are is private."
+    )
+
+
 def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPPER) -> float:
     """lambda_dyn (Eq. 11): `upper` for a task of no sensitive tokens, `lower` where all are. Args: mean score in [0, 1]."""
     return upper * (1 - mean_score) + lower * mean_score

@@ -15,9 +15,17 @@ GAN = AcGan(n_inputs=5, n_classes=3, noise_size=2, hidden=6)
 RANDOM = np.random.default_rng(0)
 TELLS, MAKES, SERVER_MAKES = GAN.tells.initial(RANDOM), GAN.makes.initial(RANDOM), GAN.makes.initial(RANDOM)
 OWN = (RANDOM.standard_normal((4, 5)).astype(np.float32), np.array([0, 2, 1, 2]))
-REPLAYED = GAN.invent(SERVER_MAKES, np.array([1, 0, 0, 1]), RANDOM)
-INVENTED = GAN.invent(MAKES, np.concatenate([OWN[1], REPLAYED.labels]), RANDOM)
-SERVER = GAN.invent(SERVER_MAKES, INVENTED.labels, RANDOM)
+
+
+def one(makes: np.ndarray, labels: np.ndarray) -> Invented:
+    """What one generator invents of labels [b]."""
+    found = GAN.invent(makes, labels[None], [RANDOM])
+    return Invented(found.x[0], found.labels[0], found.asked[0], found.hidden[0])
+
+
+REPLAYED = one(SERVER_MAKES, np.array([1, 0, 0, 1]))
+INVENTED = one(MAKES, np.concatenate([OWN[1], REPLAYED.labels]))
+SERVER = one(SERVER_MAKES, INVENTED.labels)
 CONSISTENCY = 0.7
 
 
@@ -111,13 +119,14 @@ def test_clients_side_by_side_are_clients_one_by_one() -> None:
     tells = np.stack([TELLS, -TELLS])
     own = (np.stack([OWN[0], 2 * OWN[0]]), np.stack([OWN[1], OWN[1][::-1]]))
     asked = np.concatenate([own[1], np.stack([REPLAYED.labels] * 2)], axis=1)
-    invented = GAN.invent(np.stack([MAKES, SERVER_MAKES]), asked, RANDOM)
-    server, again = GAN.invent(MAKES, asked, RANDOM), GAN.invent(SERVER_MAKES, np.stack([REPLAYED.labels] * 2), RANDOM)
+    invented = GAN.invent(np.stack([MAKES, SERVER_MAKES]), asked, [RANDOM] * 2)
+    server = GAN.invent(MAKES, asked, [RANDOM] * 2)
+    again = GAN.invent(SERVER_MAKES, np.stack([REPLAYED.labels] * 2), [RANDOM] * 2)
     together = GAN.teller_slopes(tells, own, invented, again, server, 1.0)
     for place in range(2):
-        one, two, three = (Invented(batch.x[place], batch.labels[place], batch.asked[place], batch.hidden[place])
+        first, second, third = (Invented(batch.x[place], batch.labels[place], batch.asked[place], batch.hidden[place])
                            for batch in (invented, again, server))  # fmt: skip
-        found = GAN.teller_slopes(tells[place], (own[0][place], own[1][place]), one, two, three, 1.0)
+        found = GAN.teller_slopes(tells[place], (own[0][place], own[1][place]), first, second, third, 1.0)
         assert together[place] == pytest.approx(found, abs=1e-6)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
 from dpcl_core.methods.cslr.head import Head
-from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved
+from dpcl_core.methods.cslr.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved, own_draws
 from dpcl_core.privacy.mechanisms import clipped_rows
 from dpcl_core.privacy.noise import Batches
 
@@ -33,6 +35,10 @@ def replayed(n_models: int = 2, n: int = 9) -> tuple[np.ndarray, np.ndarray]:
     return z, random.dirichlet(np.ones(C), (n_models, n)).astype(np.float32)
 
 
+def draws(chosen: Iterable[int]) -> list[np.random.Generator]:
+    return own_draws(chosen, 0, "a round")
+
+
 def test_clients_know_their_own_rows() -> None:
     users = np.array([2, 0, 2, 4, 0])
     of = Clients.of(np.arange(10.0).reshape(5, 2), np.eye(5), users, N)
@@ -55,7 +61,7 @@ def test_one_step_on_all_rows_is_adam_on_the_mean_loss_of_both(with_replay: bool
         again = replayed(n=size)
         plan = LocalPlan(1, size, 0.01, replay_weight=0.5)
         found = local_updates(
-            HEAD, first, of, np.array([client]), plan, np.random.default_rng(1), again if with_replay else None
+            HEAD, first, of, np.array([client]), plan, draws([client]), again if with_replay else None
         )
         for model in range(2):
             own = of.places[client]
@@ -74,23 +80,23 @@ def test_clients_and_models_side_by_side_change_as_alone() -> None:
     random = np.random.default_rng(2)
     of = Clients.of(random.standard_normal((N, D)), np.eye(C)[random.integers(0, C, N)], np.arange(N), N)
     plan, again = LocalPlan(4, 3, 0.01), replayed(n=1)
-    together = local_updates(HEAD, start(), of, np.array([0, 3, 4]), plan, np.random.default_rng(3), again)
+    together = local_updates(HEAD, start(), of, np.array([0, 3, 4]), plan, draws([0, 3, 4]), again)
     assert together.shape == (2, 3, HEAD.n_parameters)
     for place, client in enumerate([0, 3, 4]):
         for model in range(2):
             own = slice(model, model + 1)
             more = (again[0][own], again[1][own])
-            alone = local_updates(HEAD, start()[own], of, np.array([client]), plan, np.random.default_rng(4), more)
+            alone = local_updates(HEAD, start()[own], of, np.array([client]), plan, draws([client]), more)
             assert together[model, place] == pytest.approx(alone[0, 0], abs=1e-5)
 
 
 def test_a_client_without_rows_changes_nothing_or_learns_from_replay_alone() -> None:
     of, plan = clients(), LocalPlan(3, 4, 0.01)
     chosen = np.array([1, 2])
-    without = local_updates(HEAD, start(), of, chosen, plan, np.random.default_rng(5))
+    without = local_updates(HEAD, start(), of, chosen, plan, draws(chosen))
     assert without[:, 0].any()
     assert not without[:, 1].any()
-    assert local_updates(HEAD, start(), of, chosen, plan, np.random.default_rng(5), replayed())[:, 1].any()
+    assert local_updates(HEAD, start(), of, chosen, plan, draws(chosen), replayed())[:, 1].any()
 
 
 @pytest.mark.parametrize("value", [2e19, 3e38, np.inf, np.nan])
@@ -102,15 +108,29 @@ def test_one_client_s_strange_numbers_stop_nobody_and_move_nobody(value: float) 
     strange = Clients(z, usual.targets, usual.places)
     plan, everyone = LocalPlan(5, 4), np.arange(N)
     found, before = (
-        local_updates(HEAD, start(), one, everyone, plan, np.random.default_rng(3)) for one in (strange, usual)
+        local_updates(HEAD, start(), one, everyone, plan, draws(everyone)) for one in (strange, usual)
     )
     np.testing.assert_array_equal(np.delete(found, 1, axis=1), np.delete(before, 1, axis=1))
     lengths = np.linalg.norm(clipped_rows(found, 0.5), axis=2)
     assert (lengths <= 0.5 * (1 + 1e-12)).all()
 
 
+def test_a_client_that_leaves_changes_nothing_of_the_others() -> None:
+    """Its rows go, and its place in the round too: the others draw the same orders of own and of replayed rows."""
+    of, plan, everyone = clients(), LocalPlan(3, 2), np.arange(N)
+    before = local_updates(HEAD, start(), of, everyone, plan, draws(everyone), replayed())
+    gone = Clients(of.z, of.targets, tuple(of.places[one][:0] if one == 1 else of.places[one] for one in everyone))
+    after = local_updates(HEAD, start(), gone, everyone, plan, draws(everyone), replayed())
+    np.testing.assert_array_equal(np.delete(after, 1, axis=1), np.delete(before, 1, axis=1))
+    assert not np.array_equal(after[:, 1], before[:, 1])
+    fewer = np.delete(everyone, 1)
+    np.testing.assert_array_equal(
+        local_updates(HEAD, start(), of, fewer, plan, draws(fewer), replayed()), np.delete(before, 1, axis=1)
+    )
+
+
 def test_an_empty_round_and_its_averages() -> None:
-    nobody = local_updates(HEAD, start(), clients(), np.zeros(0, dtype=np.int64), LocalPlan(2), np.random.default_rng(6))
+    nobody = local_updates(HEAD, start(), clients(), np.zeros(0, dtype=np.int64), LocalPlan(2), [])
     assert nobody.shape == (2, 0, HEAD.n_parameters)
     assert (averaged(start(), nobody) == start()).all()
 
