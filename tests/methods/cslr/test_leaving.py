@@ -1,4 +1,4 @@
-"""Through every method of clients that says "proved": one client's leaving changes nothing of what the others send in a round."""
+"""Through every method of clients that says "proved": one client's leaving changes nothing that the others send."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from dpcl_core.methods import catalog
+from dpcl_core.methods import catalog, local_list
+from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.privacy.mechanisms import ClientVectors
 from tests.support import clients
 
@@ -39,6 +40,11 @@ def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]
         heard.extend(np.array(part.vectors) for part in parts)
         raise Heard
 
+    def hears_lists(lists: Lists, *_: object, **__: object) -> None:
+        heard.extend(part.reshape(len(lists), -1) for part in (lists.weights, lists.means, lists.targets))
+        raise Heard
+
+    patch.setattr(local_list, "noisy_lists", hears_lists)
     for module in MEET:
         patch.setattr(import_module(f"dpcl_core.methods.{module}"), "noisy_client_sums", hears)
     params = {name: value for name, value in SMALL.items() if name in catalog.card(method).params.model_fields}
