@@ -53,7 +53,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     """
     checks.check(spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
-    dataset = _occurring(spec, load.load(spec.data))
+    dataset = _occurring(spec, load.load(spec.data, undeclared=spec.labels == "dp-learned"))
     table = yield from _table(spec, dataset, device)
     streams = {seed: open_stream(spec, table, seed) for seed in spec.seeds}
     first = streams[spec.seeds[0]]
@@ -91,6 +91,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         n_users=spec.scenario.n_users,
         anchors=(yield from _anchors(spec, dataset, device)),
         source_sizes=source_sizes(spec),
+        undeclared=dataset.undeclared,
     )
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, known)
@@ -208,6 +209,7 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
         form=pixels.form(dataset.train.images) if spec.data.backbone == "pixels" else None,
         texts=_text_form(spec),
         n_people=dataset.n_people,
+        undeclared=dataset.undeclared,
     )
 
 

@@ -63,7 +63,8 @@ class Split:
 class Dataset:
     """A loaded dataset. `title` names it truthfully: a subset or a stand-in says so.
 
-    Every class occurs in both splits; labels index `classes`. `sources` is empty where examples have no source.
+    Labels index `classes`, every one of which is in the test part, and then `undeclared`: other labels of training examples,
+    candidates for a list learned under DP, and private. `sources` is empty where examples have no source.
     `canaries`: the secrets planted among the training texts, with the controls that were not. `n_people`: number of
     training examples, the public nominal one that delta is compared with.
     """
@@ -76,3 +77,4 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     canaries: tuple[Canary, ...] = ()
     n_people: int = 0
+    undeclared: tuple[str, ...] = ()

@@ -79,9 +79,11 @@ class FolderSheet:
                 raise entry.wrong
         told = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
         folders = {entry.label for entry in chosen}
-        numbers = told if told.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
+        numbers = told if known or told.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
+        if known and known.is_open:
+            numbers = {**told, **{name: place for place, name in enumerate(sorted(folders - told.keys()), start=len(told))}}
         for entry in chosen:
-            if known is not None and entry.label not in told:
+            if known is not None and entry.label not in numbers:
                 raise BadInput(entry.shown, entry.label, "train and test must have the same classes")
         labels = np.array([numbers[entry.label] for entry in chosen], dtype=np.int64)
         return Rows(labels, {label: name for name, label in numbers.items()}, None, numbers=numbers)

@@ -18,8 +18,10 @@ from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 
 
-def load(data: DataSpec) -> Dataset:
+def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     """The dataset that the settings name, pictures still encoded, in the same rows for every seed and budget.
+
+    `undeclared`: with the training examples whose labels nobody declared, as candidates for a learned list.
 
     Looked for in the folder `DPCL_DATA`, the download cache, the Hugging Face hub. Raises DataMissing saying what to put
     where, BadInput naming file, row and what is allowed.
@@ -28,7 +30,8 @@ def load(data: DataSpec) -> Dataset:
     members = catalog.members(card)
     found = [_find(member) for member in members]
     full = [outline(member, files_) for member, files_ in zip(members, found, strict=True)]
-    kept = [whole.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for whole in full]
+    chosen = [whole.opened() for whole in full] if undeclared else full
+    kept = [whole.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for whole in chosen]
     pairs = [_read(*member) for member in zip(members, found, kept, strict=True)]
     named = labels.joined(card, kept, keyed=True)
     train, test = (
@@ -49,6 +52,7 @@ def load(data: DataSpec) -> Dataset:
         sources=named.sources,
         canaries=canaries,
         n_people=named.n_train,
+        undeclared=tuple(name for whole in full for name in whole.undeclared) if undeclared else (),
     )
 
 

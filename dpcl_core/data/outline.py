@@ -50,9 +50,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """A dataset without its images. `sources` are names that the parts' sources index. Both parts have every class.
+    """A dataset without its images. `sources` are names that the parts' sources index. The test part has every class.
 
-    `n_train`: the public nominal number of training examples.
+    `n_train`: the public nominal number of training examples. `undeclared`: the other labels of training examples, private,
+    where neither card nor schema tells all; `open_train`: the training part with those, numbered from `classes` on.
     """
 
     classes: tuple[str, ...]
@@ -60,6 +61,12 @@ class Outline:
     train: Part
     test: Part
     n_train: int
+    undeclared: tuple[str, ...]
+    open_train: Part
+
+    def opened(self) -> Outline:
+        """The outline whose training part has the undeclared labels, too."""
+        return replace(self, train=self.open_train)
 
     def thinned(
         self, train_per_class: int | None, test_per_class: int | None, train_per_source: int | None = None
@@ -68,12 +75,15 @@ class Outline:
         examples a class. Of words whole sentences are counted, of each source whichever it is.
 
         Each training example is kept with the chance cap / nominal size of its class or source, by a coin of its own; a
-        smaller subset lies within a larger. The test part is public, so there the first so many of a public order stay.
+        smaller subset lies within a larger. An undeclared class counts as one of mean size. The test part is public, so
+        there the first so many of a public order stay.
         """
         train, (cap, by_source) = self.train, _cap(train_per_class, train_per_source)
         if cap is not None:
             kinds, of_row = _kinds(train, by_source=by_source)
-            chance = (cap / self._nominal_sizes(by_source=by_source))[kinds][of_row]
+            sizes = self._nominal_sizes(by_source=by_source)
+            sizes = np.append(sizes, np.full(len(self.undeclared), sizes.mean()))
+            chance = (cap / sizes)[kinds][of_row]
             train = train.take(np.flatnonzero(coins.tossed(train.keys(), np.random.default_rng(_SUBSET)) < chance))
         n_train = self.n_kept(train_per_class, train_per_source)
         return replace(self, train=train, n_train=n_train, test=_thinned(self.test, test_per_class))
@@ -124,9 +134,11 @@ def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int
     kept = sound(own, trained, known)
     private = own.judged(kept, known)
     test = _part(public, tested, sources, contents[-1] if other else contents[0])
-    train = _part(private, kept, sources, contents[0])
+    numbered, undeclared = _numbered(private, len(classes))
+    everything = _part(numbered, kept, sources, contents[0])
+    train = everything.take(np.flatnonzero(numbered.labels < len(classes))) if undeclared else everything
     n_found = len(private) if train.of_words else len(trained)
-    return Outline(classes, sources, train, test, _n_train(card, n_found, test))
+    return Outline(classes, sources, train, test, _n_train(card, n_found, test), undeclared, everything)
 
 
 def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Door:
@@ -145,7 +157,18 @@ def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Doo
 def known_of(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> Known:
     """What training rows are held against."""
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
-    return Known(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape)
+    is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
+    return Known(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
+
+
+def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
+    """The rows with labels beyond the classes numbered one after another, and what these are called."""
+    beyond = np.unique(private.labels[private.labels >= n_classes])
+    if not len(beyond):
+        return private, ()
+    places = n_classes + np.searchsorted(beyond, private.labels)
+    labels = np.where(private.labels < n_classes, private.labels, places).astype(np.int64)
+    return replace(private, labels=labels), tuple(private.names.get(label, str(label)) for label in beyond.tolist())
 
 
 def _n_train(card: DatasetCard, n_found: int, test: Part) -> int:

@@ -24,6 +24,7 @@ from dpcl_core.errors import BadInput
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "fine_label")
 SOURCE_COLUMN = "domain"
+_MOST = int(np.iinfo(np.int64).max)
 
 
 def source_column(card: DatasetCard) -> str:
@@ -59,6 +60,7 @@ class Sheet:
         """As `rows.Door` says."""
         # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
         top = known.n_classes if known else self._card.n_classes or len(self)
+        top = _MOST if known and known.is_open else top
         found: list[Rows] = []
         start = 0
         for piece in self._pieces:

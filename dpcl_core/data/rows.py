@@ -39,12 +39,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is public before a private row is looked at: from the card, a schema or the test part."""
+    """What is public before a private row is looked at: from the card, a schema or the test part.
+
+    `is_open`: labels beyond these classes are good labels, too: nobody said that there are no others.
+    """
 
     n_classes: int
     numbers: Mapping[str, int]
     sources: frozenset[str] | None
     shape: Shape | None
+    is_open: bool = False
 
 
 class Door(Protocol):
@@ -59,7 +63,8 @@ class Door(Protocol):
 
     def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
         """The cheap columns of these rows (ascending), all of which have been checked. With `known`, labels and sources must
-        be among those, and names are not read.
+        be among those, and names are not read. Where it is open, a label beyond its classes is a number from `n_classes` on,
+        named in `names` unless the number is all that the file has.
 
         Raises BadInput naming file, row and what is allowed. Given `known`, rows pass together if each passes alone.
         """

@@ -63,7 +63,9 @@ class TextSheet:
                     parquet.refuse_unknown(np.asarray(named, dtype=np.str_), told, f"{shown} row", SOURCE_COLUMN, own)
         if self._numbered is not None:
             return self._numbered.judged(rows, known)
-        numbers = self._told(known) or {word: place for place, word in enumerate(sorted(set(words), key=_by_value))}
+        numbers = dict(self._told(known))
+        beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where nobody told them, or there may be more
+        numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
         labels = np.array([numbers[word] for word in words], dtype=np.int64)
         sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
         return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
@@ -74,7 +76,7 @@ class TextSheet:
 
     def _refuse_unknown(self, words: Sequence[str], known: Known | None, shown: str, rows: NDArray[np.int64]) -> None:
         """Raises BadInput naming the first row of a label that is none."""
-        for place, word in enumerate(words):
+        for place, word in enumerate(() if known and known.is_open else words):
             if (told := self._told(known)) and word not in told:
                 names = f"{', '.join(list(told)[:12])}{' ...' if len(told) > 12 else ''}"
                 allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"

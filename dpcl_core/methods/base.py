@@ -31,7 +31,8 @@ class Known:
     inputs; `canaries`: secrets planted among them. `n_users`: clients that hold the examples, None where what is protected
     is an example. `anchors` float32 [p, K]: features of public sentences by the same backbone, for methods whose card says
     `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example. `source_sizes`: as `Facts`
-    has them.
+    has them. `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing here
+    that is private, as the labels are. Nothing may depend on it but through a list that was released.
     """
 
     n_inputs: int
@@ -48,6 +49,12 @@ class Known:
     n_users: int | None = None
     anchors: NDArray[np.float32] | None = None
     source_sizes: Mapping[str, int] = field(default_factory=dict)
+    undeclared: tuple[str, ...] = ()
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels an example may have, private: how long arrays are that labels index."""
+        return self.n_classes + len(self.undeclared)
 
     @property
     def task_size(self) -> float:

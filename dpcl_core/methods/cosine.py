@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.privacy.budget import training_budget
-from dpcl_core.privacy.labels import LabelLists, kept
+from dpcl_core.privacy.labels import LabelLists, kept, told
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -31,9 +31,10 @@ class CosineClassifier:
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         budgets = [training_budget(spec.privacy, spec.labels, epsilon) for epsilon in self._epsilons]
         self._stds = [class_sums_std(epsilon, delta, spec.privacy.adjacency) for epsilon, delta in budgets]
-        self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
+        self._lists = LabelLists(spec, known.public, known.n_tasks)
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
-        self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_classes, known.n_inputs))
+        self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_labels, known.n_inputs))
+        self._n_classes = known.n_classes
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -63,18 +64,23 @@ class CosineClassifier:
         return {"cosine": self.cosines(seed, task.test.inputs)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released."""
+        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released; see `told`."""
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
-        return {"sums": self._sums[place].copy(), "labels": self._released[place].copy()}
+        shown = told(self._released[place], self._n_classes)
+        return {"sums": self._sums[place][shown], "labels": self._released[place][shown]}
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero."""
+        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero.
+
+        Classes are the declared ones and then, as `told` has them, those that were released besides.
+        """
         row = self._seeds.index(seed)
-        directions = np.stack([unit_rows(sums) for sums in self._sums[row]])
+        shown = told(self._released[row].any(axis=0), self._n_classes)
+        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, shown]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
         scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
         # A class without data has a zero sum when there is no noise: it must lose, not win as NaN or at 0.
-        usable = self._released[row] & directions.any(axis=2)
+        usable = self._released[row][:, shown] & directions.any(axis=2)
         return np.where(usable[:, None, :], scores, -np.inf)
 
 

@@ -15,7 +15,7 @@ from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.peft import PeftParams
 from dpcl_core.methods.crew import Crew, Job, Running, estimate
 from dpcl_core.methods.schedule import Schedule
-from dpcl_core.privacy.labels import LabelLists
+from dpcl_core.privacy.labels import LabelLists, told
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples
@@ -63,7 +63,7 @@ class Trainer:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._crew = self._manned()  # first: its processes start while noise multipliers are searched for
         self._multipliers = {e: dpsgd.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
-        self._lists = LabelLists(spec, cells, known.public, known.n_tasks)
+        self._lists = LabelLists(spec, known.public, known.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
@@ -117,7 +117,10 @@ class Trainer:
 
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """What of a seed's model is the cell's own."""
-        return model.released(self._epsilons.index(cell.epsilon))
+        found = dict(model.released(self._epsilons.index(cell.epsilon)))
+        named = cast("NDArray[np.bool_]", found["labels"])
+        shown = told(named, self._known.n_classes)
+        return {name: numbers[shown] if name in ("weights", "labels") else numbers for name, numbers in found.items()}
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> heads.Spaces:
         """The label list of every budget of this seed, with list and training written down."""
@@ -141,7 +144,7 @@ class Trainer:
     def _jobs(self, works: Mapping[int, Work], spaces: Mapping[int, heads.Spaces]) -> dict[int, Job]:
         jobs: dict[int, Job] = {}
         for seed, work in works.items():
-            start = work.start or heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_classes)
+            start = work.start or heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_labels)
             assert isinstance(start, heads.Heads)
             jobs[seed] = Job(
                 start,
@@ -171,7 +174,7 @@ class Trainer:
         from dpcl_core.backbones import adaptable  # torch, which heads do without
         from dpcl_core.methods import adapters
 
-        params, n_classes = self._params, self._known.n_classes
+        params, n_labels = self._params, self._known.n_labels
         assert params.adapter != "head"
         if self._network is None:
             self._network = adaptable.load(self._spec.data.backbone, self._known.device)
@@ -184,7 +187,7 @@ class Trainer:
                 if isinstance(work.start, SideBySide):
                     start = work.start.models[place]
                 else:
-                    start = adapters.fresh(self._network, params.adapter, params.lora_rank, space, n_classes, seed)
+                    start = adapters.fresh(self._network, params.adapter, params.lora_rank, space, n_labels, seed)
                 steps = adapters.trained(
                     start,
                     work.examples.inputs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import dp_accounting as dp
 import numpy as np
@@ -47,16 +47,22 @@ def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
     return np.isin(labels, np.asarray(space, dtype=np.int64))
 
 
+def told(released: NDArray[np.bool_], n_classes: int) -> NDArray[np.int64]:
+    """The labels that an array which leaves a learner has rows of: declared ones, and those that were released besides.
+
+    Args: which labels were released [labels]; how many the declared ones are, which come first.
+    """
+    return np.flatnonzero(released | (np.arange(len(released)) < n_classes))
+
+
 class LabelLists:
-    """The lists of labels of a run's cells, one a task, as the setting says. Holds noise and public facts, no example.
+    """The lists of labels of a run's cells, one a task, as the setting says. Holds public facts, no example.
 
     Under "dp-learned" every cell learns lists of its own: two cells never share noise.
     """
 
-    def __init__(self, spec: RunSpec, cells: Iterable[Cell], public: Sequence[int], n_tasks: int) -> None:
+    def __init__(self, spec: RunSpec, public: Sequence[int], n_tasks: int) -> None:
         self._spec, self._public, self._n_tasks = spec, public, n_tasks
-        self._noises = {cell: noise_of(spec.privacy.noise, cell, "labels") for cell in cells}
-
     def public(self, prior: Sequence[int]) -> tuple[int, ...] | None:
         """The list of every cell at a task with this public list; None where lists are read or learned from the data."""
         if self._spec.labels in ("prior", "prior-const"):
@@ -87,7 +93,8 @@ class LabelLists:
         if math.isinf(cell.epsilon):
             return label_space("data", (), (), labels, [ledger], task=tasks[-1], people_of=tasks)
         epsilon, delta = list_budget(self._spec.privacy, cell.epsilon, self._n_tasks)
-        return partition.released(labels, epsilon, delta, self._noises[cell], ledger, task=tasks[-1], people_of=tasks)
+        noise = noise_of(self._spec.privacy.noise, cell, f"labels of task {tasks[-1]}")
+        return partition.released(labels, epsilon, delta, noise, ledger, task=tasks[-1], people_of=tasks)
 
 
 def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:

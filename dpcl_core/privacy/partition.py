@@ -39,7 +39,7 @@ def released(
     `people_of`: the tasks whose people the records may be of.
     """
     changed = LABELS_CHANGED[ledger.adjacency]
-    names, counts = np.unique(labels, return_counts=True)
+    names, counts = np.unique(labels.astype(np.int64, copy=False), return_counts=True)
     ledger.spend(
         LabelListDpEvent(epsilon / changed, delta / changed),
         task=task,
@@ -47,7 +47,7 @@ def released(
         people_of=tuple(people_of),
     )
     chance = chances(epsilon / changed, delta / changed, int(counts.max(initial=0)))
-    drawn = noise.words(len(names))
+    drawn = noise.words(int(names.max(initial=-1)) + 1)[names]  # one a label, whichever others occur
     named = zip(names.tolist(), counts.tolist(), drawn.tolist(), strict=True)
     return tuple(name for name, count, word in named if word < chance[count])
 

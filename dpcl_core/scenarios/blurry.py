@@ -42,7 +42,7 @@ def deal(settings: Blurry, table: Table, seed: int, *, n_disjoint: int, cut: Cut
 
     Each example of a blurry class leaves home with the chance `blurry_percent`, and is then in any task (home included)
     with the chance that is the task's share of the pool. A task is tested on its home classes, those of both kinds that were
-    dealt to it.
+    dealt to it. A label that nobody declared stays in the task that a coin of its own name gives.
     """
     check(settings, len(table.classes))
     order = generator(seed, "class order").permutation(len(table.classes))
@@ -51,7 +51,7 @@ def deal(settings: Blurry, table: Table, seed: int, *, n_disjoint: int, cut: Cut
     home = np.empty(len(order), dtype=np.int64)  # of each class
     for index, classes in enumerate(zip(disjoint, blurry, strict=True)):
         home[np.concatenate(classes)] = index
-    task_of = home[table.train.labels]
+    task_of = np.append(home, table.homes(settings.tasks, seed))[table.train.labels]
     leaves = np.isin(table.train.labels, order[n_disjoint:])
     leaves &= table.train.tossed(generator(seed, "who leaves home")) < settings.blurry_percent / 100
     ends = np.cumsum(cut(_POOL)) / _POOL

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
 from dpcl_core.scenarios.catalog import ClassIncremental, Split
@@ -24,15 +25,17 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
 
     A record goes to the task of its class, by a public map from classes to tasks that is drawn before any record is seen:
     one record more or less changes one task by that record, so each is in one task at most. Classes left over when `tasks`
-    times `classes_per_task` is less than all of them occur in no task.
+    times `classes_per_task` is less than all of them occur in no task. A label that nobody declared is in the task that a
+    coin of its own name gives.
     """
     chosen = cast(ClassIncremental, settings)
     n_classes = len(table.classes)
     size = per_task(chosen, n_classes)
     order = generator(seed, "class order").permutation(n_classes)
+    homes = table.homes(chosen.tasks, seed)
     return TaskStream(
         tasks=tuple(
-            task(index, f"task {index + 1}", order[index * size : (index + 1) * size].tolist(), table)
+            task(index, f"task {index + 1}", order[index * size : (index + 1) * size].tolist(), table, homes)
             for index in range(chosen.tasks)
         ),
         classes=table.classes,
@@ -40,10 +43,15 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     )
 
 
-def task(index: int, name: str, classes: Sequence[int], table: Table) -> Task:
-    """The task of these classes: all examples that have one of them."""
-    chosen = np.asarray(classes)
-    train, test = (examples.take(np.flatnonzero(np.isin(examples.labels, chosen))) for examples in (table.train, table.test))
+def task(
+    index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None
+) -> Task:
+    """The task of these classes: all examples that have one of them; `homes`: the task of each undeclared label."""
+    strays = [] if homes is None else (len(table.classes) + np.flatnonzero(homes == index)).tolist()
+    train, test = (
+        examples.take(np.flatnonzero(np.isin(examples.labels, chosen)))
+        for examples, chosen in ((table.train, [*classes, *strays]), (table.test, list(classes)))
+    )
     return Task(index=index, name=name, train=train, test=test, prior=tuple(sorted(classes)))
 
 

@@ -23,14 +23,16 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
 
     With an order of one's own a task keeps the number it has among the dataset's classes, as its name. A record goes to the
     task of its class, by a public map: one record more or less changes one task by that record, so each is in one task at
-    most. Classes left over when `tasks` times `classes_per_task` is less than all of them occur in no task.
+    most; a label that nobody declared has a task by a coin of its own name. Classes left over when `tasks` times
+    `classes_per_task` is less than all of them occur in no task.
     """
     chosen = cast(Split, settings)
     per_task = class_incremental.per_task(chosen, len(table.classes))
     parts = order.of_tasks(chosen.order, chosen.tasks)
+    homes = table.homes(chosen.tasks, 0)  # the same for every seed
     return TaskStream(
         tasks=tuple(
-            class_incremental.task(index, f"task {part + 1}", range(part * per_task, (part + 1) * per_task), table)
+            class_incremental.task(index, f"task {part + 1}", range(part * per_task, (part + 1) * per_task), table, homes)
             for index, part in enumerate(parts)
         ),
         classes=table.classes,

@@ -90,7 +90,8 @@ class Table:
     `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
     `form`: how the examples' own values lie in a row, where the inputs are these values; None for features of a network.
     `texts`: how encoded texts are read, where the inputs are texts. `n_people`: the public nominal number of training
-    examples; 0 where a scenario does not ask for it.
+    examples; 0 where a scenario does not ask for it. `undeclared`: names of training labels from len(classes) on, private as
+    the examples are.
     """
 
     train: Examples
@@ -102,6 +103,12 @@ class Table:
     form: Form | None = None
     texts: TextForm | None = None
     n_people: int = 0
+    undeclared: tuple[str, ...] = ()
+
+    def homes(self, n_tasks: int, seed: int) -> NDArray[np.int64]:
+        """The task of each undeclared label: a public coin of its own name, so that no other label ever moves it."""
+        keys = coins.keys(name.encode("utf-8", "surrogatepass") for name in self.undeclared)
+        return (coins.tossed(keys, generator(seed, "tasks of undeclared labels")) * n_tasks).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -229,7 +229,7 @@ def lists(epsilons: tuple[float, ...], labels: np.ndarray, noise: str = "release
     privacy = PrivacySpec(epsilons=epsilons, delta=DELTA, noise=noise)  # type: ignore[arg-type]
     spec = RunSpec(method="cosine", scenario=ClassIncremental(), labels="dp-learned", privacy=privacy, seeds=(0,))
     cells = list(spec.cells())
-    return LabelLists(spec, cells, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
+    return LabelLists(spec, (), n_tasks=1), {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
 
 
 def test_every_budget_learns_its_own_list_and_without_noise_it_is_read() -> None:
