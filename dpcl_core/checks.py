@@ -95,7 +95,7 @@ def check(spec: RunSpec) -> None:
     n_people = facts.n_train
     n_units = spec.scenario.n_users or n_people
     if spec.scenario.n_users is not None or method.batch_size(spec.params):
-        _check_streams(spec)
+        _check_streams(spec, int(of_run(spec, facts, n_tasks).task_size))
     method.refuses(spec, of_run(spec, facts, n_tasks))
     if spec.privacy.delta >= 1 / n_units:
         raise BadInput(
@@ -109,8 +109,10 @@ def check(spec: RunSpec) -> None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
 
 
-def _check_streams(spec: RunSpec) -> None:
+def _check_streams(spec: RunSpec, nominal_size: int) -> None:
     """Who holds what and what a task has, dealt out by label for every seed: known before features are computed.
+
+    `nominal_size`: public number of training examples of a task; of a person's own data nothing is counted.
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
@@ -125,8 +127,10 @@ def _check_streams(spec: RunSpec) -> None:
         public = public_classes(spec, shown.classes)
         if has_batches or named or spec.labels == "prior":  # one list for all tasks lets a task of clients be empty
             unlabelled.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
+        sizes = [nominal_size] * len(shown.tasks)
         if shown.counts is not None:  # never of a person's own data, where it would be a release
-            refuse_small_task(spec, zip(shown.tasks, shown.counts[:, public].sum(axis=1).tolist(), strict=True))
+            sizes = shown.counts[:, public].sum(axis=1).tolist()
+        refuse_small_task(spec, zip(shown.tasks, sizes, strict=True))
 
 
 def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from dpcl_core.tuning.settings import TuneSpec
 
 Command = Callable[[argparse.Namespace], int]
+Parser = argparse.ArgumentParser
+Make = Callable[..., Parser]
 _INPUT = ("wrong-input", "data-missing")  # failures that another input would mend
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         raise BadInput("command line", " ".join(sys.argv[1:]), f"{message} (see --help)")
 
@@ -51,30 +53,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = _Parser(prog="python -m dpcl_core", description="Differentially private continual learning, from a terminal.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+    def add(name: str, command: Command, text: str, kept: str = "", make: Make = commands.add_parser) -> Parser:
+        sub = make(name, help=text, description=text)
         sub.set_defaults(command=command)
         sub.add_argument("--json", action="store_true", help="print one JSON document")
+        if kept:
+            sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
+            sub.add_argument("--store", metavar="URL", help=f"where {kept} are kept (default: DPCL_STORE, else the home)")
         return sub
 
-    listing = add("list", _list, "what can be chosen by name")
-    listing.add_argument("what", choices=("methods", "datasets", "backbones", "scenarios", "presets"))
+    choices = ("methods", "datasets", "backbones", "scenarios", "presets")
+    add("list", _list, "what can be chosen by name").add_argument("what", choices=choices)
     for name, command, text in (
         ("run", _run, "carry out a run and store it"),
         ("audit", _audit, "attack a method: a lower bound on its epsilon; status 1 where that exceeds the ledger's"),
     ):
-        sub = add(name, command, text)
+        sub = add(name, command, text, kept="runs" if name == "run" else "")
         sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
         sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
-        if name == "run":
-            sub.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
-            sub.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
-        else:
+        if name == "audit":
             sub.add_argument("--trials", type=int, help="releases on each side (default: what the attack needs)")
             several = (
                 "which attack, where a method has several (default: the one that its runs are audited with); all: each; "
@@ -85,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
             once_more = "play a stored run's settings once more with examples of the audit's own, each there by a coin"
             sub.add_argument("--run", metavar="RUN_ID", help=once_more)
             sub.add_argument("--store", metavar="URL", help="where that run is kept (default: DPCL_STORE, else the home)")
-    tune = add("tune", _tune, "search for learning rate, batch size and clipping norm")
+    tune = add("tune", _tune, "search for learning rate, batch size and clipping norm", kept="trials")
     tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
     tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
     tune.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
@@ -93,9 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--on", choices=("public", "private"), help="private: on the data themselves, which is not accounted")
     tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")
     tune.add_argument("--resume", metavar="STUDY_ID", help="go on with a tuning that was stopped, after the trials it has")
-    tune.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
-    tune.add_argument("--store", metavar="URL", help="where trials are kept (default: DPCL_STORE, else the home)")
-    again = add("reproduce", _reproduce, "carry out a paper's experiments and print published values beside ours")
+    again = add("reproduce", _reproduce, "a paper's experiments, with published values beside ours", kept="runs")
     again.add_argument("paper", metavar="PAPER", help="such as tobaben")
     again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
     size = again.add_mutually_exclusive_group()
@@ -107,8 +107,6 @@ def _parser() -> argparse.ArgumentParser:
         size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=what)
     again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
     again.add_argument("--record", metavar="FILE", help="keep the figures of finished runs in a file, as the app shows them")
-    again.add_argument("--device", help="cpu or cuda:N (default: the first GPU, else the CPU)")
-    again.add_argument("--store", metavar="URL", help="where runs are kept (default: DPCL_STORE, else the home)")
     for name, command, text in (
         ("show", _show, "a stored run or tuning"),
         ("export", _export, "a run's tables, figures and settings as files"),
@@ -118,9 +116,12 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--store", metavar="URL")
         if name == "export":
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
-    check = add("verify", _verify, "recompute every epsilon of a privacy card with a second accountant")
-    check.add_argument("card", metavar="CARD", help="the privacy_card.json of an export")
+    add("verify", _verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", _runs, "all stored runs").add_argument("--store", metavar="URL")
+    own = commands.add_parser("data", help="data of your own").add_subparsers(required=True, metavar="COMMAND")
+    owned = add("check", _check_data, "what is public about them; for you alone, what is left out", make=own.add_parser)
+    owned.add_argument("data", metavar="NAME_OR_PATH", help="its folder")
+    owned.add_argument("--write-schema", action="store_true", help="write what is public as schema.toml beside the data")
     account = add("account", _account, "noise for a budget, budget for a noise; give two of epsilon, sigma, delta")
     for option in ("epsilon", "sigma", "delta"):
         account.add_argument(f"--{option}", type=float)
@@ -143,6 +144,13 @@ def _list(options: argparse.Namespace) -> int:
             missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
             layer = f"  [{row['layer']}]" if row.get("layer") else ""
             print(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
+    return 0
+
+
+def _check_data(options: argparse.Namespace) -> int:
+    from dpcl_core.data import owner
+
+    print(owner.printed(options.data, with_schema=options.write_schema, as_json=options.json), end="")
     return 0
 
 

@@ -92,6 +92,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         anchors=(yield from _anchors(spec, dataset, device)),
         source_sizes=source_sizes(spec),
         undeclared=dataset.undeclared,
+        counted=not datasets.card(spec.data.dataset).is_own,
     )
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, known)

@@ -1,170 +1,253 @@
-"""Neighbours through every door: what a run says outside its releases is the same, whatever a training row holds.
+"""Neighbours through every door and every method: all that is no release is the same, whatever training rows hold.
 
-D and D' differ in one training row: one more, with a label that nobody else has, without content, with a broken one.
-Compared is everything that is said but the releases themselves: titles, counts, progress, notes, statements, and that
-nothing is raised.
+D and D' differ in training rows alone. What is compared stands in `tests.support.outside`: exit status, standard output and
+error, titles, sizes, progress, previews, notes, statements, stored runs, every exported file.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from dpcl_core import checks, engine
-from dpcl_core.data import catalog, files
+from dpcl_core import checks, engine, export
+from dpcl_core.data import bundled, catalog, contents, files, labels, outline
 from dpcl_core.data.card import Kind
-from dpcl_core.events import CellFinished, Event, TaskLearned
-from tests.data.making import picture, write
+from dpcl_core.data.images import Images
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import preview
+from dpcl_core.spec import RunSpec
 from tests.scenarios.test_preview import data_dir  # noqa: F401
+from tests.support import outside
+from tests.support.doors import DOORS, SINGLE, TOGETHER, Change
 
-Put = Callable[[Path, int], None]  # a folder of a person's own data, the number of a neighbour (0: D itself)
-N = 120
-LABELS = [row % 4 for row in range(N)]
-
-
-def pictures(folder: Path, neighbour: int) -> None:
-    images: list[object] = [picture(row) for row in range(N)]
-    new = picture(200)
-    more: list[tuple[object, int | None]] = [(new, 1), (new, 77), (b"broken", 1), (None, 1), (new, None)]
-    extra = more[neighbour - 1 : neighbour] if neighbour else []
-    write(folder, "test", image=images[:40], label=LABELS[:40])
-    write(folder, "train", image=images + [one for one, _ in extra], label=LABELS + [label for _, label in extra])
-
-
-def folders(folder: Path, neighbour: int) -> None:
-    for split, n in (("train", N), ("test", 40)):
-        for row in range(n):
-            (folder / split / f"c{row % 4}").mkdir(parents=True, exist_ok=True)
-            (folder / split / f"c{row % 4}" / f"{row:03d}.png").write_bytes(picture(row))
-    more = ["c1/new.png", "nobody/new.png", "c1/broken.png", "c1/notes.txt", "notes.txt"]
-    for place in more[neighbour - 1 : neighbour] if neighbour else []:
-        (folder / "train" / place).parent.mkdir(exist_ok=True)
-        (folder / "train" / place).write_bytes(b"broken" if "broken" in place else picture(200))
-
-
-def windows(folder: Path, neighbour: int) -> None:
-    values = np.random.default_rng(0).standard_normal((N + 1, 300))
-    spoiled = values[N] * np.where(np.arange(300) == 7, np.nan, 1)
-    new = values[N].tolist()
-    more = [(new, 1, 20), (new, 77, 20), (spoiled.tolist(), 1, 20), ([1.0], 1, 20), (new, 1, 25)]
-    extra = more[neighbour - 1 : neighbour] if neighbour else []
-    rates = [20, 50] * (N // 2)
-    write(folder, "test", window=values[:40].tolist(), label=LABELS[:40], rate_hz=rates[:40])
-    write(folder, "train", window=values[:N].tolist() + [one for one, _, _ in extra],
-          label=LABELS + [label for _, label, _ in extra], rate_hz=rates + [rate for _, _, rate in extra])  # fmt: skip
-
-
-TEXTS = [(f"text number {row} of many", f"c{row % 4}") for row in range(N)]
-MORE = [("brand new", "c1"), ("brand new", "nobody has it"), (" ", "c1"), ("new, with \U0001f600", "c1"), ("x", "")]
-
-
-def tables(folder: Path, neighbour: int) -> None:
-    for split, rows in (("test", TEXTS[:40]), ("train", TEXTS + (MORE[neighbour - 1 : neighbour] if neighbour else []))):
-        folder.mkdir(exist_ok=True)
-        with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([("text", "label"), *rows])
-
-
-def texts(folder: Path, neighbour: int) -> None:
-    for split, rows in (("test", TEXTS[:40]), ("train", TEXTS + (MORE[neighbour - 1 : neighbour] if neighbour else []))):
-        write(folder, split, text=[text for text, _ in rows], label=[label for _, label in rows])
-
-
-TAGGED = [([f"Ada{row}", "slept"], ["B-PER", "O"], "ab"[row % 2]) for row in range(N)]
-ODD = [
-    (["Eve", "left"], ["B-PER", "O"], "a"), (["Mars"], ["B-PLANET"], "a"), (["Eve", "left"], ["O"], "a"), ([], [], "a"),
-    (["Eve"], ["O"], "nowhere"),
-]  # fmt: skip
-
-
-def tagged(folder: Path, neighbour: int) -> None:
-    for split, rows in (("test", TAGGED[:40]), ("train", TAGGED + (ODD[neighbour - 1 : neighbour] if neighbour else []))):
-        write(folder, split, tokens=pa.array([words for words, _, _ in rows], pa.list_(pa.string())),
-              tags=pa.array([tags for _, tags, _ in rows], pa.list_(pa.string())),
-              domain=[domain for _, _, domain in rows])  # fmt: skip
-
-
-def conll(folder: Path, neighbour: int) -> None:
-    folder.mkdir(exist_ok=True)
-
-    def line(genre: str, word: str, name: str) -> str:
-        return " ".join([f"{genre}/x/1", "0", "0", word, *["-"] * 6, name]) + "\n"
-
-    blocks = [line("ab"[row % 2], f"Ada{row}", "(PER)") + line("ab"[row % 2], "slept", "*") for row in range(N)]
-    odd = [line("a", "Eve", name) for name in ("(PER)", "(PLANET)", "*)")] + ["too few\n", line("c", "Eve", "*")]
-    (folder / "test.conll").write_text("\n".join(blocks[:40]), encoding="utf-8")
-    extra = odd[neighbour - 1 : neighbour] if neighbour else []
-    (folder / "train.conll").write_text("\n".join(blocks + extra), encoding="utf-8")
-
-
-# Every door: a kind of data in a form of file. A kind or a form without one makes the test of all doors red.
-DOORS: Mapping[tuple[Kind, str], Put] = {
-    ("image", ".parquet"): pictures,
-    ("image", "folder"): folders,
-    ("sensor", ".parquet"): windows,
-    ("text", ".csv"): tables,
-    ("text", ".parquet"): texts,
-    ("tagged", ".parquet"): tagged,
-    ("tagged", ".conll"): conll,
-}
-CLIENTS: Mapping[str, object] = {
-    "scenario": {"kind": "federated", "clients": 3, "protocol": "domain-incremental", "tasks": 2},
-    "method": "label-means",
+Door = tuple[Kind, str]
+Raw = Mapping[str, Any]
+PICTURES: Door = ("image", ".parquet")
+WINDOWS: Door = ("sensor", ".parquet")
+TEXTS: Door = ("text", ".parquet")
+TAGGED: Door = ("tagged", ".parquet")
+D = Change()
+_BATCHES = {"batch_size": 20, "epochs": 1}
+_LM = {"length": 24, "epochs": 1, "batch_size": 40, "lora_rank": 2}
+_HEADS = {"epochs": 2, "sample_rate": 0.5}
+_ROUNDS = {"rounds": 2, "local_steps": 1, "hidden": 4, "batch_size": 4, "participation": 1.0}
+_LISTS = {"dimensions": 4, "anchors": 20, "restarts": 1}
+_SERVER = {"steps": 1, "samples": 2, "hidden": 0}
+_DOMAINS = {"kind": "federated", "clients": 3, "protocol": "domain-incremental", "tasks": 2}
+_ONE_OF_ALL = {"kind": "federated", "clients": 3, "protocol": "one-vs-rest", "tasks": 2}
+_CLASSES = {"kind": "federated", "clients": 3, "tasks": 2}
+_LEARNED = {"labels": "dp-learned", "privacy": {"epsilons": [40.0]}}  # so that no list is empty, which a table would show
+# Every method of the catalogue on a door and with settings that take a second; one without a row makes a test red.
+METHODS: Mapping[str, tuple[Door, Raw]] = {
+    "cosine": (PICTURES, _LEARNED),
+    "peft-ensemble": (WINDOWS, {**_LEARNED, "params": _HEADS}),
+    "naive": (PICTURES, {"labels": "prior-const", "params": _HEADS, "scenario": {"kind": "i-blurry", "tasks": 2}}),
+    "non-cl": (TEXTS, {**_LEARNED, "params": _HEADS, "scenario": {"kind": "si-blurry", "tasks": 2}}),
+    "agem": (PICTURES, {"params": _BATCHES, "privacy": {"epsilons": [math.inf]}}),
+    "l2dp-ml": (PICTURES, {"params": _BATCHES}),
+    "dp-agem": (PICTURES, {"params": {"epochs": 1, "sample_rate": 0.5, "memory_size": 8, "replay_rate": 0.5}}),
+    "dp-coeff-memory": (WINDOWS, {"scenario": {"kind": "permuted", "tasks": 2}, "labels": "prior-const"}),
+    "independent-laplace": (PICTURES, {"params": {"steps": 2}, "privacy": {"adjacency": "replace"}}),
+    **{name: (TEXTS, {"params": _LM}) for name in ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl", "pecl")},
+    "pecl-published": (TEXTS, {"params": {**_LM, "score2_scope": "all"}, "privacy": {"epsilons": [10.0]}}),
+    "cslr-server-head": (TEXTS, {"params": {**_LISTS, **_SERVER}, "scenario": _CLASSES}),
+    "cslr-central": (TEXTS, {"params": {**_LISTS, **_ROUNDS}, "scenario": _ONE_OF_ALL}),
+    "cslr-published": (TEXTS, {"params": {"anchors": 20, "restarts": 1, **_ROUNDS}, "scenario": _CLASSES}),
+    "dp-stat-share": (TAGGED, {"params": {**_LISTS, "list_size": 1, **_ROUNDS}, "scenario": _DOMAINS}),
+    "local-list": (TAGGED, {"params": {**_LISTS, **_SERVER}, "scenario": _DOMAINS}),
+    "label-means": (TAGGED, {"params": {"dimensions": 4}, "scenario": {**_DOMAINS, "clients": 4, "partition": "domain"}}),
+    "dp-fedavg": (TAGGED, {"params": _ROUNDS, "scenario": _DOMAINS}),
+    "fedcil-dp": (TEXTS, {"params": {**_ROUNDS, "noise_size": 2, "consolidation_steps": 1}, "scenario": _CLASSES}),
+    "fedta-lite": (TEXTS, {"params": _ROUNDS, "scenario": _CLASSES, "privacy": {"epsilons": [math.inf]}}),
 }
 
 
-def spec(kind: Kind, labels: str) -> dict[str, object]:
-    raw: dict[str, object] = {
-        "data": {"dataset": "own:mine", "backbone": "hashed-text" if kind in ("text", "tagged") else "pixels"},
-        "scenario": {"kind": "class-incremental", "tasks": 2},
-        "privacy": {"epsilons": [1.0], "delta": 1e-4},
-        "labels": labels,
-        "seeds": [0],
-    }
-    return {**raw, **(CLIENTS if kind == "tagged" else {})}
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of public sentences are computed once for all tests here."""
+    return tmp_path_factory.mktemp("home")
 
 
-def outside(event: object) -> object:
-    """What an event says beside releases: accuracies follow from noisy models, seconds are no statement."""
-    if isinstance(event, TaskLearned):
-        return "learned", event.cell, event.task, event.epsilon
-    if isinstance(event, CellFinished):
-        return "finished", event.cell, event.guarantee
-    if is_dataclass(event):
-        return type(event).__name__, [getattr(event, one.name) for one in fields(event)]
-    return event
+@pytest.fixture(autouse=True)
+def shared(home: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setenv("DPCL_HOME", str(home))
 
 
-def said(kind: Kind, labels: str) -> list[object]:
-    events: list[Event] = list(engine.run(checks.parse(spec(kind, labels))))
-    return [outside(event) for event in events]
+def spec(method: str, changes: Raw, kind: Kind, **more: object) -> RunSpec:
+    """One budget and one seed, under seeded noise, so that no test depends on luck."""
+    backbone = "pixels" if kind in ("image", "sensor") else "lm-tiny" if method[:3] in ("lm-", "pec") else "hashed-text"
+    raw = {"scenario": {"kind": "class-incremental", "tasks": 2}, "labels": "prior", "seeds": [0], **changes, **more}
+    privacy = {"epsilons": [4.0], "delta": 1e-4, "noise": "seeded", **raw.pop("privacy", {})}  # type: ignore[dict-item]
+    return checks.parse({"method": method, "data": {"dataset": "own:mine", "backbone": backbone}, "privacy": privacy, **raw})
 
 
-def test_every_door_is_tried() -> None:
+def lies(door: Door, change: Change, root: Path, patch: pytest.MonkeyPatch) -> None:
+    """Puts a neighbour where `own:mine` is looked for."""
+    folder = root / f"{len(list(root.glob('neighbour *')))}".join(("neighbour ", ""))
+    folder.mkdir()
+    patch.setenv("DPCL_DATA", str(folder))
+    DOORS[door](folder / "mine", change)
+
+
+def said(asked: RunSpec) -> list[object]:
+    """All that the engine says outside releases, and what pages draw and list before a run."""
+    drawn = preview.preview(asked.data, asked.scenario, 0)
+    facts = catalog.facts(asked.data.dataset, 10, 5), catalog.facts(asked.data.dataset)
+    return [*outside.events(list(engine.run(asked))), None if drawn is None else asdict(drawn), facts]
+
+
+def run_of(kind: Kind, setting: str) -> RunSpec:
+    """A cheap run on data of this kind."""
+    if kind == "tagged":
+        return spec("label-means", {"scenario": _DOMAINS}, kind, labels=setting)
+    return spec("cosine", {}, kind, labels=setting)
+
+
+SETTINGS = [
+    (door, setting)
+    for door in DOORS
+    for setting in ("prior-const", "dp-learned")
+    if (door[0], setting) != ("tagged", "dp-learned")  # no method of clients learns its list
+]
+
+
+def test_every_door_and_every_method_is_tried() -> None:
     assert {kind for kind, _ in DOORS} == set(get_args(Kind))
     assert {form for _, form in DOORS} == {*files.TABLES, "folder"}
+    assert METHODS.keys() == methods.CARDS.keys()
+    assert {door[0] for door, _ in METHODS.values()} == set(get_args(Kind))
 
 
-@pytest.mark.parametrize("labels", ["prior-const", "dp-learned"])
-@pytest.mark.parametrize("door", DOORS, ids="-".join)
-def test_a_training_row_changes_nothing_outside_the_releases(
-    door: tuple[Kind, str], labels: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+@pytest.mark.parametrize(("door", "setting"), SETTINGS)
+def test_training_rows_change_nothing_outside_the_releases(
+    door: Door, setting: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
-    kind, _ = door
-    if kind == "tagged" and labels == "dp-learned":
-        pytest.skip("no method of clients learns its list")
+    compared(door, setting, TOGETHER, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow  # finds no more than all changes at once, but names the one that a run gives away
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize(("door", "setting"), SETTINGS)
+def test_one_training_row_changes_nothing_outside_the_releases(
+    door: Door, setting: str, name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    compared(door, setting, SINGLE[name], tmp_path, monkeypatch)
+
+
+def compared(door: Door, setting: str, change: Change, root: Path, patch: pytest.MonkeyPatch) -> None:
+    """Holds D against a neighbour."""
     found = []
-    for neighbour in range(6):
-        folder = tmp_path / f"neighbour {neighbour}"
-        folder.mkdir()
-        monkeypatch.setenv("DPCL_DATA", str(folder))
-        DOORS[door](folder / "mine", neighbour)
-        found.append((said(kind, labels), catalog.facts("own:mine")))
-    assert [one for one in found[1:] if str(one) != str(found[0])] == []
+    for one in (D, change):
+        lies(door, one, root, patch)
+        found.append(said(run_of(door[0], setting)))
+    assert_same(found[1], found[0])
+
+
+def assert_same(found: object, expected: object) -> None:
+    """Arrays and not-a-numbers included, by what they print."""
+    with np.printoptions(threshold=10**9):
+        assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_through_every_method_the_terminal_and_all_files_are_the_same(
+    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """Files with pictures, 5 MB each, are made for one method: the others' are made by the same code."""
+    door, changes = METHODS[method]
+    if method != "cosine":
+        monkeypatch.setattr(export, "_figures", lambda *_: {})
+    found = []
+    for place, change in enumerate((D, TOGETHER)):
+        lies(door, change, tmp_path, monkeypatch)
+        found.append(outside.terminal(spec(method, changes, door[0]), tmp_path / str(place)))
+    first, other = found
+    assert first["run"][0] == 0, first["run"]  # type: ignore[index]
+    assert {"result.json", "privacy_card.json", "accuracy.csv", "command.txt"} <= first.keys()
+    assert "\n".join(outside.differences(other, first)) == ""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_refuses_is_said_in_public_numbers(
+    method: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """A delta, tasks, clients, batches that are too large: the sentence names nominal sizes, never what was counted."""
+    door, changes = METHODS[method]
+    scenario = changes.get("scenario", {"kind": "class-incremental"})
+    refused: list[Raw] = [{"privacy": {**changes.get("privacy", {}), "delta": 0.5}}]
+    refused += [{"scenario": {**scenario, "tasks": 50}}] if scenario["kind"] != "permuted" else []
+    refused += [{"scenario": {**scenario, "clients": 5000}}] if "clients" in scenario else []
+    if methods.card(method).batch_size(methods.card(method).params()):
+        refused.append({"params": {**changes["params"], "batch_size": 5000}})
+    found = []
+    for change in (D, TOGETHER):
+        lies(door, change, tmp_path, monkeypatch)
+        found.append([refusal(spec(method, changes, door[0], **one)) for one in refused])
+    assert found[0] == found[1]
+
+
+def refusal(asked: RunSpec) -> str:
+    """The sentence."""
+    with pytest.raises(BadInput) as caught:
+        checks.check(asked)
+    return str(caught.value)
+
+
+def test_batches_of_ones_own_data_are_held_against_public_sizes_alone(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """Two tasks of 160 / 2 nominal examples: a batch of 80 is allowed and runs, though no task has so many; 81 is not."""
+    changes = {**METHODS["agem"][1], "params": {"epochs": 1, "batch_size": 80}}
+    for change in (D, Change(fewer=118)):
+        lies(PICTURES, change, tmp_path, monkeypatch)
+        *_, last = engine.run(spec("agem", changes, "image"))
+        assert type(last).__name__ == "CellFinished"
+        with pytest.raises(BadInput, match=r"^params\.batch_size = 81: must be at most 80, the number of training examples"):
+            checks.check(spec("agem", {**changes, "params": {"epochs": 1, "batch_size": 81}}, "image"))
+
+
+@pytest.mark.parametrize("setting", ["prior-const", "dp-learned"])
+@pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])
+def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
+    method: str, setting: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """One more, and one replaced, in the training part: coins of their own bytes say that the new pictures are in it."""
+    pictures, named = bundled.digits()
+    pixels = np.asarray(pictures.content)
+    (whole,) = catalog.outlines(catalog.card("digits"))
+    assert whole is not None
+    first = int(whole.train.rows[0])
+    new = np.full((1, 8, 8, 1), 17, np.uint8)
+    replaced = pixels.copy()
+    replaced[first] = new[0]
+    neighbours = [
+        (pixels, named), (np.concatenate([pixels, new]), np.append(named, named[first])), (replaced, named)
+    ]  # fmt: skip
+    params = {} if method == "cosine" else {"epochs": 1, "sample_rate": 0.5}
+    data = {"dataset": "digits", "backbone": "pixels", "train_per_class": 20, "test_per_class": 5}
+    asked = spec(method, {"labels": setting, "data": data, "params": params}, "image")
+    found = []
+    for content, of in neighbours:
+        monkeypatch.setattr(bundled, "digits", lambda one=content, other=of: (Images(one, (8, 8, 1)), other))
+        forget()
+        (now,) = catalog.outlines(catalog.card("digits"))
+        assert now is not None
+        assert len(now.test.rows) == len(whole.test.rows), "the new picture is in the training part"
+        found.append([outside.events(list(engine.run(asked))), catalog.facts("digits"), catalog.facts("digits", 20, 5)])
+    monkeypatch.undo()
+    forget()
+    for other in found[1:]:
+        assert_same(other, found[0])
+
+
+def forget() -> None:
+    """Bundled data never change, and are kept for good."""
+    for kept in (outline._outline, contents._keys, labels._read, preview._preview):
+        kept.cache_clear()

@@ -114,10 +114,44 @@ def outline(card: DatasetCard, found: Found | None) -> Outline:
     return _outline(card, found, () if found is None else tuple(_stamp(found, card)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Opened:
+    """The files of a dataset with what is public about them; the training rows, `trained`, are not judged yet."""
+
+    own: Door
+    trained: NDArray[np.int64]
+    public: Rows
+    tested: NDArray[np.int64]
+    classes: tuple[str, ...]
+    sources: tuple[str, ...]
+    known: Known
+    contents: Sequence[Contents]
+
+
 @lru_cache(maxsize=32)
 def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
     """The test part is judged first, one and all: it is public. What it says, and the card, is all that training rows are
     held against; those that do not fit count as no examples."""
+    data = _opened(card, found, stamp)
+    kept = sound(data.own, data.trained, data.known)
+    private = data.own.judged(kept, data.known)
+    test = _part(data.public, data.tested, data.sources, data.contents[-1])
+    numbered, undeclared = _numbered(private, len(data.classes))
+    everything = _part(numbered, kept, data.sources, data.contents[0])
+    train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
+    n_found = len(private) if train.of_words else len(data.trained)
+    n_train = _n_train(card, found, n_found, test)
+    return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything)
+
+
+def refused(card: DatasetCard, found: Found) -> tuple[int, list[BadInput]]:
+    """How many training rows there are, and what is wrong with each that counts as no example: for their owner alone."""
+    data, wrong = _opened(card, found, tuple(_stamp(found, card))), list[BadInput]()
+    sound(data.own, data.trained, data.known, wrong)
+    return len(data.trained), wrong
+
+
+def _opened(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     contents = [Contents(card, paths, stamp) for paths in ((found.train, found.test) if found else ((), ()))]
     own = opened(card, found.train if found else (), is_private=True)
     other = opened(card, found.test, is_private=False) if found and found.test else None
@@ -131,14 +165,7 @@ def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int
     classes, sources = _classes(card, public), _source_names(card, public)
     _refuse_missing(card, public.labels, classes)
     known = known_of(card, public, classes, sources)
-    kept = sound(own, trained, known)
-    private = own.judged(kept, known)
-    test = _part(public, tested, sources, contents[-1] if other else contents[0])
-    numbered, undeclared = _numbered(private, len(classes))
-    everything = _part(numbered, kept, sources, contents[0])
-    train = everything.take(np.flatnonzero(numbered.labels < len(classes))) if undeclared else everything
-    n_found = len(private) if train.of_words else len(trained)
-    return Outline(classes, sources, train, test, _n_train(card, n_found, test), undeclared, everything)
+    return _Opened(own, trained, public, tested, classes, sources, known, contents if other else contents[:1])
 
 
 def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Door:
@@ -171,14 +198,15 @@ def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
     return replace(private, labels=labels), tuple(private.names.get(label, str(label)) for label in beyond.tolist())
 
 
-def _n_train(card: DatasetCard, n_found: int, test: Part) -> int:
+def _n_train(card: DatasetCard, found: Found | None, n_found: int, test: Part) -> int:
     """The public nominal number of training examples.
 
-    A benchmark's is what its files hold, which is published. Of a person's own data nothing of the training part is counted:
-    it is what their schema says or, without one, four for each test example, as in a division by 80 and 20.
+    A benchmark's is what its files hold, taken as public: the statement says so. The bundled digits are always all there,
+    as their card counts them. Of a person's own data nothing of the training part is counted: it is what their schema says
+    or, without one, four for each test example, as in a division by 80 and 20.
     """
     if not card.is_own:
-        return n_found
+        return card.n_train if found is None else n_found
     share = card.held_out or HELD_OUT
     return card.n_train or round(len(test.labels) * (1 - share) / share)
 

@@ -70,15 +70,22 @@ class Door(Protocol):
         """
 
 
-def sound(door: Door, rows: NDArray[np.int64], known: Known) -> NDArray[np.int64]:
-    """Those of these rows that can be used: the others count as no examples."""
+def sound(
+    door: Door, rows: NDArray[np.int64], known: Known, refused: list[BadInput] | None = None
+) -> NDArray[np.int64]:
+    """Those of these rows that can be used: the others count as no examples.
+
+    `refused` takes what is wrong with each of those, for their owner alone.
+    """
     if not len(rows):
         return rows
     try:
         door.judged(rows, known)
-    except BadInput:
+    except BadInput as error:
         if len(rows) == 1:
+            if refused is not None:
+                refused.append(error)
             return rows[:0]
-        half = len(rows) // 2
-        return np.concatenate([sound(door, rows[:half], known), sound(door, rows[half:], known)])
+        halves = np.array_split(rows, 2)
+        return np.concatenate([sound(door, half, known, refused) for half in halves])
     return rows

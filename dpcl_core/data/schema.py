@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -31,16 +33,52 @@ class Schema(Spec):
 
 
 def declared(card: DatasetCard) -> DatasetCard:
-    """The card of a person's own data with what their schema says; as it is where there is none.
+    """The card of a person's own data with what their schema says; as it is where there is none. Raises as `read` does."""
+    found = read(card)
+    if found is None:
+        return card
+    return replace(
+        card,
+        title=found.title or card.title,
+        classes=found.classes,
+        n_classes=len(found.classes),
+        n_train=found.n_train or 0,
+        sources=tuple((source, found.classes) for source in found.sources),
+        held_out=None if card.held_out is None else found.held_out or card.held_out,
+    )
+
+
+def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train: int) -> str:
+    """A schema of these public facts as TOML, with a line on each, to be edited by hand."""
+
+    def listed(names: Sequence[str]) -> str:
+        return "[" + ", ".join(json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f") for name in names) + "]"
+
+    lines = [
+        "# What is public about these data. Errors, titles, sizes and figures depend on this and on the test part alone.",
+        "# Edit it by hand; write nothing here that only the training rows tell.",
+        f"title = {json.dumps(title, ensure_ascii=False)}",
+        "# Every label, in order. Training rows with another one are left out; without this line they are candidates",
+        "# for a list of labels learned under differential privacy (labels = dp-learned).",
+        f"classes = {listed(classes)}",
+        *(["# Every source, in order.", f"sources = {listed(sources)}"] if sources else []),
+        "# About how many training examples there are. A number of your choice, not an exact count of them.",
+        f"n_train = {n_train}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read(card: DatasetCard) -> Schema | None:
+    """What the schema beside a person's own data says; None where there is none.
 
     Raises BadInput naming the file, the field and what is allowed.
     """
     try:
         path = next((path for root in files.roots(card) if (path := root / card.folder / NAME).is_file()), None)
     except PermissionError:  # who looks for the files says so
-        return card
+        return None
     if path is None:
-        return card
+        return None
     shown = f"{card.name}/{NAME}"
     try:
         found = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -54,12 +92,4 @@ def declared(card: DatasetCard) -> DatasetCard:
             raise BadInput(f"{shown}.{field}", ", ".join(names[:12]), "must not name the same one twice")
     if found.sources and not found.classes:
         raise BadInput(f"{shown}.classes", "nothing", "must name every label where sources are named")
-    return replace(
-        card,
-        title=found.title or card.title,
-        classes=found.classes,
-        n_classes=len(found.classes),
-        n_train=found.n_train or 0,
-        sources=tuple((source, found.classes) for source in found.sources),
-        held_out=None if card.held_out is None else found.held_out or card.held_out,
-    )
+    return found

@@ -53,7 +53,9 @@ class Agem:
         own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
         self._space = tuple(sorted({*self._space, *own}))
         batches = self._batches(task, self._competing(own))
-        n_steps = schedule(params, task.index, len(batches))
+        nominal = max(1, int(self._known.task_size))
+        n_batches = len(batches) if self._known.counted else max(1, nominal // self._size(nominal))
+        n_steps = schedule(params, task.index, n_batches)
         self._account(task.index, n_steps, ledger)
         parameters = list(self._net.parameters())
         draws = generator(seed, f"replayed batches of task {task.index}")
@@ -83,11 +85,14 @@ class Agem:
         return own if self._params.head == "per-task" else self._space
 
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
-        """The task's fixed batches. Raises BadInput where its examples of the competing classes do not fill one."""
+        """The task's fixed batches. Where its examples of the competing classes do not fill one, raises BadInput; unless how
+        many there are is private: these are then a batch, be there none."""
         train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
         size, device = self._size(len(train)), self._known.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)
+        if not chosen and not self._known.counted:
+            chosen = [np.arange(len(train))]
         if not chosen:
             allowed = f"must be at most {len(train)}, the number of training examples of {task.name} with public labels"
             raise BadInput("params.batch_size", size, allowed)
@@ -114,7 +119,7 @@ class Agem:
         total: Gradients = []
         for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
             logits = self._net(inputs)[:, batch.columns]
-            loss = functional.cross_entropy(logits, targets, reduction="sum") / len(batch.targets)
+            loss = functional.cross_entropy(logits, targets, reduction="sum") / max(1, len(batch.targets))
             part = torch.autograd.grad(loss, parameters)
             total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else list(part)
         return total

@@ -32,7 +32,8 @@ class Known:
     is an example. `anchors` float32 [p, K]: features of public sentences by the same backbone, for methods whose card says
     `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example. `source_sizes`: as `Facts`
     has them. `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing here
-    that is private, as the labels are. Nothing may depend on it but through a list that was released.
+    that is private, as the labels are. Nothing may depend on it but through a list that was released. `counted`: whether how
+    many examples a task has is taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
     """
 
     n_inputs: int
@@ -50,6 +51,7 @@ class Known:
     anchors: NDArray[np.float32] | None = None
     source_sizes: Mapping[str, int] = field(default_factory=dict)
     undeclared: tuple[str, ...] = ()
+    counted: bool = True
 
     @property
     def n_labels(self) -> int:

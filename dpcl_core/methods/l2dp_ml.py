@@ -66,13 +66,17 @@ class L2dpMl(Agem):
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
         """A-GEM's batches, perturbed: what is learned from, stored and used again is x̄."""
         plain = super()._batches(task, competing)
-        self._n = len(plain[0].targets)
+        self._n = self._divisor(plain[0])
         self._largest = max(self._largest, self._n)  # Algorithm 1 divides by a task's size: the largest claims most
         return [replace(batch, inputs=batch.inputs.double() + self._draws.inputs / self._n) for batch in plain]
 
+    def _divisor(self, batch: Batch) -> int:
+        """Examples of a batch as they divide its sums and its noise: the nominal number where the true one is private."""
+        return len(batch.targets) if self._known.counted else self._n
+
     def _gradients(self, batch: Batch) -> Gradients:
         """Of both losses' means over the batch, with the noise of its number of examples; in parts, as A-GEM's."""
-        n, size = len(batch.targets), AT_ONCE[batch.targets.device.type]
+        n, size = self._divisor(batch), AT_ONCE[batch.targets.device.type]
         of_inputs = encoder.of_noise(self._net.first, self._draws.inputs / n)
         part = self._taylor if self._chosen.losses == "taylor" else self._softmax
         total: Gradients = []

@@ -56,7 +56,7 @@ def noisy_class_sums(
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
         # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
         event = dp.GaussianDpEvent(std / SENSITIVITY["add-remove"]) if std > 0 else dp.NonPrivateDpEvent()
-        ledger.spend(event, task=task, what=f"sums of unit features of {len(space)} classes")
+        ledger.spend(event, task=task, what="sums of unit features, one of each class on its list")
         released[release, chosen] = noise.added(clean, std) if std > 0 else clean
     return released
 

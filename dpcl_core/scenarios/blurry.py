@@ -25,8 +25,8 @@ BY_COIN = (
     "bytes"
 )
 ORACLE = (
-    "a task's own list of labels, where one is used, holds the labels that occur in the task and is taken as public "
-    "beforehand (oracle prior)"
+    "a task's own list of labels, where one is used, is read off its training examples as if it had been public beforehand "
+    "(oracle prior): that reading is not differentially private, and no epsilon covers it"
 )
 
 

@@ -1,0 +1,98 @@
+"""What an owner is told of their own data: the public part depends on public facts alone, the rest is marked as private."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dpcl_core import cli
+from dpcl_core.data import owner, schema
+from dpcl_core.data.load import load
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import DataSpec
+from tests.support.doors import DOORS, SINGLE, Change
+
+EVERYTHING = Change(more=(0, 1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("door", DOORS, ids="-".join)
+def test_at_every_door_rows_are_counted_as_runs_use_them(door: tuple[str, str], data_dir: Path) -> None:
+    found = []
+    changes = {"plain": Change(), "odd": EVERYTHING, **{f"one{place}": one for place, one in enumerate(SINGLE.values())}}
+    for name, change in changes.items():
+        DOORS[door](data_dir / name, change)  # type: ignore[index]
+        found.append((owner.report(name), load(DataSpec(dataset=f"own:{name}"))))
+    (plain, loaded), (odd, _) = found[:2]
+    assert (plain.private.n_rows, plain.private.n_used, plain.private.refused) == (120, 120, ())
+    assert odd.private.n_rows == 126
+    undeclared = sum(odd.private.undeclared.values())
+    assert odd.private.n_used + undeclared + sum(count for _, count, _ in odd.private.refused) == 126
+    assert (undeclared == 1) == (door[0] != "tagged")
+    assert plain.public.n_train == loaded.n_people
+    for one, read in found:
+        assert (one.public.classes, one.public.n_train, one.public.n_test) == (
+            plain.public.classes, plain.public.n_train, plain.public.n_test
+        )  # fmt: skip
+        units = len(read.train) if door[0] != "tagged" else len(set(read.train.images.sentence_of.tolist()))  # type: ignore[union-attr]
+        assert one.private.n_used == units
+
+
+def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    DOORS["text", ".csv"](data_dir / "mine", EVERYTHING)
+    with (data_dir / "mine" / "train.csv").open("a", encoding="utf-8") as file:
+        file.write("one,two,three\n")
+    assert cli.main(["data", "check", "mine"]) == 0
+    out = capsys.readouterr().out
+    public, private = out.split("PRIVATE, for you alone.")
+    assert "classes            c0, c1, c2, c3 (from the test part)" in public
+    assert "training examples  160 (four for each test example, as no schema says)" in public
+    assert "127 training rows; 123 count as examples." in private
+    assert "must hold text; leave out rows without any. First: own:mine/train.csv row 123, text." in private
+    assert '1 row labelled "nobody has it", which nobody declared: used under labels = dp-learned alone.' in private
+    assert "1 row left out: must have as many values as the first line has names." in private
+    assert cli.main(["data", "check", str(data_dir / "mine"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["public"]["name"] == "own:mine"
+    assert told["private"]["n_used"] == 123
+    assert "do not pass it on" in told["private"]["warning"]
+    assert os.environ["DPCL_DATA"] == str(data_dir)
+
+
+def test_a_schema_is_written_of_public_facts_alone_and_read_again(
+    data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two neighbours get the same file; it says what held before, and is never written over."""
+    content = []
+    for name, change in (("one", Change()), ("other", EVERYTHING)):
+        DOORS["image", "folder"](tmp_path / name / "mine", change)
+        assert cli.main(["data", "check", str(tmp_path / name / "mine"), "--write-schema"]) == 0
+        content.append((tmp_path / name / "mine" / schema.NAME).read_text(encoding="utf-8"))
+    assert content[0] == content[1]
+    assert 'classes = ["c0", "c1", "c2", "c3"]' in content[0]
+    assert "n_train = 160" in content[0]
+    found = owner.report(str(tmp_path / "other" / "mine"))
+    assert {"title", "classes", "n_train"} <= set(found.public.from_schema)
+    assert found.private.undeclared == {}
+    capsys.readouterr()
+    assert cli.main(["data", "check", str(tmp_path / "one" / "mine"), "--write-schema"]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_odd_names_survive_in_a_schema(data_dir: Path) -> None:
+    names = ('quo"te', "back\\slash", "new\nline", "é", "\x7f")
+    DOORS["text", ".csv"](data_dir / "mine", Change())
+    (data_dir / "mine" / schema.NAME).write_text(schema.written('a "title"', names, ("a", "b"), 7), encoding="utf-8")
+    from dpcl_core.data import catalog
+
+    card = catalog.card("own:mine")
+    assert (card.title, card.classes, card.n_train) == ('a "title"', names, 7)
+    assert [name for name, _ in card.sources] == ["a", "b"]
+
+
+@pytest.mark.parametrize("named", ["digits", "../mine", "nowhere"])
+def test_what_is_no_data_of_ones_own_is_refused(named: str, data_dir: Path) -> None:
+    with pytest.raises(BadInput):
+        owner.report(named)
