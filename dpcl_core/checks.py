@@ -18,12 +18,20 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import kinds, unlabelled
 from dpcl_core.methods.cards.language import LanguageParams
 from dpcl_core.methods.facts import of_run
+from dpcl_core.packages import lacking
 from dpcl_core.scenarios import catalog as scenarios
-from dpcl_core.spec import RunSpec
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
 _PROMPT = 40  # tokens left for the task's name and the label behind a text
+
+# Dotted keys of all settings but those of a method or a scenario.
+_SETTINGS = (
+    *RunSpec.model_fields,
+    *(f"data.{name}" for name in DataSpec.model_fields),
+    *(f"privacy.{name}" for name in PrivacySpec.model_fields),
+)
 
 Raw = Mapping[str, object]
 
@@ -41,7 +49,7 @@ def parse(raw: Raw) -> RunSpec:
     try:
         return RunSpec.model_validate(fields)
     except ValidationError as error:
-        raise first_of(error) from error
+        raise first_of(error, known=_SETTINGS) from error
 
 
 def check(spec: RunSpec) -> None:
@@ -86,6 +94,8 @@ def check(spec: RunSpec) -> None:
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
         raise BadInput("data.dataset", dataset.name, allowed)
+    if missing := lacking(method.packages):
+        raise DataMissing("method", spec.method, missing)
     if missing := datasets.available(dataset):
         raise DataMissing("data.dataset", spec.data.dataset, missing)
     if missing := backbones.available(backbone):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Literal
 
 from pydantic import ValidationError
@@ -10,6 +11,9 @@ from pydantic import ValidationError
 FailureKind = Literal[
     "wrong-input", "out-of-memory", "diverged", "data-missing", "worker-died", "store", "internal"
 ]
+
+
+INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that another input would mend
 
 
 class BadInput(ValueError):
@@ -26,6 +30,14 @@ class DataMissing(BadInput):
     """A dataset or a weights file is not on this computer and cannot be fetched."""
 
     kind: FailureKind = "data-missing"
+
+
+def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadInput:
+    """The refusal of a name that nothing has: the nearest known one, then all of them. `also`: what else would do."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    guess = f"did you mean {near[0]}? It " if near else ""
+    return BadInput(field, name, f"{guess}must be one of {', '.join(names)}{also}")
 
 
 class Diverged(RuntimeError):
@@ -60,8 +72,11 @@ def failure_kind(error: BaseException) -> FailureKind:
     return "internal"
 
 
-def first_of(error: ValidationError, prefix: str = "") -> BadInput:
-    """The first complaint of a pydantic model, as one sentence naming the field by its dotted key."""
+def first_of(error: ValidationError, prefix: str = "", known: Sequence[str] = ()) -> BadInput:
+    """The first complaint of a pydantic model, as one sentence naming the field by its dotted key.
+
+    `known`: the dotted keys that there are, to guess from what a mistyped one was meant to be.
+    """
     found = error.errors(include_url=False)[0]
     if isinstance(said := found.get("ctx", {}).get("error"), BadInput):
         return said
@@ -70,7 +85,8 @@ def first_of(error: ValidationError, prefix: str = "") -> BadInput:
     field = ".".join(filter(None, [prefix, *keys])) or "spec"
     message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if found["type"] == "extra_forbidden":
-        return BadInput(field, found["input"], "no such setting")
+        near = get_close_matches(field, known, n=1)
+        return BadInput(field, found["input"], f"no such setting; did you mean {near[0]}?" if near else "no such setting")
     if found["type"] == "missing":
         return BadInput(field, None, "must be given")
     if found["type"] == "too_short":

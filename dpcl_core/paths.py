@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpcl_core.errors import BadInput
 
+_PACKAGE = Path(__file__).resolve().parent
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -29,7 +30,14 @@ def data_dir() -> Path | None:
 
 def assets_dir() -> Path:
     """What is bundled with the project: backbones, presets, texts, published numbers."""
-    return Path(__file__).resolve().parent.parent / "assets"
+    installed = _PACKAGE / "assets"
+    return installed if installed.exists() else _PACKAGE.parent / "assets"
+
+
+def app_file() -> Path:
+    """The app's entry, which Streamlit runs; its pages lie beside it."""
+    installed = _PACKAGE / "app" / "app.py"
+    return installed if installed.exists() else _PACKAGE.parent / "app.py"
 
 
 def inside(folder: Path, name: str, field: str) -> Path:

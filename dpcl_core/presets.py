@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from dpcl_core import checks, paths
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.spec import RunSpec, Spec
 
 
@@ -75,7 +75,7 @@ def _place(preset: Preset) -> tuple[bool, bool, float, str]:
 def _read(name: str) -> dict[str, object]:
     known = sorted(path.stem for path in _folder().glob("*.toml"))
     if name not in known:
-        raise BadInput("preset", name, f"must be one of {', '.join(known)}")
+        raise unknown("preset", name, known)
     return checks.read_toml((_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
 

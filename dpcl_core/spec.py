@@ -189,7 +189,7 @@ def _read(field: Literal["params", "scenario"], name: str, given: object) -> Spe
         try:
             return model.model_validate(given)
         except ValidationError as error:
-            raise first_of(error, field) from error
+            raise first_of(error, field, [f"{field}.{known}" for known in model.model_fields]) from error
     if type(given) is not model:
         raise BadInput(field, type(given).__name__, f"must be settings of {name}: {model.__name__} or a table of its fields")
     return given

@@ -210,7 +210,7 @@ def test_a_spec_made_in_python_takes_the_settings_of_its_method_and_survives_jso
         ({"params": CosineParams()}, "params = CosineParams: must be settings of naive: PeftParams or a table"),
         ({"params": {"rate": 1}}, "params.rate = 1: no such setting"),
         ({"params": 3}, "params = int: must be settings of naive"),
-        ({"method": "naiv"}, "method = naiv: must be one of cosine"),
+        ({"method": "naiv"}, "method = naiv: did you mean naive? It must be one of cosine"),
         ({"scenario": {"kind": "x"}}, "scenario.kind = x: must be one of class-incremental"),
     ],
 )

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
     "cli", "listing", "export", "papers", "figures", "lessons", "runs", "tuning", "engine", "presets", "checks", "attacks",
-    "methods", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "paths", "errors",
+    "methods", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "packages",
+    "paths", "errors",
 ]  # fmt: skip
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))
 

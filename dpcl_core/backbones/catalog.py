@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.encoders import files as encoders
@@ -13,7 +12,8 @@ from dpcl_core.backbones.language import files as language
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data import hub
 from dpcl_core.data.cards import Kind
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, unknown
+from dpcl_core.packages import lacking
 
 FIELD = weights.FIELD
 TIMM = "timm:"
@@ -195,7 +195,7 @@ def card(name: str) -> BackboneCard:
         return _of_library(name)
     model = name.removeprefix(TIMM)
     if model == name or not _TIMM_MODEL.fullmatch(model):
-        raise BadInput(FIELD, name, f"must be one of {', '.join(CARDS)}, {_OTHERS}")
+        raise unknown(FIELD, name, CARDS, f", {_OTHERS}")
     return BackboneCard(
         name=name,
         title=f"{model} (timm)",
@@ -249,10 +249,9 @@ def available(card: BackboneCard) -> str | None:
             weights.bundled(card.name)
         except DataMissing as missing:
             return missing.allowed
-        return None
-    lacking = [package for package in ("timm", "torchvision") if find_spec(package) is None]
-    if lacking:
-        return f"needs {' and '.join(lacking)}: run pip install -r requirements.txt"
+        return lacking(("torch",))
+    if absent := lacking(("torch", "timm", "torchvision")):
+        return absent
     model = card.name.removeprefix(TIMM)
     if weights.local(model) or weights.in_hub_cache(f"timm/{model}") or hub.is_reachable():
         return None
@@ -301,9 +300,8 @@ def _of_library(name: str) -> BackboneCard:
 
 
 def _encoder_missing(card: BackboneCard) -> str | None:
-    packages = ("tokenizers",) if card.name == encoders.MINILM else ("sentence_transformers",)
-    if lacking := [package for package in packages if find_spec(package) is None]:
-        return f"needs {' and '.join(lacking)}: install requirements.txt"
+    if absent := lacking(("torch",) if card.name == encoders.MINILM else ("torch", "sentence_transformers")):
+        return absent
     if card.name == encoders.MINILM:
         return None if encoders.minilm_here() or hub.is_reachable() else encoders.minilm_wish()
     model = card.name.removeprefix(encoders.LIBRARY)
@@ -313,9 +311,8 @@ def _encoder_missing(card: BackboneCard) -> str | None:
 
 
 def _language_model_missing(card: BackboneCard) -> str | None:
-    lacking = [package for package in ("tokenizers", "transformers", "peft") if find_spec(package) is None]
-    if lacking:
-        return f"needs {' and '.join(lacking)}: install requirements.txt"
+    if absent := lacking(("torch", "transformers", "peft")):
+        return absent
     if card.name == language.BUNDLED:
         try:
             language.bundled()

@@ -9,7 +9,7 @@ from dpcl_core import paths
 from dpcl_core.data import files, hub
 from dpcl_core.data.cards import CARDS, SENSOR_LIMITS, TEXT_LIMITS, DatasetCard
 from dpcl_core.data.title import Sizes, title
-from dpcl_core.errors import BadInput, DataMissing
+from dpcl_core.errors import BadInput, DataMissing, unknown
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
@@ -60,7 +60,7 @@ def card(name: str) -> DatasetCard:
     if name in CARDS:
         return CARDS[name]
     if not name.startswith("own:"):
-        raise BadInput(files.FIELD, name, f"must be one of {', '.join(CARDS)}, or own:NAME for a folder of yours")
+        raise unknown(files.FIELD, name, CARDS, ", or own:NAME for a folder of yours")
     from dpcl_core.data import schema  # reads TOML through pydantic, which the cards of the catalog can do without
 
     return schema.declared(_own(name))

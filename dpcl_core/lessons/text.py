@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from dpcl_core import paths
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import unknown
 from dpcl_core.spec import Spec
 
 # In the order in which they are taught; a lesson's number is its place here.
@@ -48,7 +48,7 @@ class Lesson(Spec):
 def load(name: str) -> Lesson:
     """The words of a lesson. Raises BadInput naming the known lessons."""
     if name not in NAMES:
-        raise BadInput("lesson", name, f"must be one of {', '.join(NAMES)}")
+        raise unknown("lesson", name, NAMES)
     text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
     return Lesson.model_validate(tomllib.loads(text))
 

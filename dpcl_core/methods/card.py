@@ -33,6 +33,7 @@ class MethodCard:
     the head, and so the whole, has no bound.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
+    `packages`: Python packages beyond the base that its module imports.
     `printed`: what its publication prints of it, setting by setting; a run's layer follows from that.
     """
 
@@ -46,6 +47,7 @@ class MethodCard:
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     printed: Print
+    packages: tuple[str, ...] = ()
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, Facts], None] = lambda spec, facts: None
     derived: Callable[[Params, Facts], str] = lambda params, facts: ""

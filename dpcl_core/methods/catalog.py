@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import unknown
 from dpcl_core.methods.card import MakeLearner, MethodCard
 from dpcl_core.methods.cards import (
     agem,
@@ -79,7 +79,7 @@ CARDS: Mapping[str, MethodCard] = {
 def card(name: str) -> MethodCard:
     """The card of a method. Raises BadInput naming the known ones."""
     if name not in CARDS:
-        raise BadInput("method", name, f"must be one of {', '.join(CARDS)}")
+        raise unknown("method", name, CARDS)
     return CARDS[name]
 
 

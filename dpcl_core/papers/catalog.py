@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import unknown
 from dpcl_core.papers import cslr, lifelong, pecl, tobaben
 from dpcl_core.papers.paper import Experiment, Paper
 
@@ -14,7 +14,7 @@ PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (tobaben.PAPER, li
 def paper(name: str) -> Paper:
     """A paper. Raises BadInput naming the known ones."""
     if name not in PAPERS:
-        raise BadInput("paper", name, f"must be one of {', '.join(PAPERS)}")
+        raise unknown("paper", name, PAPERS)
     return PAPERS[name]
 
 
@@ -23,4 +23,4 @@ def experiment(of: Paper, name: str) -> Experiment:
     for found in of.experiments:
         if found.name == name:
             return found
-    raise BadInput("--experiment", name, f"must be one of {', '.join(known.name for known in of.experiments)}")
+    raise unknown("--experiment", name, (known.name for known in of.experiments))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, for ever: its machine (name and boot), its number there, and when it started (clock ticks since boot).
+    """One process, for ever: its machine (name and boot), its number there, and when it started.
+
+    `ticks`: hundredths of a second, since boot on Linux, since 1970 elsewhere: only equality means something.
 
     `ticks` is None where the system does not tell; then nobody can say whether it lives, and nobody ends it from outside.
     """
@@ -43,7 +48,11 @@ def is_alive(process: Process) -> bool | None:
 
 def end(process: Process) -> None:
     """Ends it at once, if it is on this machine and still the same one; a stranger with its number is left alone."""
-    if not is_alive(process) or not hasattr(os, "pidfd_open"):
+    if not is_alive(process):
+        return
+    if not hasattr(os, "pidfd_open"):  # not Linux: asked just now, and a number is not given again so soon
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(process.pid).kill()
         return
     try:
         handle = os.pidfd_open(process.pid)
@@ -59,7 +68,14 @@ def end(process: Process) -> None:
 
 
 def _ticks(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None for none, and for one that has ended but was not collected."""
+    """When a process started; None for none, and for one that has ended but was not collected."""
+    if not _PROC.is_dir():
+        try:
+            found = psutil.Process(pid)
+            return None if found.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) else round(100 * found.create_time())
+        except psutil.Error:
+            return None
+    # Read here, not by psutil: its times since 1970 move when the clock is set, and a living run would be taken for dead.
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

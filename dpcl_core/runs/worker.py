@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shutil import which
 from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
@@ -58,7 +59,8 @@ def default_device() -> str:
         has_cuda = "+cpu" not in version("torch")
     except PackageNotFoundError:
         return "cpu"
-    return "cuda:0" if has_cuda and Path("/proc/driver/nvidia/version").exists() and Path("/dev/nvidia0").exists() else "cpu"
+    there = Path("/dev/nvidia0").exists() if sys.platform == "linux" else which("nvidia-smi") is not None
+    return "cuda:0" if has_cuda and there else "cpu"
 
 
 def main(

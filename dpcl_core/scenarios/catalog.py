@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from dpcl_core.errors import BadInput
+from dpcl_core.errors import unknown
 from dpcl_core.spec import Recurrence, ScenarioSpec
 
 if TYPE_CHECKING:
@@ -277,5 +277,5 @@ def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> i
 def card(name: str) -> ScenarioCard:
     """The card of a scenario. Raises BadInput naming the known ones."""
     if name not in CARDS:
-        raise BadInput("scenario.kind", name, f"must be one of {', '.join(CARDS)}")
+        raise unknown("scenario.kind", name, CARDS)
     return CARDS[name]

@@ -51,3 +51,18 @@ def test_nothing_is_known_and_nothing_done_about_another_machine(child):
     process.end(elsewhere)
     time.sleep(0.2)
     assert child.poll() is None
+
+
+def test_another_system_is_asked_in_another_way(child, monkeypatch):
+    """Where there is no /proc and no handle of a process: macOS and Windows."""
+    monkeypatch.setattr(process, "_PROC", process._PROC / "absent")
+    monkeypatch.delattr(process.os, "pidfd_open", raising=False)
+    process._machine.cache_clear()
+    its = process.of(child.pid)
+    assert its.ticks
+    assert process.is_alive(its) is True
+    assert process.is_alive(replace(its, ticks=its.ticks + 1)) is False
+    process.end(its)
+    until(lambda: process.is_alive(its) is False)
+    assert child.wait(PATIENCE_SECONDS) == -9
+    process._machine.cache_clear()

@@ -32,6 +32,7 @@ CARD = MethodCard(
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
     params=AgemParams,
     module="dpcl_core.methods.agem",
+    packages=("torch",),
     shares="cell",
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),

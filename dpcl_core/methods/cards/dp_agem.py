@@ -79,6 +79,7 @@ CARD = MethodCard(
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
     module="dpcl_core.methods.dp_agem",
+    packages=("torch",),
     shares="all",
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),

@@ -149,6 +149,7 @@ CARD = MethodCard(
     source="Lai et al. 2022, Algorithms 1 and 2",
     params=L2dpMlParams,
     module="dpcl_core.methods.l2dp_ml",
+    packages=("torch",),
     shares="cell",
     labels=("prior-const", "prior"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),

@@ -29,6 +29,7 @@ CARD = MethodCard(
     source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
     params=ErParams,
     module="dpcl_core.methods.lm_er",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

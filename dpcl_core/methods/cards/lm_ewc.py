@@ -14,6 +14,7 @@ CARD = MethodCard(
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
     params=EwcParams,
     module="dpcl_core.methods.lm_ewc",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

@@ -30,6 +30,7 @@ CARD = MethodCard(
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
     params=GemParams,
     module="dpcl_core.methods.lm_gem",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

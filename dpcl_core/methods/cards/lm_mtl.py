@@ -31,6 +31,7 @@ CARD = MethodCard(
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
     params=MtlParams,
     module="dpcl_core.methods.lm_mtl",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

@@ -14,6 +14,7 @@ CARD = MethodCard(
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
     params=OloraParams,
     module="dpcl_core.methods.lm_olora",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

@@ -14,6 +14,7 @@ CARD = MethodCard(
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
     params=BaselineParams,
     module="dpcl_core.methods.lm_seqft",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

@@ -137,6 +137,7 @@ CARD = MethodCard(
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     module="dpcl_core.methods.pecl",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

@@ -85,6 +85,7 @@ CARD = MethodCard(
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     module="dpcl_core.methods.pecl_published",
+    packages=("torch",),
     shares="cell",
     labels=("prior",),
     scenarios=language.SCENARIOS,

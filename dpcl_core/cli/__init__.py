@@ -1,0 +1,31 @@
+"""The same engine from a terminal: python -m dpcl_core …
+
+Exit status: 0 done, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback).
+`verify`: 0 all numbers match, 1 one differs, 2 one cannot be checked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dpcl_core.cli import parser
+from dpcl_core.cli.output import one_line
+from dpcl_core.errors import INPUT, BadInput, StoreTrouble
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit status."""
+    try:
+        options = parser.build().parse_args(arguments)
+        command: parser.Command = options.command
+        return command(options)
+    except (BadInput, StoreTrouble) as error:
+        print(one_line(error), file=sys.stderr)
+        return 2 if error.kind in INPUT else 1
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader left (… | head); nothing is wrong
+        return 0
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 1

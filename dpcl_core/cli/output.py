@@ -1,0 +1,28 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.studies import Study
+
+
+def print_json(document: object) -> None:
+    json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def print_study(study: Study, as_json: bool) -> None:
+    from dpcl_core.tuning import outcome
+
+    if as_json:
+        print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
+    else:
+        print(outcome.text(study.tune, study.sizes, study.trials), end="")

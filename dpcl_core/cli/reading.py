@@ -1,0 +1,162 @@
+"""Commands that train nothing: lists, stored runs, exports, checks, calculators."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from dpcl_core import checks, paths
+from dpcl_core.cli.output import print_json, print_study
+from dpcl_core.errors import BadInput
+from dpcl_core.events import JsonValue, plain_number
+
+
+def list_choices(options: argparse.Namespace) -> int:
+    from dpcl_core import listing
+
+    rows = listing.rows(options.what)
+    if options.json:
+        print_json(rows)
+    else:
+        width = max((len(str(row["name"])) for row in rows), default=0)
+        for row in rows:
+            missing = f"  (not here: {row['missing']})" if row.get("missing") else ""
+            layer = f"  [{row['layer']}]" if row.get("layer") else ""
+            print(f"{row['name']:<{width}}  {row['title']}{layer}{missing}")
+    return 0
+
+
+def check_data(options: argparse.Namespace) -> int:
+    from dpcl_core.data import owner
+
+    print(owner.printed(options.data, with_schema=options.write_schema, as_json=options.json), end="")
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs.store import Store
+    from dpcl_core.runs.studies import Studies
+
+    store = Store(options.store)
+    run = store.get(options.run_id)
+    study_id = Studies(store).of_run(run.id)
+    if study_id is not None:
+        print_study(Studies(store).get(study_id), options.json)
+        return 0
+    if run.readable_spec is None:  # a newer version, or a method since removed, wrote it: show what can be shown
+        print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
+        return 0
+    events = [event for _, event in store.events_after(run.id)]
+    if options.json:
+        print_json({**export.document_of(store, run), "error": run.error})
+        return 0
+    print(f"{run.id}  {run.name}  {run.status}" + (f"  {run.error}" if run.error else ""))
+    print(checks.command_line(run.spec))
+    print(export.accuracy_text(events, run.spec))
+    print(export.leaks_text(events, run.spec) + export.privacy_text(events), end="")
+    return 0
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    from dpcl_core.runs.store import Store
+
+    runs = Store(options.store).list_runs()
+    if options.json:
+        print_json(
+            [
+                {"run_id": run.id, "name": run.name, "status": run.status, "created": run.created, "error": run.error}
+                for run in runs
+            ]
+        )
+        return 0
+    for run in runs:
+        print(f"{run.id}  {run.status:<9}  {run.name}")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs.store import Store
+
+    folder = Path(options.to)
+    files = export.bundle(Store(options.store), options.run_id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise BadInput("--to", options.to, f"must be a folder that can be written: {error.strerror}") from error
+    if options.json:
+        print_json({"run_id": options.run_id, "files": sorted(files)})
+    else:
+        print("\n".join(str(folder / name) for name in sorted(files)))
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    from dpcl_core.privacy import card
+
+    try:
+        content = Path(options.card).read_bytes()
+    except OSError as error:
+        raise BadInput("CARD", options.card, f"must be a file that can be read: {error.strerror}") from error
+    found = card.verify(content)
+    if options.json:
+        print_json(card.checked_document(found))
+    else:
+        print("\n".join([*map(card.sentence, found), card.SAID]))
+    return card.exit_status(found)
+
+
+def account(options: argparse.Namespace) -> int:
+    from dpcl_core.privacy import calculator
+
+    answer = calculator.solve(
+        epsilon=options.epsilon,
+        sigma=options.sigma,
+        delta=options.delta,
+        sample_rate=options.sample_rate,
+        n_steps=options.steps,
+        adjacency=options.adjacency,
+    )
+    document: dict[str, JsonValue] = {
+        "epsilon": plain_number(answer.epsilon),
+        "sigma": answer.sigma,
+        "delta": answer.delta,
+        "sample_rate": options.sample_rate,
+        "steps": options.steps,
+        "adjacency": options.adjacency,
+    }
+    if options.accountants:
+        from dpcl_core.privacy import cross_check
+
+        accounts = cross_check.accounts(
+            answer.sigma, answer.delta, options.sample_rate, options.steps, options.adjacency
+        )
+        document["accountants"] = accounts.document()
+    if options.json:
+        print_json(document)
+    else:
+        print("  ".join(f"{name} = {value}" for name, value in document.items() if name != "accountants"))
+        if options.accountants:
+            print(accounts.sentence())
+    return 0
+
+
+def app(options: argparse.Namespace) -> int:
+    """Serves the app until it is stopped; its look and limits come from the file of settings beside it."""
+    command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
+    command += [f"--server.address={options.address}", f"--server.port={options.port}"]
+    command += [f"--server.headless={str(options.no_browser).lower()}"]
+    return subprocess.run(command, check=False).returncode
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> int:
+    """Prints what a shell needs to complete these commands."""
+    import shtab
+
+    print(shtab.complete(parser, shell))
+    return 0

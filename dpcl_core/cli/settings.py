@@ -1,0 +1,39 @@
+"""The settings that a command line describes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from dpcl_core import checks
+from dpcl_core.errors import BadInput
+from dpcl_core.spec import RunSpec
+
+
+def spec_of(options: argparse.Namespace) -> RunSpec:
+    from dpcl_core import presets
+
+    if options.spec is not None and options.preset is not None:
+        raise BadInput("command line", options.spec, "give either a SPEC.toml or --preset NAME, not both")
+    raw: Mapping[str, object] = {}
+    if options.preset is not None:
+        raw = presets.raw(options.preset)
+    elif options.spec is None:  # settings alone are a run, too: such commands are printed beside every result
+        if not options.set:
+            raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
+    else:
+        try:
+            raw = checks.read_toml(Path(options.spec).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput("SPEC.toml", options.spec, "must be a text file that can be read") from error
+    return checks.parse(checks.apply_sets(raw, options.set))
+
+
+def spec_of_stored(options: argparse.Namespace) -> RunSpec:
+    """What a stored run was asked for. Raises BadInput for one that is not there, or beside settings of another."""
+    from dpcl_core.runs.store import Store
+
+    if options.set or any((options.spec, options.preset, options.attack, options.trials)):
+        raise BadInput("--run", options.run, "must stand without other settings: the run's own are played")
+    return Store(options.store).get(options.run).spec

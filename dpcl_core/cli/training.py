@@ -1,0 +1,214 @@
+"""Commands that carry out runs: run, reproduce, tune, audit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from dpcl_core import checks, packages
+from dpcl_core.cli.output import print_json, print_study
+from dpcl_core.cli.settings import spec_of, spec_of_stored
+from dpcl_core.errors import INPUT, BadInput, DataMissing
+from dpcl_core.events import Event, Note, Progress
+from dpcl_core.spec import RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.runs.store import Run, Store
+    from dpcl_core.tuning.settings import TuneSpec
+
+
+def run(options: argparse.Namespace) -> int:
+    from dpcl_core import export
+    from dpcl_core.runs.store import Store
+
+    spec = spec_of(options)
+    checks.check(spec)
+    store = Store(options.store)
+    # A changed preset does not run under the preset's name: it may not even be the same data.
+    run = trained(store, spec, None if options.set else options.preset, options.device)
+    if run.status == "finished" or options.json:
+        events = [event for _, event in store.events_after(run.id)]
+        if options.json:
+            print_json(export.document_of(store, run))
+        else:
+            print(export.accuracy_text(events, spec))
+            print(export.leaks_text(events, spec) + export.privacy_text(events), end="")
+    return exit_status(run)
+
+
+def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
+    """The run, kept in the store and carried out in this process when its turn comes."""
+    from dpcl_core.runs.worker import default_device
+
+    run_id = store.create(spec, name=name, device=device or default_device())
+    print(f"run {run_id}", file=sys.stderr)
+    return carried_out(store, run_id)
+
+
+def carried_out(store: Store, run_id: str) -> Run:
+    """What the store has queued, carried out in this process when its turn comes; reports on standard error."""
+    from dpcl_core.runs import worker
+
+    reporter = Reporter()
+    worker.wait_for_device(store, run_id, reporter.queued)
+    worker.carry_out(store, run_id, on_event=reporter)
+    return store.get(run_id)
+
+
+def exit_status(run: Run) -> int:
+    """What the command ends with for a run that is over; says why where it did not finish."""
+    if run.status == "finished":
+        return 0
+    print(run.error or f"the run was {run.status}", file=sys.stderr)
+    return 2 if run.error_kind in INPUT else 1
+
+
+class Reporter:
+    """Says on standard error how far a run is: a line for each task and phase, not one for each step."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
+            if line != self._last:
+                print(line, file=sys.stderr, flush=True)
+            self._last = line
+        if isinstance(event, Note):
+            print(f"{event.level}: {event.text}", file=sys.stderr, flush=True)
+
+    def queued(self, place: int) -> None:
+        line = f"waiting for the device: place {place} in the queue"
+        if line != self._last:
+            print(line, file=sys.stderr, flush=True)
+        self._last = line
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    from dpcl_core.papers import catalog, measured, report
+    from dpcl_core.papers.paper import Size
+    from dpcl_core.runs.store import Store
+
+    paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
+    chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
+    if options.record and options.set:
+        raise BadInput("--record", options.record, "must stand without --set: a changed run is not the preset's")
+    planned = report.planned(chosen, size, options.set, named=options.experiment is not None)
+    for runs in planned.values():
+        for spec in runs.values():
+            checks.check(spec)
+    store, status = Store(options.store), 0
+    done = {experiment.name: dict[str, measured.Measured]() for experiment in planned}
+    for experiment, runs in planned.items():
+        for label, spec in runs.items():
+            name = None if options.set else f"{experiment.preset(size)}: {label}"
+            run = trained(store, spec, name, options.device)
+            status = max(status, exit_status(run))
+            if run.status == "finished":
+                events = [event for _, event in store.events_after(run.id)]
+                done[experiment.name][label] = measured.of_run(run, events)
+    if options.record:
+        measured.write(Path(options.record), paper.name, [run for runs in done.values() for run in runs.values()])
+    if options.json:
+        print_json(report.document(paper, size, planned, done))
+    else:
+        print(report.text(paper, size, planned, done), end="")
+    return status
+
+
+def tune(options: argparse.Namespace) -> int:
+    from dpcl_core.runs import worker
+    from dpcl_core.runs.store import Store
+    from dpcl_core.runs.studies import Studies
+    from dpcl_core.tuning import settings
+
+    if missing := packages.lacking(("optuna",)):
+        raise DataMissing("command line", "tune", missing)
+    tune = tuning(options) if options.resume is None else None
+    if tune is not None:
+        settings.check(tune)
+    elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
+        raise BadInput("--resume", options.resume, "must stand without other settings: a tuning keeps those it has")
+    store = Store(options.store)
+    studies = Studies(store)
+    if tune is not None:
+        study_id = run_id = studies.create(tune, device=options.device or worker.default_device())
+    else:
+        study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
+    print(f"tuning {study_id}", file=sys.stderr)
+    reporter = Reporter()
+    with suppress(KeyboardInterrupt):  # its turn is then cancelled, and what is kept is told below
+        worker.wait_for_device(store, run_id, reporter.queued)
+        worker.carry_out(store, run_id, on_event=reporter)
+    study = studies.get(study_id)
+    print_study(study, options.json)
+    if study.is_resumable:
+        kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
+        print(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}", file=sys.stderr)
+    return exit_status(study.turn)
+
+
+def tuning(options: argparse.Namespace) -> TuneSpec:
+    """The search that the command line describes."""
+    from dpcl_core.tuning import settings
+
+    if options.on is None and options.proxy is None:
+        allowed = "say on which data: --proxy DATASET for a public one, or --on private, which no epsilon accounts for"
+        raise BadInput("--on", "", allowed)
+    raw = {"on": options.on or "public", "proxy": options.proxy, "base": spec_of(options)}
+    return settings.parse(raw if options.trials is None else {**raw, "n_trials": options.trials})
+
+
+def audit(options: argparse.Namespace) -> int:
+    from dpcl_core.attacks import catalog as attacks
+    from dpcl_core.methods.language import inverted
+    from dpcl_core.runs import planted_codes
+
+    spec = spec_of(options) if options.run is None else spec_of_stored(options)
+    if options.trials is not None and options.trials < 100:
+        raise BadInput("--trials", options.trials, "must be at least 100")
+    if options.run is not None:
+        run, results = audited_run(options)
+        if run.status != "finished":
+            return exit_status(run)
+    elif options.attack == planted_codes.NAME:
+        results = planted_codes.audited(spec)
+    elif options.attack == inverted.NAME:
+        results = inverted.audited(spec, options.trials or attacks.TRIALS)
+    else:
+        own = attacks.fitting(spec)
+        of_texts = [part.NAME for part in (planted_codes, inverted) if part.is_offered(spec)]
+        if of_texts and options.attack not in (None, "all", *own):
+            raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")
+        named = own if options.attack == "all" else (options.attack,)
+        trials = options.trials or attacks.trials(spec.method)
+        played = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
+        results = [result for results in played for result in results]
+    if options.json:
+        print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
+    else:
+        for result in results:
+            print(result.sentence())
+    if not any(result.exceeds for result in results):
+        return 0
+    print(f"{spec.method} tells more than its ledger says: do not release it, and report this", file=sys.stderr)
+    return 1
+
+
+def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
+    """An audit of a stored run, kept in the store and carried out in this process when its turn comes; and its results."""
+    from dpcl_core.runs.audits import Audits
+    from dpcl_core.runs.store import Store
+
+    audits = Audits(Store(options.store))
+    audit_id = audits.create(options.run)
+    carried_out(audits.store, audit_id)
+    found = audits.get(audit_id)
+    return found.turn, found.results

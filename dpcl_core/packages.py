@@ -1,0 +1,27 @@
+"""Python packages that only some methods and networks need, and which extra of this project brings each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+EXTRAS = {
+    "torch": "torch",
+    "opacus": "torch",
+    "timm": "vision",
+    "torchvision": "vision",
+    "transformers": "text",
+    "peft": "text",
+    "sentence_transformers": "text",
+    "optuna": "tune",
+    "psycopg": "postgres",
+}
+
+
+def lacking(packages: Iterable[str]) -> str | None:
+    """What to install, as a sentence's end, where one of these packages is not here; else None. Imports none of them."""
+    absent = [package for package in packages if find_spec(package) is None]
+    if not absent:
+        return None
+    extras = ",".join(dict.fromkeys(EXTRAS[package] for package in absent))
+    return f"needs {' and '.join(absent)}: pip install 'dpcl[{extras}]'"
