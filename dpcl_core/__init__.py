@@ -1,3 +1,32 @@
-"""Differentially private continual learning: the engine behind the app and the command line."""
+"""Differentially private continual learning: the engine behind the app, the command line and notebooks.
+
+    import dpcl_core as dpcl
+
+    result = dpcl.run("digits-cosine", epsilons=[1.0])
+    result.figure("accuracy").figure
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpcl_core.api import account, audit, load, preset, run, sweep
+    from dpcl_core.errors import BadInput, RunFailed
+    from dpcl_core.results import Result
+    from dpcl_core.spec import RunSpec
 
 __version__ = "0.1.0"
+__all__ = ["BadInput", "Result", "RunFailed", "RunSpec", "account", "audit", "load", "preset", "run", "sweep"]
+_PLACES = {
+    "BadInput": "errors",
+    "RunFailed": "errors",
+    "Result": "results",
+    "RunSpec": "spec",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Public names, loaded when first asked for: a worker or a terminal needs few of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'api')}"), name)

@@ -7,6 +7,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Literal, cast
 
 from pydantic import ValidationError
@@ -181,20 +182,27 @@ def read_toml(text: str) -> dict[str, object]:
 
 def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
     """`raw` with every `dotted.key=value` put in; values are read as TOML, bare words as text. Raises BadInput."""
-    result = cast(dict[str, object], json.loads(json.dumps(raw)))
+    values: dict[str, object] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
-        key = key.strip()
-        if not equals or not key:
+        if not equals or not key.strip():
             raise BadInput("--set", assignment, "must be written dotted.key=value")
+        values[key.strip()] = _value(text.strip())
+    return changed(raw, values)
+
+
+def changed(raw: Raw, values: Raw) -> dict[str, object]:
+    """`raw` with values put in by their dotted keys. Raises BadInput for a key inside of something that is no table."""
+    result = deepcopy(dict(raw))
+    for key, value in values.items():
         *tables, last = key.split(".")
         place = result
         for name in tables:
             inner = place.setdefault(name, {})
             if not isinstance(inner, dict):
-                raise BadInput("--set", assignment, f"{name} holds a value and has no settings inside")
+                raise BadInput(key, value, f"{name} holds a value and has no settings inside")
             place = inner
-        place[last] = _value(text.strip())
+        place[last] = value
     return result
 
 

@@ -46,6 +46,14 @@ class Diverged(RuntimeError):
     kind: FailureKind = "diverged"
 
 
+class RunFailed(RuntimeError):
+    """A run ended on its way; says which, and why in one sentence."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id}: {reason}")
+
+
 class StoreTrouble(RuntimeError):
     """The store cannot be read or written (read-only, full, locked, damaged)."""
 

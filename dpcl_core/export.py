@@ -25,8 +25,9 @@ from dpcl_core.events import (
     to_json,
 )
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy import card
-from dpcl_core.privacy.statement import Words, is_nominal, kind, shown, spent, standing, ways_out, words
+from dpcl_core.privacy import card, statement_text
+from dpcl_core.privacy.statement import kind, shown, ways_out
+from dpcl_core.results import FIGURES, Result
 from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
@@ -268,57 +269,7 @@ def privacy_text(events: Sequence[Event]) -> str:
     """The statement of a run in the words that the app prints: each budget, then what holds for all of them."""
     from dpcl_core.runs import frames
 
-    given = frames.guarantees(events)
-    said = {asked: words(guarantee) for asked, guarantee in given.items()}
-    lists = {asked: _lists(guarantee, said[asked]) for asked, guarantee in given.items()}
-    common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
-    lines: list[str] = []
-    for asked, guarantee in given.items():
-        own = [line for line in lists[asked] if line not in common]
-        lines += [
-            _asked(asked, guarantee),
-            *(f"  {line}" for line in _sentences(said[asked])),
-            *(f"  {line}" for line in own),
-        ]
-    return "\n".join([*lines, *common]) + "\n"
-
-
-def _asked(asked: float, given: Guarantee) -> str:
-    if is_nominal(given):
-        return f"Asked for epsilon {shown(asked)}, which is claimed and not verified; accounted: no bound."
-    if standing(given) == "replay":
-        return f"Asked for epsilon {shown(asked)} for the replay alone; the head is not private, and the whole has no bound."
-    return f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
-
-
-def _sentences(said: Words) -> list[str]:
-    """What is said first; where an epsilon is only claimed, with what the audit proved."""
-    return [line for line in (said.banner, said.headline, said.audited, said.odds) if line]
-
-
-def _lists(given: Guarantee, said: Words) -> list[str]:
-    return [
-        *(f"Covered: {text}" for text in said.covered),
-        *(f"Not covered: {text}" for text in said.not_covered),
-        *(f"Assumed: {text}" for text in said.assumptions),
-        *(f"Note: {text}" for text in said.caveats),
-        *([f"Layer: {said.layer}"] if said.layer is not None else []),
-        f"Composition: {given.composition}",
-        f"By part: {_parts(given.parts)}",
-        *([f"Claimed by part: {_parts(given.claim.terms)}"] if given.claim is not None else []),
-    ]
-
-
-def _parts(parts: Mapping[str, float]) -> str:
-    """Parts that cost the same said once: "task 1 to task 5: epsilon 1"."""
-    groups: list[tuple[list[str], str]] = []
-    for name, value in parts.items():
-        if groups and name.startswith("task ") and groups[-1][1] == shown(value):
-            groups[-1][0].append(name)
-        else:
-            groups.append(([name], shown(value)))
-    spans = [names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names, _ in groups]
-    return "; ".join(f"{span}: epsilon {value}" for span, (_, value) in zip(spans, groups, strict=True))
+    return statement_text.text(frames.guarantees(events))
 
 
 def _cards(events: Sequence[Event], spec: RunSpec) -> list[JsonValue]:
@@ -347,41 +298,9 @@ def _guarantees(events: Sequence[Event], spec: RunSpec) -> pd.DataFrame:
 
 def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
     """Pages that open without a server: each figure with its finding and its provenance."""
-    from dpcl_core.figures import curves, html, theme, tradeoff
-    from dpcl_core.figures.picture import Provenance
-    from dpcl_core.runs import frames
+    from dpcl_core.figures import html
 
-    started = next((event for event in events if isinstance(event, Started)), None)
-    if started is None:
+    of_run = Result(run.id, run.name, run.spec, tuple(events))
+    if of_run.started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
-    spec, accuracy = run.spec, frames.accuracy(events)
-    budgets, score = methods.standing(spec), datasets.score(spec.data.dataset)
-    source = Provenance(
-        dataset=started.dataset_title,
-        n_train=started.n_train,
-        method=methods.card(spec.method).title,
-        labels=spec.labels,
-        epsilons=spec.privacy.epsilons,
-        delta=spec.privacy.delta,
-        n_seeds=len(spec.seeds),
-        runs=(run.id,),
-        is_seeded=spec.privacy.noise == "seeded",
-        standings=(budgets,),
-        spent=spent(frames.guarantees(events)),
-    )
-    pictures = {
-        "accuracy": curves.accuracy_over_tasks(
-            accuracy, n_tasks=started.n_tasks, labels=spec.labels, score=score, standing=budgets
-        ),
-        "forgetting": curves.forgetting_over_tasks(
-            accuracy, n_tasks=started.n_tasks, labels=spec.labels, standing=budgets
-        ),
-        "tradeoff": tradeoff.trade_off(
-            {run.name: accuracy},
-            colours=[theme.colour_of_method(spec.method, False)],
-            labels=[spec.labels],
-            score=score,
-            standings={run.name: budgets},
-        ),
-    }
-    return {name: html.page(picture, source).encode() for name, picture in pictures.items()}
+    return {name: html.page(of_run.figure(name), of_run.provenance).encode() for name in FIGURES}

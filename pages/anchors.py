@@ -9,12 +9,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
+from dpcl_core.results import Result
 from dpcl_core.spec import Cell
 from pages.parts import layout, link, privacy_bar, results, runpanel, state
 from pages.parts.anchors import cost, ofrun, pictures, play, whatif
 from pages.parts.anchors.pictures import Scene
 from pages.parts.header import actions, heading
-from pages.parts.results import Result
 from pages.parts.view import View
 
 PLAY, RUN = "play", "run"

@@ -10,9 +10,9 @@ import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.methods import catalog as methods
+from dpcl_core.results import Result
 from pages.parts import comparing, link, privacy_bar, pvalues, results, state, style
 from pages.parts.header import actions, heading
-from pages.parts.results import Result
 from pages.parts.strip import figure
 from pages.parts.text import capital, plain
 from pages.parts.view import View

@@ -14,9 +14,9 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons
 from dpcl_core.methods import catalog as methods
+from dpcl_core.results import method_title
 from pages.parts import auditpanel, link, runpanel, state, status
 from pages.parts.header import header
-from pages.parts.results import method_title
 from pages.parts.text import plain
 from pages.parts.view import View
 

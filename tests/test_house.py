@@ -16,7 +16,8 @@ from tests.support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
-    "cli", "listing", "export", "papers", "figures", "lessons", "runs", "tuning", "engine", "presets", "checks", "attacks",
+    "cli", "api", "listing", "export", "papers", "results", "figures", "lessons", "runs", "tuning", "engine", "presets",
+    "checks", "attacks",
     "methods", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "packages",
     "paths", "errors",
 ]  # fmt: skip

@@ -56,9 +56,7 @@ def carried_out(store: Store, run_id: str) -> Run:
     from dpcl_core.runs import worker
 
     reporter = Reporter()
-    worker.wait_for_device(store, run_id, reporter.queued)
-    worker.carry_out(store, run_id, on_event=reporter)
-    return store.get(run_id)
+    return worker.run_here(store, run_id, on_wait=reporter.queued, on_event=reporter)
 
 
 def exit_status(run: Run) -> int:

@@ -1,19 +1,34 @@
-"""A figure as a page of its own, with its finding and its provenance, that opens without a server or a network."""
+"""Figures as a page of their own, with findings and provenance, that opens without a server or a network."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from dpcl_core.figures.picture import Picture, Provenance
 
+_HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+_BODY = '<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
+
 
 def page(picture: Picture, provenance: Provenance | None) -> str:
     """The whole HTML document (about 5 MB: the drawing library is inside)."""
-    body = picture.figure.to_html(full_html=False, include_plotlyjs=True)
     source = escape(provenance.line()) if provenance is not None else ""
+    head = _HEAD.format(title=escape(picture.finding))
+    return f"{head}{_BODY}{_drawn(picture, with_library=True)}<p>{source}</p></body></html>"
+
+
+def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str) -> str:
+    """A page of several figures and a privacy statement, which is plain text; the drawing library is inside once."""
+    drawn = "".join(_drawn(picture, with_library=place == 0) for place, picture in enumerate(pictures))
+    said = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
+    head = f"{_HEAD.format(title=escape(title))}{_BODY}<h1>{escape(title)}</h1><p>{escape(provenance.line())}</p>"
+    return f"{head}{drawn}<h2>What is protected</h2>{said}</body></html>"
+
+
+def _drawn(picture: Picture, *, with_library: bool) -> str:
+    body = picture.figure.to_html(full_html=False, include_plotlyjs=with_library)
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(picture.finding)}</title>'
-        f'<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem">'
         f'<div role="img" aria-label="{escape(picture.alt, quote=True)}">{body}</div>'
-        f"<p><b>{escape(picture.finding)}</b></p><p>{source}</p></body></html>"
+        f"<p><b>{escape(picture.finding)}</b></p>"
     )

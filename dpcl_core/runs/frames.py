@@ -57,6 +57,18 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
     )
 
 
+def cells(events: Iterable[Event]) -> pd.DataFrame:
+    """Columns epsilon (asked for), seed, accounted_epsilon (inf: no bound), delta, seconds: one row a finished cell."""
+    return table(
+        {"epsilon": "float64", "seed": "int64", "accounted_epsilon": "float64", "delta": "float64", "seconds": "float64"},
+        [
+            (event.cell.epsilon, event.cell.seed, event.guarantee.epsilon, event.guarantee.delta, event.seconds)
+            for event in events
+            if isinstance(event, CellFinished)
+        ],
+    )
+
+
 def spent(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon (asked for), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
     return table(

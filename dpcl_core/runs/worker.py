@@ -25,7 +25,7 @@ from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.runs import auditor, process, spare, tuner
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
-from dpcl_core.runs.store import End, Failure, Status, Store
+from dpcl_core.runs.store import End, Failure, Run, Status, Store
 from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
@@ -89,6 +89,28 @@ def main(
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def run_here(
+    store: Store,
+    spec: RunSpec,
+    *,
+    name: str | None,
+    device: str | None,
+    on_start: Callable[[str], None] | None = None,
+    on_wait: Callable[[int], None] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+) -> Run:
+    """Keeps a run in the store and carries it out in this process when its turn comes; gives it as it ended.
+
+    `on_start` is told its id, `on_wait` the place in the queue, `on_event` what it says. `device` None: the default one.
+    """
+    run_id = store.create(spec, name=name, device=device or default_device())
+    if on_start is not None:
+        on_start(run_id)
+    wait_for_device(store, run_id, on_wait)
+    carry_out(store, run_id, on_event=on_event)
+    return store.get(run_id)
 
 
 def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | None = None) -> bool:

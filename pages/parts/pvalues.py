@@ -9,8 +9,8 @@ import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.results import Result
 from pages.parts import comparing, link, strip, style
-from pages.parts.results import Result
 from pages.parts.text import plain
 from pages.parts.view import View
 

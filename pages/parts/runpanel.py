@@ -15,10 +15,10 @@ import streamlit as st
 from dpcl_core import checks
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.results import Result, rule_title
 from dpcl_core.spec import RunSpec
 from pages.parts import privacy_bar, state, status, style
 from pages.parts.anchors import ofrun as lists
-from pages.parts.results import Result, rule_title
 from pages.parts.strip import figure
 from pages.parts.text import capital
 from pages.parts.tokens import ofrun

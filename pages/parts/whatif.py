@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from pages.parts.results import Result
+    from dpcl_core.results import Result
 
 Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after task], in [0, 1]; None: not evaluated
 

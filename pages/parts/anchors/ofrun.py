@@ -11,10 +11,10 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import showing
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.results import Result
 from dpcl_core.spec import Cell, RunSpec
 from pages.parts import choosing, link, results, state, strip, style
 from pages.parts.anchors.pictures import Scene
-from pages.parts.results import Result
 from pages.parts.view import View
 
 FIELDS: list[link.Field[Any]] = [

@@ -11,12 +11,12 @@ import streamlit as st
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.figures.picture import epsilon_text
 from dpcl_core.methods.cards.cslr import ListParams
+from dpcl_core.results import Result
 from dpcl_core.spec import Cell
 from pages.parts import link
 from pages.parts.anchors import ofrun
 from pages.parts.anchors.pictures import Scene
 from pages.parts.anchors.play import COUNTS, LEVELS
-from pages.parts.results import Result
 from pages.parts.view import View
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pages.parts.tokens import heat
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pages.parts.results import Result
+    from dpcl_core.results import Result
 
 
 def has_any(result: Result) -> bool:

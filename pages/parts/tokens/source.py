@@ -12,8 +12,8 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import showing
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.results import Result
 from pages.parts import choosing, link, results, state
-from pages.parts.results import Result
 from pages.parts.text import plain
 from pages.parts.view import View
 

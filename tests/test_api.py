@@ -1,0 +1,110 @@
+"""The engine from Python, as a notebook uses it."""
+
+from __future__ import annotations
+
+import doctest
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpcl_core as dpcl
+from dpcl_core import api, presets
+from dpcl_core.events import Event, Progress, TaskLearned
+from dpcl_core.results import FIGURES
+from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPCL_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DPCL_STORE", raising=False)
+
+
+def test_a_run_is_kept_and_found_again() -> None:
+    heard: list[Event] = []
+    result = dpcl.run("digits-cosine", epsilons=[1.0, math.inf], seeds=[0], on_event=heard.append)
+    assert result.run_id is not None
+    # Of progress the store keeps only what is worth it.
+    assert [event for event in heard if not isinstance(event, Progress)] == [
+        event for event in result.said if not isinstance(event, Progress)
+    ]
+    assert result.spec.privacy.epsilons == (1.0, math.inf)
+    assert list(result.cells["epsilon"]) == [1.0, math.inf]
+    assert result.guarantee(1.0).epsilon <= 1.0
+    assert set(result.metrics["metric"]) == {"AA", "AF", "BWT", "FWT", "Last", "Avg"}
+    learned = [event for event in heard if isinstance(event, TaskLearned)]
+    assert len(result.accuracy) == sum(value is not None for event in learned for value in event.accuracy)
+    again = dpcl.load(result.run_id)
+    assert again.said == result.said
+    assert again.spec == result.spec
+
+
+def test_settings_are_changed_by_their_names() -> None:
+    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[3], settings={"labels": "prior", "scenario.tasks": 2})
+    assert result.n_tasks == 2
+    assert result.spec.labels == "prior"
+    assert result.spec.seeds == (3,)
+    same = dpcl.run(result.spec)
+    assert same.spec == result.spec
+
+
+def test_a_sweep_is_one_table() -> None:
+    table = dpcl.sweep("digits-cosine", {"labels": ["prior", "prior-const"]}, epsilons=[math.inf], seeds=[0, 1])
+    assert list(table.columns) == ["labels", "run_id", "epsilon", "seed", "metric", "value"]
+    assert table.groupby("labels")["run_id"].nunique().to_dict() == {"prior": 1, "prior-const": 1}
+    assert len(table) == 2 * 2 * 6
+
+
+def test_every_figure_and_the_page_of_all() -> None:
+    result = dpcl.run("digits-cosine", epsilons=[1.0], seeds=[0, 1, 2])
+    for name in FIGURES:
+        assert result.figure(name).finding
+    page = result.to_html()
+    assert page.count("<h1>") == 1
+    assert all(result.figure(name).finding.split(":")[0] in page for name in FIGURES)
+    assert "What is protected" in page
+    with pytest.raises(dpcl.BadInput, match="did you mean accuracy"):
+        result.figure("acuracy")
+    with pytest.raises(dpcl.BadInput, match="epsilon = 2"):
+        result.guarantee(2.0)
+
+
+def test_wrong_settings_are_one_sentence() -> None:
+    with pytest.raises(dpcl.BadInput, match="did you mean digits-cosine"):
+        dpcl.run("digits-cosin")
+    with pytest.raises(dpcl.BadInput, match=r"no such setting; did you mean privacy\.delta"):
+        dpcl.run("digits-cosine", settings={"privacy.dleta": 1})
+    with pytest.raises(dpcl.BadInput, match="no such run"):
+        dpcl.load("0123456789ab")
+
+
+def test_accounts_and_audits() -> None:
+    assert dpcl.account(epsilon=1.0, delta=1e-5).sigma == pytest.approx(3.7306, abs=1e-3)  # Balle and Wang's analytic noise
+    found = dpcl.audit({"method": "cosine", "privacy": {"epsilons": [1.0], "delta": 1e-5}, "seeds": [0]}, trials=200)
+    assert all(audited.lower_bound <= audited.accounted for audited in found)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_goes_through_json_and_back(name: str) -> None:
+    spec = dpcl.preset(name)
+    assert dpcl.RunSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+def test_the_examples_in_the_documentation_hold() -> None:
+    assert doctest.testmod(api, extraglobs={"run": api.run, "account": api.account}).failed == 0
+
+
+def test_public_names_load_nothing_before_they_are_asked_for() -> None:
+    code = (
+        "import sys, dpcl_core as dpcl\n"
+        "assert not {'numpy', 'pandas', 'streamlit', 'torch'} & set(sys.modules)\n"
+        "assert all(hasattr(dpcl, name) for name in dpcl.__all__)\n"
+        "assert not {'streamlit', 'torch'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
