@@ -59,7 +59,8 @@ def run(
     # A changed preset does not run under the preset's name: it may not even be the same data.
     name = what if isinstance(what, str) and epsilons is None and seeds is None and not settings else None
     kept = Store(store)
-    done = worker.run_here(kept, asked, name=name, device=device, on_event=on_event)
+    run_id = kept.create(asked, name=name, device=device or worker.default_device())
+    done = worker.run_here(kept, run_id, on_event=on_event)
     if done.status == "failed":
         raise RunFailed(done.id, done.error or "the run failed")
     return _result(kept, done.id)

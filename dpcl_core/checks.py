@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import ValidationError
 

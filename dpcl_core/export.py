@@ -26,7 +26,7 @@ from dpcl_core.events import (
 )
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import card, statement_text
-from dpcl_core.privacy.statement import kind, shown, ways_out
+from dpcl_core.privacy.statement import kind, shown, standing, ways_out
 from dpcl_core.results import FIGURES, Result
 from dpcl_core.spec import Cell, RunSpec
 

@@ -12,6 +12,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
+from dpcl_core.results import Result
 from dpcl_core.spec import LabelSetting
 from pages.parts import drag, layout, link, results, state, strip, style, whatif
 from pages.parts.header import actions, heading
@@ -118,8 +119,8 @@ def _trained(run_id: str) -> Source | None:
     return _read(results.of(run))
 
 
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={results.Result: lambda result: result.run_id})
-def _read(result: results.Result) -> Source | None:
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Result: lambda result: result.run_id})
+def _read(result: Result) -> Source | None:
     return whatif.trained(result)
 
 
@@ -214,7 +215,7 @@ def _pinned(text: str) -> State | None:
     try:
         epsilon = link.BUDGET.read(budget)
         if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in whatif.TASKS}:
-            source: Source | None = whatif.digits(cast(LabelSetting, where[0]), int(where[1]))
+            source: Source | None = whatif.digits(where[0], int(where[1]))
         else:
             source = _trained("~".join(where))
     except ValueError:  # BadInput is one

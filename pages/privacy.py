@@ -14,6 +14,7 @@ from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
+from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts import (
     accountants,
@@ -121,7 +122,7 @@ def _section(given: Guarantee) -> ModuleType:
     return list_claims if list_claims.is_of_lists(given) else claims
 
 
-def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
+def _result_asked_for(view: View) -> tuple[Result, list[str]]:
     """The run whose statement is shown, else the bundled example; and what to say about one that cannot be shown."""
     asked = st.session_state.get(view.key("run"), view["run"])
     if asked is None:
@@ -135,7 +136,7 @@ def _result_asked_for(view: View) -> tuple[results.Result, list[str]]:
     return found, []
 
 
-def _statement(view: View, result: results.Result) -> dict[str, object]:
+def _statement(view: View, result: Result) -> dict[str, object]:
     guarantees = result.guarantees
     runs = {run.id: run.name for run in state.store().list_runs(200) if run.status == "finished"}
     if result.run_id is not None:
@@ -153,10 +154,10 @@ def _statement(view: View, result: results.Result) -> dict[str, object]:
         )
         start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
         chosen = st.segmented_control(
-            "Budget asked for", budgets, default=cast(float, start), required=True,
+            "Budget asked for", budgets, default=start, required=True,
             format_func=lambda budget: epsilon_label(budget, result.standing), key=view.key(f"epsilon-{result.run_id}"),
         )  # fmt: skip
-    chosen = chosen if chosen in guarantees else cast(float, start)
+    chosen = chosen if chosen in guarantees else start
     privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)
     left, right = st.columns(2)
     with left:
@@ -193,7 +194,7 @@ def _in_full(given: Guarantee) -> None:
                 st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
 
 
-def _ledger(result: results.Result, chosen: float) -> None:
+def _ledger(result: Result, chosen: float) -> None:
     from dpcl_core.figures import budget
     from dpcl_core.privacy.protected import who
 
@@ -223,7 +224,7 @@ def _bound(epsilon: float) -> str:
     return "no bound" if math.isinf(epsilon) else shown(epsilon)
 
 
-def _spent(result: results.Result, chosen: float) -> pd.DataFrame:
+def _spent(result: Result, chosen: float) -> pd.DataFrame:
     """The ledger over tasks for a person in one task and for one in all; empty where a step has no bound.
 
     Columns people, after_task, epsilon (so far), step (of the task alone).

@@ -12,6 +12,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.facts import of_run
+from dpcl_core.results import Result
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts import (
@@ -243,7 +244,7 @@ def _watch(run_id: str) -> None:
     runpanel.figures(result, chosen, share=None, live=True)
 
 
-def _shown(view: View, result: results.Result) -> Mapping[str, object]:
+def _shown(view: View, result: Result) -> Mapping[str, object]:
     """Bar and figures of a run that is over. Gives what is looked at, None for the usual."""
     bar = st.container()
     result = runpanel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))

@@ -143,7 +143,8 @@ def test_sets_are_read_as_toml_and_bare_words_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"), [("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")]
+    ("assignment", "says"),
+    [("seeds", "--set = seeds"), ("=3", "--set = =3"), ("method.name=cosine", "method.name = cosine")],
 )
 def test_broken_sets_are_refused(assignment: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):

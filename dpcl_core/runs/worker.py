@@ -93,21 +93,15 @@ def main(
 
 def run_here(
     store: Store,
-    spec: RunSpec,
+    run_id: str,
     *,
-    name: str | None,
-    device: str | None,
-    on_start: Callable[[str], None] | None = None,
     on_wait: Callable[[int], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Run:
-    """Keeps a run in the store and carries it out in this process when its turn comes; gives it as it ended.
+    """Carries out a queued run in this process when its turn comes, and gives it as it ended.
 
-    `on_start` is told its id, `on_wait` the place in the queue, `on_event` what it says. `device` None: the default one.
+    `on_wait` is told the place in the queue, `on_event` what the run says.
     """
-    run_id = store.create(spec, name=name, device=device or default_device())
-    if on_start is not None:
-        on_start(run_id)
     wait_for_device(store, run_id, on_wait)
     carry_out(store, run_id, on_event=on_event)
     return store.get(run_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -126,6 +127,6 @@ def _told(stage: Stage, played: Duel, epsilon: float) -> float:
     return proven
 
 
-def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     lines = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     st.markdown(f"**{title}**\n\n| {' | '.join(head)} |\n|{'---:|' * len(head)}\n{lines}")
