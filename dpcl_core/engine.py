@@ -22,6 +22,7 @@ from dpcl_core.data.dataset import Content, Dataset
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
+from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.base import Foresighted, Known, Learner, Surveying
 from dpcl_core.methods.cards.language import LanguageParams
@@ -104,6 +105,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
     ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
     learner = methods.maker(spec.method)(spec, cells, known)
+    observer = Observer(spec, cells, known)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
     if isinstance(learner, Surveying):
@@ -112,7 +114,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
     for step, tasks in enumerate(rounds):
         if isinstance(learner, Foresighted):
             learner.foresee(rounds[step : step + 2])
-        yield from learner.learn(tasks, ledgers)
+        yield from observer.events(learner.learn(tasks, ledgers))
         for seed in seeds:
             own = [cell for cell in cells if cell.seed == seed]
             for cell, result in zip(own, evaluated(learner, seed, streams[seed], step, len(own)), strict=True):

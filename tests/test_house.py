@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # From the top floor to the ground: a module imports only from its own room and from rooms further down.
 FLOORS = [
     "cli", "api", "listing", "export", "papers", "results", "figures", "lessons", "runs", "tuning", "engine", "presets",
-    "checks", "attacks",
+    "checks", "explorers", "attacks",
     "methods", "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "packages",
     "paths", "errors",
 ]  # fmt: skip

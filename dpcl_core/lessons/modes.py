@@ -122,7 +122,7 @@ def client_side(of: World, matcher: str, n_anchors: int, epsilon: float, n_round
     ledger = Ledger(DELTA, "add-remove", "every")
     multiplier = noise_multiplier(epsilon)
     prototypes = public_modes(of.public, N_MODES)
-    compared = comparison.features(of.lists, chosen.features)
+    compared = matchers.list_features(of.lists, chosen.features)
     n_classes = of.lists.targets.shape[2]
     ids, wanted = _assigned(of, chosen, compared, prototypes, draw)
     for number in range(n_rounds):

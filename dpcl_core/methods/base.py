@@ -11,13 +11,23 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.dataset import Form
 from dpcl_core.data.texts import Canary, TextForm
-from dpcl_core.events import Leaks, Note, Progress, Retained, Signatures, TokensScored
+from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods.facts import Facts
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, Recurrence
 
-Said = Progress | Note | TokensScored | Retained | Leaks | Signatures  # what a method may say while it learns
+
+class Observation:
+    """What the simulator may look at beside a release: plain data, of public or synthetic examples only once it is shown.
+
+    The engine hands it to what draws it (`dpcl_core.explorers`), and makes events of that alone.
+    """
+
+    __slots__ = ()
+
+
+Said = Progress | Note | TokensScored | Retained | Leaks | Observation  # what a method may say while it learns
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,24 @@ coins decide over both, and they are one event.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Progress, Signatures
+from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr_central import CslrCentralParams
 from dpcl_core.methods.cslr import release
 from dpcl_core.methods.cslr.budget import Horizon, Noises
 from dpcl_core.methods.cslr.known import Public
 from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.observed import ListsObserved
 from dpcl_core.methods.cslr.releases import Releases
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import TaskRows
 from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
-from dpcl_core.methods.cslr.telling import Telling
 from dpcl_core.methods.cslr.training import Chosen, RoundHead
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
@@ -58,17 +59,17 @@ class CslrCentral:
         noise = noises(spec, params, horizon, self._cell.epsilon)
         self._releases = Releases(spec, cells, known, public, [noise.release])
         self._head = RoundHead(spec, self._cell, known, self._n_clients, noise.head)
-        self._telling = Telling(spec, cells, known, public)
+        self._public = public
 
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows = self._seen.rows(task)
         total, text = self._params.rounds, f"rounds on {task.name}"
         yield Progress("training", 0, total, task.index, f"lists of {task.name}")
-        lists = self._releases.lists(rows, task.index) if self._releases.n_groups > 1 or self._telling.is_wanted else None
+        lists = cache(partial(self._releases.lists, rows, task.index))
         if self._params.releases == "task":
             self._releases.of_task(rows, task.index, ledgers, lists)
-            yield from self._told(rows, lists, task.index, 0)
+            yield self._observed(rows, lists, task.index, 0)
             for done in self._head.trained(rows, task.index, ledger, mixtures=self._mixtures):
                 yield Progress("training", done, total, task.index, text)
             return
@@ -79,7 +80,7 @@ class CslrCentral:
         for done in steps:
             yield Progress("training", done, total, task.index, text)
             if done == 1 or done == total:
-                yield from self._told(rows, lists, task.index, done - 1)
+                yield self._observed(rows, lists, task.index, done - 1)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""
@@ -92,16 +93,16 @@ class CslrCentral:
     def _mixtures(self) -> Sequence[Replay]:
         return self._releases.parts[0]
 
-    def _told(self, rows: TaskRows, lists: Lists | None, index: int, round: int) -> Iterator[Signatures]:
-        if lists is not None:
-            yield from self._telling.told(lists, index, round, self._releases.parts, self._releases.noises(rows))
+    def _observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
+        return ListsObserved(lists, index, round, self._releases.parts, self._releases.stds(rows), self._public)
 
 
 class _RoundSums:
     """The replay's part of a task's rounds: each adds a noisy sum to the average that the mixture is read from."""
 
-    def __init__(self, releases: Releases, rows: TaskRows, lists: Lists | None, index: int, expected: float) -> None:
-        self._releases, self._rows, self._lists, self._index = releases, rows, lists, index
+    def __init__(self, releases: Releases, rows: TaskRows, lists: Callable[[], Lists], index: int, expected: float) -> None:
+        self._releases, self._rows, self._index = releases, rows, index
+        self._lists = lists() if releases.n_groups > 1 else None
         self._layout, self._expected = releases.layout(rows), expected
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 

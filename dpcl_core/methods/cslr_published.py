@@ -23,19 +23,19 @@ import dp_accounting as dp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Claim, Progress, Signatures
+from dpcl_core.events import Claim, Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
-from dpcl_core.methods.cslr import comparison, published
+from dpcl_core.methods.cslr import matchers, published
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import ListLearner, Lists
+from dpcl_core.methods.cslr.observed import ListsObserved, NoiseStd
 from dpcl_core.methods.cslr.pooling import pooled
 from dpcl_core.methods.cslr.public import PublicView
 from dpcl_core.methods.cslr.published import Aggregation, SlotSums
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import TaskRows, listed
 from dpcl_core.methods.cslr.tasks import Seen, clients_of_a_task, features
-from dpcl_core.methods.cslr.telling import Noise, Telling
 from dpcl_core.methods.cslr.training import Chosen, RoundHead
 from dpcl_core.privacy import cslr_accounting
 from dpcl_core.privacy.ledger import REPLAY, Ledger
@@ -83,12 +83,11 @@ class CslrPublished:
         self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
         self._head = RoundHead(spec, self._cell, known, self._n_clients, 0.0)
-        self._telling = Telling(spec, cells, known, self._public)
         self._parts: list[Replay] = []
         self._aggregation = Aggregation(params.aggregation == "shares", params.targets == "simplex")
         self._spec, self._known = spec, known
 
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
         rows = self._seen.rows(task)
         rows = replace(rows, z=self._seen_on_axes(rows.z))
@@ -105,7 +104,7 @@ class CslrPublished:
             task.index,
             ledger,
             lists,
-            comparison.features(lists, self._compared.features),
+            matchers.list_features(lists, self._compared.features),
             n_groups,
             generator(self._cell.seed, f"matching of task {task.index}"),
         )
@@ -116,8 +115,8 @@ class CslrPublished:
             yield Progress("training", done, total, task.index, text)
             if done in (1, total):
                 z = self._sigma / (self._params.participation * self._n_clients)
-                noise = Noise(z, z, self._sigma, self._params.second_moments)
-                yield from self._telling.told(lists, task.index, done - 1, [self._parts], [noise])
+                std = NoiseStd(z, z, self._sigma, self._params.second_moments)
+                yield ListsObserved(lambda: now.lists, task.index, done - 1, [self._parts], [std], self._public)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """By the one rule there is: the head's logits [1, n, classes]."""
@@ -191,7 +190,7 @@ class CslrPublished:
             return np.zeros((0, n_entries), dtype=np.int64)
         if self._params.modes_per_task == 1:
             return np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (n, 1))
-        seen = comparison.features(lists, self._compared.features) if features is None else features
+        seen = matchers.list_features(lists, self._compared.features) if features is None else features
         first = self._public.view.residuals(lists.means)[..., 0]
         released = None
         if now.named is not None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Progress, Signatures
+from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.cslr_server_head import CslrServerHeadParams
 from dpcl_core.methods.cslr.budget import Horizon
 from dpcl_core.methods.cslr.known import Public
+from dpcl_core.methods.cslr.observed import ListsObserved
 from dpcl_core.methods.cslr.releases import Releases
 from dpcl_core.methods.cslr.server import ServerHeads
 from dpcl_core.methods.cslr.tasks import Seen, features
-from dpcl_core.methods.cslr.telling import Telling
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -38,16 +39,15 @@ class CslrServerHead:
         multipliers = [horizon.releases(c.epsilon) if math.isfinite(c.epsilon) else 0.0 for c in cells]
         self._releases = Releases(spec, cells, known, public, multipliers)
         self._heads = ServerHeads(params, self._seed, known.n_inputs, known.n_classes, len(cells))
-        self._telling = Telling(spec, cells, known, public)
+        self._public = public
 
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task = tasks[self._seed]
         rows = self._seen.rows(task)
         yield Progress("training", 0, 2, task.index, f"lists of {task.name}")
-        lists = self._releases.lists(rows, task.index) if self._releases.n_groups > 1 or self._telling.is_wanted else None
+        lists = cache(partial(self._releases.lists, rows, task.index))
         self._releases.of_task(rows, task.index, ledgers, lists)
-        if lists is not None:
-            yield from self._telling.told(lists, task.index, 0, self._releases.parts, self._releases.noises(rows))
+        yield ListsObserved(lists, task.index, 0, self._releases.parts, self._releases.stds(rows), self._public)
         yield Progress("training", 1, 2, task.index, f"head from the releases up to {task.name}")
         self._heads.learn(self._releases.parts, task.index)
         yield Progress("training", 2, 2, task.index, f"{task.name} learned")

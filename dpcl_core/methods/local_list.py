@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import Progress, Signatures
+from dpcl_core.events import Progress
 from dpcl_core.methods.base import Known
 from dpcl_core.methods.cards.local_list import LocalListParams
-from dpcl_core.methods.cslr import comparison
+from dpcl_core.methods.cslr import matchers
 from dpcl_core.methods.cslr.budget import Horizon
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods.cslr.observed import ListsObserved, NoiseStd
 from dpcl_core.methods.cslr.pooling import pooled
 from dpcl_core.methods.cslr.projections import simplex
 from dpcl_core.methods.cslr.published import noisy_lists
@@ -25,7 +26,6 @@ from dpcl_core.methods.cslr.releases import Releases
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.server import ServerHeads
 from dpcl_core.methods.cslr.tasks import Seen, features
-from dpcl_core.methods.cslr.telling import Noise, Telling
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
@@ -47,11 +47,10 @@ class LocalList:
         self._noises = [noise_of(spec.privacy.noise, cell, "lists") for cell in cells]
         self._lists = Releases(spec, cells, known, self._public, self._multipliers)
         self._heads = ServerHeads(params, self._seed, known.n_inputs, known.n_classes, len(cells))
-        self._telling = Telling(spec, cells, known, self._public)
         self._parts: list[list[Replay]] = [[] for _ in cells]
         self._received: list[Lists] = []  # one a budget, of the last task
 
-    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | Signatures]:
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task = tasks[self._seed]
         rows = self._seen.rows(task)
         yield Progress("training", 0, 2, task.index, f"lists of {task.name}")
@@ -64,8 +63,9 @@ class LocalList:
             parts.append(self._clustered(noisy, n_groups, task.index))
         length = lists.weights.shape[1]
         own = [z * self._public.view.radius * math.sqrt(1.5 * length) for z in self._multipliers]  # as noisy_lists scales it
-        noises = [Noise(std / math.sqrt(max(1, len(lists))), z, std) for std, z in zip(own, self._multipliers, strict=True)]
-        yield from self._telling.told(lists, task.index, 0, self._parts, noises)
+        shared = math.sqrt(max(1, len(lists)))
+        stds = [NoiseStd(std / shared, z, std) for std, z in zip(own, self._multipliers, strict=True)]
+        yield ListsObserved(lambda: lists, task.index, 0, self._parts, stds, self._public)
         yield Progress("training", 1, 2, task.index, f"head from the lists up to {task.name}")
         self._heads.learn(self._parts, task.index)
         yield Progress("training", 2, 2, task.index, f"{task.name} learned")
@@ -83,7 +83,7 @@ class LocalList:
 
     def _clustered(self, noisy: Lists, n_groups: int, index: int) -> Replay:
         """What the server makes of the lists it got: groups' averages by weight, with the public covariance."""
-        compared = comparison.features(noisy, self._compared.features)
+        compared = matchers.list_features(noisy, self._compared.features)
         first = self._public.view.residuals(noisy.means)[..., 0]
         random = generator(self._seed, f"matching of task {index}")
         ids = pooled(compared, n_groups, self._compared.rule, first, None, noisy.weights, random).ids

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import checks
 from dpcl_core.events import Event
+from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog
 from dpcl_core.methods.base import Known, Learner
 from dpcl_core.privacy.ledger import Ledger
@@ -115,9 +116,10 @@ def run(
     groups = [[cell for cell in cells if cell.seed == seed] for seed in asked.seeds]
     for group in [[cell] for cell in cells] if shares == "cell" else groups:
         learner = catalog.maker(asked.method)(asked, group, known(of, anchors, n_clients))
+        observer = Observer(asked, group, known(of, anchors, n_clients))
         learners.append(learner)
         for task in of.tasks:
-            said += learner.learn({group[0].seed: task}, ledgers)
+            said += observer.events(learner.learn({group[0].seed: task}, ledgers))
             right = np.zeros(len(group))
             for tested in of.tasks:
                 (scores,) = learner.scores(group[0].seed, tested).values()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr import comparison, in_full, part, views
+from dpcl_core.methods.cslr import comparison, in_full, matchers, part, views
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import Lists
 from dpcl_core.methods.cslr.matchers import Rule
@@ -82,7 +82,7 @@ class Anew:
         are left empty: they take longer, and are asked for by themselves.
         """
         lists, compared, maps = _noised(self.lists, noise), self._compared(m), self._maps(m)
-        features = comparison.features(lists, compared.features)
+        features = matchers.list_features(lists, compared.features)
         d = self.prototypes.shape[1]
         groups = compared.of_means(self.prototypes, np.full(d, 1 / d), np.zeros((len(self.prototypes), 1)))
         length = lists.weights.shape[1]

@@ -50,11 +50,6 @@ def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[st
     }
 
 
-def features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
-    """[n, L, f] of n lists."""
-    return np.stack([of(lists.elements(client)) for client in range(len(lists))])
-
-
 def grouped(
     lists: Lists, matcher: Matcher, n_groups: int, view: PublicView, generator: np.random.Generator,
     most_starts: int | None = None,
@@ -63,7 +58,7 @@ def grouped(
 
     From as many starts as take a moment, and at most `most_starts`: all of twenty short lists, three of fifty long ones.
     """
-    compared = features(lists, matcher.features)
+    compared = matchers.list_features(lists, matcher.features)
     first = view.residuals(lists.means)[..., 0]
     n_starts = min(len(compared), max(_FEWEST_STARTS, _STARTED // (compared.shape[0] * compared.shape[1] * n_groups)))
     n_starts = n_starts if most_starts is None else min(n_starts, most_starts)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from dpcl_core.methods.cslr.lists import Element
+from dpcl_core.methods.cslr.lists import Element, Lists
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
 FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is one, too
@@ -49,6 +49,11 @@ class Moments:
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
         spreads = np.array([element.covariance for element in elements]).reshape(len(elements), -1)
         return np.concatenate([mean_features(elements), np.sqrt(self.tau) * spreads], axis=1)
+
+
+def list_features(lists: Lists, of: FeatureMap) -> NDArray[np.float64]:
+    """Features [n, L, f] of the entries of n lists."""
+    return np.stack([of(lists.elements(client)) for client in range(len(lists))])
 
 
 def assign(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,12 @@ from dpcl_core.methods.cards.cslr import ListParams, ReleaseParams
 from dpcl_core.methods.cslr import release
 from dpcl_core.methods.cslr.known import Compared, Public
 from dpcl_core.methods.cslr.lists import ListLearner, Lists
+from dpcl_core.methods.cslr.observed import NoiseStd
 from dpcl_core.methods.cslr.public import public_modes
 from dpcl_core.methods.cslr.release import EvenSlots, Layout, Slotted, WeightedSlots
 from dpcl_core.methods.cslr.replay import Replay
 from dpcl_core.methods.cslr.slots import Draws, TaskRows, listed, matched
 from dpcl_core.methods.cslr.tasks import clients_of_a_task
-from dpcl_core.methods.cslr.telling import Noise
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import generator
@@ -58,14 +58,17 @@ class Releases:
             return EvenSlots(self._public.view, n_slots)
         return WeightedSlots(self._public.view, n_slots)
 
-    def of_task(self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Lists | None = None) -> None:
+    def of_task(
+        self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
+    ) -> None:
         """One release of all clients, a mixture for every budget; in the ledgers before it is there.
 
-        `lists`: the clients' lists of the task, which are needed where a label has several groups.
+        `lists`: gives the clients' lists of the task; called where a label has several groups.
         """
+        own = lists() if lists is not None and self.n_groups > 1 else None
         for budget, cell in enumerate(self._cells):
             (found,) = release.released(
-                self.slotted(rows, lists, budget, index),
+                self.slotted(rows, own, budget, index),
                 self.layout(rows),
                 self.targets(rows),
                 [self.multipliers[budget]],
@@ -106,11 +109,11 @@ class Releases:
         """One-hot targets [K, C] of the task's slots, public: slots are labels, or groups within one."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
 
-    def noises(self, rows: TaskRows) -> list[Noise]:
+    def stds(self, rows: TaskRows) -> list[NoiseStd]:
         """How large the noise of each budget's release of such a task is, were all its slots equally full."""
         layout, radius = self.layout(rows), self._public.view.radius
         scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
-        return [Noise(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
+        return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
     def _prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
         """Means [S, M, d] that a budget's lists are matched to: of earlier releases where a label has any, else public."""
