@@ -35,7 +35,7 @@ class DataMissing(BadInput):
 def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadInput:
     """The refusal of a name that nothing has: the nearest known one, then all of them. `also`: what else would do."""
     names = list(known)
-    near = get_close_matches(name, names, n=1)
+    near = get_close_matches(name, names, n=1, cutoff=0.7)
     guess = f"did you mean {near[0]}? It " if near else ""
     return BadInput(field, name, f"{guess}must be one of {', '.join(names)}{also}")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcl_core import checks, cli, presets
+from dpcl_core.cli import parser, settings, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -70,7 +71,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def spec_of(command: str) -> RunSpec:
     """What a printed `run` would carry out, read as the terminal reads it."""
     assert command.startswith(PROGRAM)
-    return cli._spec(cli._parser().parse_args(shlex.split(command.removeprefix(PROGRAM))))
+    return settings.spec_of(parser.build().parse_args(shlex.split(command.removeprefix(PROGRAM))))
 
 
 def check(spec: RunSpec) -> None:
@@ -99,16 +100,16 @@ def test_a_documents_command_runs(
     monkeypatch.setenv("DPCL_STORE", store)
     monkeypatch.chdir(folder)
     words = [run_id if word == "RUN_ID" else word for word in shlex.split(command.removeprefix(PROGRAM))]
-    options = cli._parser().parse_args(words)
-    if options.command is cli._reproduce:
+    options = parser.build().parse_args(words)
+    if options.command is training.reproduce:
         for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
             assert runs, experiment
-    elif options.command is cli._tune:
-        cli._tuning(options)
-    elif options.command is cli._audit and options.run is not None:
-        check(cli._spec_of_run(options))
-    elif options.command in (cli._run, cli._audit):
-        check(cli._spec(options))
+    elif options.command is training.tune:
+        training.tuning(options)
+    elif options.command is training.audit and options.run is not None:
+        check(settings.spec_of_stored(options))
+    elif options.command in (training.run, training.audit):
+        check(settings.spec_of(options))
     else:
         assert cli.main(words) == 0
 
@@ -133,7 +134,7 @@ def test_the_commands_of_the_page_published_are_understood(paper: str) -> None:
     for experiment in papers.paper(paper).experiments:
         for size in experiment.sizes:
             words = ["reproduce", paper, "--experiment", experiment.name, f"--{size}"]
-            assert cli._parser().parse_args(words).command is cli._reproduce
+            assert parser.build().parse_args(words).command is training.reproduce
             assert planned(paper, experiment.name, size)
 
 

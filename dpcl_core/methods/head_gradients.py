@@ -39,7 +39,7 @@ Floats = NDArray[np.floating]
 # is worth what it was before, for its gradient is longer than the clipping norm unless its class is certain.
 LARGEST_INPUT = 2.0**20
 _STABILISER = 1e-6  # of the norm that clips, as Opacus has it
-_LANES = 16  # tiles are multiples of the numbers in the widest vector, so that no example is in a remainder
+_LANES = 16  # batches are filled up to whole vectors of the widest kind: remainders are slow
 _RESIDUAL_STEPS = {np.dtype(np.float32): 2.0**9, np.dtype(np.float64): 2.0**22}  # n_r
 _LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}  # up to here every one is exact
 

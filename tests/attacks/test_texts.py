@@ -51,10 +51,10 @@ def test_texts_are_found_in_the_adapters_and_stay_below(method: str) -> None:
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.language.trainee", 0.1)
-        assert worst_case("lm-er", 8, 1.0).exceeds
+        assert worst_case("lm-er", 16, 1.0).exceeds
     with monkeypatch.context() as patch:
         mutants.scaled_noise(patch, "dpcl_core.methods.language.repaired", 0.1)
-        assert worst_case("pecl", 8, 1.0, "replace").exceeds
+        assert worst_case("pecl", 16, 1.0, "replace").exceeds
     short, chosen = game("lm-seqft")
     with monkeypatch.context() as patch:
         honest = Gradients.__init__

@@ -67,7 +67,7 @@ def test_stand_ins_are_named() -> None:
 
 
 def test_an_unknown_dataset_is_refused_naming_the_known(data_dir: Path) -> None:
-    with pytest.raises(BadInput, match=r"^data.dataset = cifar11: must be one of digits, mnist, .*or own:NAME"):
+    with pytest.raises(BadInput, match=r"^data.dataset = cifar11: did you mean cifar10\? It must be one of .*or own:NAME"):
         catalog.card("cifar11")
 
 
