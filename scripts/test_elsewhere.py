@@ -1,7 +1,7 @@
 """Runs the suite as other processors would: `make test-elsewhere`, at most 90 minutes; its result is docs/elsewhere.md.
 
 Kernels of linear algebra and networks are chosen by environment variables before the libraries load. One that the processor
-at hand lacks is named and skipped. The browser tests come last, once, beside two busy loops.
+at hand lacks is named and skipped. The browser tests come first, once, beside two busy loops.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def kernels(blas: str, aten: str, threads: int, onednn: str = "") -> Setting:
 
 
 SETTINGS = (
+    Setting({}, tuple(BROWSER), busy_loops=2),
     kernels("Haswell", "default", 1),
     kernels("SkylakeX", "avx2", 2),
     kernels("Sandybridge", "default", 2, onednn="SSE41"),
     kernels("Haswell", "avx2", 1, onednn="AVX2"),
-    Setting({}, tuple(BROWSER), busy_loops=2),
 )
 
 
