@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install install-dev app test test-elsewhere lint reproduce bench clean
+.PHONY: install install-dev app test test-elsewhere lint reproduce bench docs clean
 
 install: $(VENV)/.installed
 
@@ -42,6 +42,10 @@ reproduce: install-dev
 
 bench: install-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only
+
+# The documentation as a site, below site/; warnings are errors.
+docs: install-dev
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -36,7 +36,8 @@ def run(
 
     Args:
         what: a preset's name, a `RunSpec`, or settings as nested tables, as TOML has them.
-        epsilons, seeds: in place of the spec's own; `math.inf` is no noise.
+        epsilons: budgets in place of the spec's own; `math.inf` is no noise.
+        seeds: in place of the spec's own.
         settings: further settings by dotted key, such as `{"params.learning_rate": 0.5}`.
         on_event: called with every event as it happens.
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
@@ -79,8 +80,13 @@ def sweep(
     """One run for every combination of settings, and the metrics of all in one table.
 
     Args:
-        what: as `run` takes it, and so the rest.
+        what: as `run` takes it.
         over: values to try by dotted key, such as `{"labels": ["prior", "prior-const"]}`.
+        epsilons: as `run` takes them.
+        seeds: as `run` takes them.
+        on_event: as `run` takes it.
+        device: as `run` takes it.
+        store: as `run` takes it.
 
     Columns: the settings tried, run_id, epsilon, seed, metric, value.
     """

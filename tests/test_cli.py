@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -322,3 +323,16 @@ def test_the_module_runs_as_a_program() -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert "epsilon" in done.stderr
+
+
+def test_a_reader_who_leaves_ends_no_run(tmp_path: Path) -> None:
+    """As `... 2>&1 | head -1` does: progress is not read any more, and the run is kept to its end."""
+    command = [sys.executable, "-m", "dpcl_core", *SMALL, "--json"]
+    environment = {**os.environ, "DPCL_HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        assert running.stdout is not None
+        running.stderr.close()
+        document = json.loads(running.stdout.read())
+        assert running.wait(PATIENCE_SECONDS) == 0
+    assert document["status"] == "finished"

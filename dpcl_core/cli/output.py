@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,3 +27,11 @@ def print_study(study: Study, as_json: bool) -> None:
         print_json(outcome.document(study.id, study.turn.status, study.tune, study.sizes, study.trials))
     else:
         print(outcome.text(study.tune, study.sizes, study.trials), end="")
+
+
+def say(line: str) -> None:
+    """Prints on standard error; where its reader has left (`... 2>&1 | head`), what is under way goes on unheard."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (what is said later has to go somewhere)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core import checks, packages
-from dpcl_core.cli.output import print_json, print_study
+from dpcl_core.cli.output import print_json, print_study, say
 from dpcl_core.cli.settings import spec_of, spec_of_stored
 from dpcl_core.errors import INPUT, BadInput, DataMissing
 from dpcl_core.events import Event, Note, Progress
@@ -47,7 +46,7 @@ def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -
     from dpcl_core.runs.worker import default_device
 
     run_id = store.create(spec, name=name, device=device or default_device())
-    print(f"run {run_id}", file=sys.stderr)
+    say(f"run {run_id}")
     return carried_out(store, run_id)
 
 
@@ -63,7 +62,7 @@ def exit_status(run: Run) -> int:
     """What the command ends with for a run that is over; says why where it did not finish."""
     if run.status == "finished":
         return 0
-    print(run.error or f"the run was {run.status}", file=sys.stderr)
+    say(run.error or f"the run was {run.status}")
     return 2 if run.error_kind in INPUT else 1
 
 
@@ -77,15 +76,15 @@ class Reporter:
         if isinstance(event, Progress):
             line = event.text if event.task is None else f"task {event.task + 1}: {event.text}"
             if line != self._last:
-                print(line, file=sys.stderr, flush=True)
+                say(line)
             self._last = line
         if isinstance(event, Note):
-            print(f"{event.level}: {event.text}", file=sys.stderr, flush=True)
+            say(f"{event.level}: {event.text}")
 
     def queued(self, place: int) -> None:
         line = f"waiting for the device: place {place} in the queue"
         if line != self._last:
-            print(line, file=sys.stderr, flush=True)
+            say(line)
         self._last = line
 
 
@@ -140,7 +139,7 @@ def tune(options: argparse.Namespace) -> int:
         study_id = run_id = studies.create(tune, device=options.device or worker.default_device())
     else:
         study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
-    print(f"tuning {study_id}", file=sys.stderr)
+    say(f"tuning {study_id}")
     reporter = Reporter()
     with suppress(KeyboardInterrupt):  # its turn is then cancelled, and what is kept is told below
         worker.wait_for_device(store, run_id, reporter.queued)
@@ -149,7 +148,7 @@ def tune(options: argparse.Namespace) -> int:
     print_study(study, options.json)
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
-        print(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}", file=sys.stderr)
+        say(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}")
     return exit_status(study.turn)
 
 
@@ -196,7 +195,7 @@ def audit(options: argparse.Namespace) -> int:
             print(result.sentence())
     if not any(result.exceeds for result in results):
         return 0
-    print(f"{spec.method} tells more than its ledger says: do not release it, and report this", file=sys.stderr)
+    say(f"{spec.method} tells more than its ledger says: do not release it, and report this")
     return 1
 
 

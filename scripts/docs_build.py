@@ -1,0 +1,11 @@
+"""Hands the generated pages to the documentation's build (mkdocs-gen-files runs this file)."""
+
+from __future__ import annotations
+
+import mkdocs_gen_files
+
+from scripts.docs_pages import pages
+
+for path, text in pages().items():
+    with mkdocs_gen_files.open(path, "w") as page:
+        page.write(text)

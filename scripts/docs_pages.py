@@ -1,0 +1,238 @@
+"""Pages of the documentation that are made from cards and records, so that none can drift: methods, results, and more.
+
+Run by the documentation's build, and alone with `--readme` to write the README's results anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from dpcl_core import listing, paths, presets
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.methods import catalog as methods
+from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers.comparison import Row
+from dpcl_core.papers.measured import Measured
+from dpcl_core.papers.paper import Experiment, Paper, Size
+from dpcl_core.spec import RunSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+START, END = "<!-- results: written by scripts/docs_pages.py --readme -->", "<!-- end of results -->"
+_GUARANTEES = {
+    "proved": "proved: the ledger bounds what a release tells",
+    "nominal": "claimed: the publication's ε, which the ledger does not bear out",
+    "none": "none: no noise is added",
+}
+_STATES = {
+    "found": "found",
+    "not found": "the opposite came out",
+    "cannot tell": "cannot be told apart",
+    "not run": "not run",
+}
+_METHODS = "# Methods\n\nMade from the cards of the methods. `dpcl list methods --json` prints the same.\n"
+_DATA = """# Data
+
+Made from the cards of the datasets. A set lies in `DPCL_DATA` as `NAME/train.parquet` and `NAME/test.parquet` unless it is
+bundled, made here, or fetched from the Hugging Face hub. A subset or a stand-in is never shown under the full set's name.
+For data of your own see [the guide](guides/own_data.md).
+"""
+_NETWORKS = "# Networks\n\nMade from the cards, and from what was recorded when the bundled networks were trained.\n"
+_DEVIATIONS = """# Deviations by paper
+
+What each publication prints, setting by setting, and why a run may differ. A run's layer follows from this table: it is
+*as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
+that the print does not have.
+"""
+_EDGES = """# Sharp edges
+
+Pitfalls of private continual learning, and how this project avoids each. The app's page Sharp edges shows them going wrong.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Every page by its path below `docs/`, as Markdown."""
+    return {path: make() for path, make in pages_made().items()}
+
+
+def pages_made() -> dict[str, Callable[[], str]]:
+    """How each page is made, by its path below `docs/`."""
+    return {
+        "methods.md": _methods,
+        "data.md": _datasets,
+        "networks.md": _networks,
+        "deviations.md": _deviations,
+        "sharp_edges.md": _edges,
+        "results.md": _results_index,
+        **{f"results_{paper.name}.md": partial(_results, paper) for paper in catalog.PAPERS.values()},
+    }
+
+
+def readme(text: str) -> str:
+    """The README with its results written anew between the two marks."""
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    found = "\n".join(f"- {_sentence(paper)}" for paper in catalog.PAPERS.values())
+    return f"{before}{START}\n{found}\n{END}{after}"
+
+
+def _methods() -> str:
+    lines = [_METHODS]
+    for card in methods.CARDS.values():
+        lines += [
+            f"## {card.title}",
+            "",
+            card.summary,
+            "",
+            f"- name: `{card.name}`",
+            f"- source: {card.source}",
+            f"- ε: {_GUARANTEES[card.guarantee]}",
+            f"- layer: {listing.LAYERS[card.printed.kind]}",
+            f"- lists of labels: {', '.join(card.labels)}",
+            f"- streams: {', '.join(card.scenarios)}",
+            "",
+        ]
+        fields = card.params.model_fields.items()
+        rows = [(f"`params.{name}`", field.default, field.description) for name, field in fields]
+        lines += _table(("setting", "default", "meaning"), rows)
+    return "\n".join(lines)
+
+
+def _datasets() -> str:
+    cards = datasets.CARDS.values()
+    rows = [(f"`{card.name}`", f"{card.title}: {card.summary}", card.kind, card.source) for card in cards]
+    return "\n".join([_DATA, *_table(("name", "what it is", "kind", "source"), rows)])
+
+
+def _networks() -> str:
+    lines = [_NETWORKS]
+    for card in backbones.CARDS.values():
+        lines += [f"## {card.title}", "", card.summary, "", f"- name: `{card.name}`", f"- source: {card.source}"]
+        lines += [f"- has seen: {', '.join(card.saw) or 'nothing'}", f"- reads: {', '.join(card.reads)}"]
+        path = paths.assets_dir() / "backbones" / f"{card.name}.json"
+        if path.exists():
+            trained = json.loads(path.read_text(encoding="utf-8"))
+            probes = ", ".join(f"{name} {100 * value:.1f} %" for name, value in trained["linear_probe_accuracy"].items())
+            lines += [
+                f"- weights: {trained['n_parameters']:,}",
+                f"- accuracy on its own test part: {100 * trained['test_accuracy']:.1f} %",
+                f"- linear probes of its frozen features: {probes}",
+            ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _deviations() -> str:
+    lines = [_DEVIATIONS]
+    for card in methods.CARDS.values():
+        of = card.printed
+        if of.kind == "added":
+            continue
+        lines += [f"## {card.title}", "", f"`{card.name}`, {of.source}", ""]
+        lines += [f"- {one.sentence}" for one in of.always]
+        unsaid = "depends on other settings"
+        rows = [(f"`{name}`", of.of_setting(name) or unsaid, one.why) for name, one in of.settings.items()]
+        lines += ["", *_table(("setting", "printed", "why it may differ"), rows)]
+    return "\n".join(lines)
+
+
+def _edges() -> str:
+    edges = tomllib.loads((paths.assets_dir() / "edges.toml").read_text(encoding="utf-8"))["edges"]
+    lines = [_EDGES]
+    for edge in edges:
+        lines += [f"## {edge['title']}", "", _flat(edge["wrong"]), "", f"**Prevented.** {_flat(edge['prevented'])}", ""]
+    return "\n".join(lines)
+
+
+def _results_index() -> str:
+    lines = ["# Results", "", "What came out of the papers' experiments here, from the last records of each.", ""]
+    for paper in catalog.PAPERS.values():
+        lines.append(f"- [{paper.title}](results_{paper.name}.md): {_sentence(paper)}")
+    return "\n".join(lines) + "\n"
+
+
+def _results(paper: Paper) -> str:
+    lines = [f"# {paper.title}", "", f"{paper.source}. Accuracies in %, mean ± standard deviation over seeds.", ""]
+    for experiment in paper.experiments:
+        for size in experiment.sizes:
+            specs, runs = _recorded(paper, experiment, size)
+            if not runs:
+                continue
+            lines += [f"## {experiment.title}, {_FORMS[size]}", "", experiment.question, ""]
+            every = comparison.rows(paper, experiment, runs)
+            rows = [_row(row) for row in every if row.ours is not None and row.metric == paper.metrics[0]]
+            lines += _table(("", "budget", "published", "ours"), rows)
+            for judged in report.judged(experiment, specs, runs):
+                lines.append(f"- {judged.ordering.statement}: **{_STATES[judged.state]}** ({report.range_text(judged)})")
+            dates = sorted({run.date for run in runs.values()})
+            data = sorted({run.dataset_title for run in runs.values()})
+            lines += ["", f"Recorded {dates[0]} to {dates[-1]} on {'; '.join(data)}.", ""]
+            before = sorted({change for run in runs.values() for change in run.made_before})
+            lines += [f"*{change}*" for change in before]
+            lines += ["", *(f"- {reason}" for reason in comparison.reasons(paper, experiment, size, runs.values())), ""]
+    return "\n".join(lines)
+
+
+_FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "bundled network", "full": "the paper's protocol"}
+
+
+def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping[str, RunSpec], dict[str, Measured]]:
+    specs, among = presets.variants(experiment.preset(size)), measured.recorded(paper.name)
+    found = {label: measured.find(spec, among) for label, spec in specs.items()}
+    return specs, {label: run for label, run in found.items() if run is not None}
+
+
+def _row(row: Row) -> tuple[str, str, str, str]:
+    budget = epsilon_label(row.epsilon, "claimed" if row.is_nominal else "bound")
+    return row.name, budget, report.printed_text(row), report.ours_text(row)
+
+
+def _sentence(paper: Paper) -> str:
+    """What became of the paper's orderings in everything that is recorded."""
+    states: Counter[str] = Counter()
+    for experiment in paper.experiments:
+        for size in experiment.sizes:
+            specs, runs = _recorded(paper, experiment, size)
+            states.update(judged.state for judged in report.judged(experiment, specs, runs))
+    told = states["found"] + states["not found"] + states["cannot tell"]
+    return (
+        f"**{paper.title}.** Of {told} comparisons that the paper draws and our records can judge, {states['found']} came "
+        f"out as claimed, {states['not found']} the other way round, and {states['cannot tell']} cannot be told apart."
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """A table in Markdown and an empty line; nothing without rows."""
+    if not rows:
+        return []
+    lines = [f"| {' | '.join(map(_cell, row))} |" for row in [head, ["---"] * len(head), *rows]]
+    return [*lines, ""]
+
+
+def _cell(value: object) -> str:
+    return _flat(str(value if value is not None else "–")).replace("|", "\\|")
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def main() -> int:
+    """Writes the README's results anew."""
+    path = ROOT / "README.md"
+    if sys.argv[1:] != ["--readme"]:
+        print("usage: python -m scripts.docs_pages --readme", file=sys.stderr)
+        return 2
+    path.write_text(readme(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
