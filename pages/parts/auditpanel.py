@@ -29,6 +29,7 @@ WHAT = (
 )
 LIMIT = "An audit can show that a promise is broken. It can never prove that one is kept: a better attacker may find more."
 _START = "Audit this run"
+_HEAD = "| claimed | accounted: ε at most | audited: ε at least | right guesses |\n|---|---:|---:|---:|\n"
 _LOG_SHOWN = ("failed", "lost")
 
 
@@ -40,7 +41,7 @@ def audits() -> Audits:
 def panel(run: Run, *, always: bool = False) -> None:
     """The newest audit of a run that is over, looked at once a second while it goes on; a button where there is none.
 
-    `always`: what an audit is, even where nothing was audited yet.
+    `always`: what an audit is, even where nothing was audited yet, and what it proved of every budget without a press.
     """
     if run.readable_spec is None or run.status != "finished":
         return
@@ -83,7 +84,7 @@ def _draw(run: Run, spec: RunSpec, known: list[Audit], *, always: bool) -> None:
         if known and known[0].turn.status in _LOG_SHOWN and known[0].turn.error_log:
             with st.expander("Details", key="audit-log"):
                 st.code(known[0].turn.error_log, language=None)
-        _results(known, methods.standing(spec))
+        _results(known, methods.standing(spec), is_open=always)
 
 
 def words(audit: Audit, now: float) -> status.Said:
@@ -124,28 +125,30 @@ def _start(run_id: str) -> None:
     state.executor().submit(audits().create(run_id))
 
 
-def _results(known: list[Audit], standing: Standing) -> None:
+def _results(known: list[Audit], standing: Standing, *, is_open: bool) -> None:
     """What was proved, budget by budget, of the newest audit that has proved anything; what exceeds, of any."""
     for result in [result for audit in known for result in audit.results if result.exceeds]:
         st.error(plain(exceeding(result)))
     found = next((audit.results for audit in known if audit.results), ())
     if not found:
         return
+    finite = [result for result in found if math.isfinite(result.claimed)]
+    strongest = max(finite or found, key=lambda result: result.lower_bound)
+    st.markdown(plain(reading(strongest)))
     rows = ""
     for result in found:
         asked, least = epsilon_label(result.claimed, standing), _least(result.lower_bound)
         rows += f"| {asked} | {_most(result)} | **{least}** | {_right(result)} |\n"
-    st.markdown(f"| claimed | accounted: ε at most | audited: ε at least | right guesses |\n|---|---:|---:|---:|\n{rows}")
-    focus = next((result for result in found if math.isfinite(result.claimed)), found[0])
-    st.markdown(plain(reading(focus)))
-    caught = "" if focus.detects is None else f" It would have caught {focus.detects} nine times in ten."
-    st.caption(plain(f"Assumed: {focus.assumes}. {LIMIT}{caught}"))
+    with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
+        st.markdown(f"{_HEAD}{rows}")
+        caught = "" if strongest.detects is None else f" It would have caught {strongest.detects} nine times in ten."
+        st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
 
 
 def reading(result: Audited) -> str:
     """What the audit did and what follows, as one would tell it."""
     planted = result.unit.partition(",")[0]
-    guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "his guesses"
+    guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "the guesses"
     told = (
         f"Someone who guesses which of {result.trials:,} planted {planted} were in the training is right in {guesses} "
         f"{given(result.claimed)}"
