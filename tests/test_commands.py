@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core import checks, cli, presets
-from dpcl_core.cli import parser, settings, training
+from dpcl_core import checks, cli, paths, presets
+from dpcl_core.cli import parser, reading, settings, training
 from dpcl_core.errors import DataMissing
 from dpcl_core.papers import catalog as papers
 from dpcl_core.papers import report
@@ -32,9 +32,10 @@ def in_documents() -> list[str]:
     """The commands in code blocks, which are indented or fenced, one a line or several behind semicolons."""
     found: list[str] = []
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")]:
-        lines = re.findall(r"^(?:    |\t|\$ )?(python -m dpcl_core .*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        text = path.read_text(encoding="utf-8")
+        lines = re.findall(r"^(?:    |\t|\$ )?((?:python -m dpcl_core|dpcl) .*)$", text, re.MULTILINE)
         found += [part.strip() for line in lines for part in shlex_without_comment(line).split(";")]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(re.sub(r"^dpcl ", PROGRAM, command) for command in found))
 
 
 def shlex_without_comment(line: str) -> str:
@@ -98,12 +99,16 @@ def test_a_documents_command_runs(
     """Quick ones are carried out; of those that train or attack, all that is read and checked before they begin."""
     store, run_id, folder = finished
     monkeypatch.setenv("DPCL_STORE", store)
+    if "own:" in command:
+        monkeypatch.setenv("DPCL_DATA", str(folder))
     monkeypatch.chdir(folder)
     words = [run_id if word == "RUN_ID" else word for word in shlex.split(command.removeprefix(PROGRAM))]
     options = parser.build().parse_args(words)
     if options.command is training.reproduce:
         for experiment, runs in planned(options.paper, options.experiment, options.size or "small").items():
             assert runs, experiment
+    elif options.command is reading.app:
+        assert paths.app_file().exists()
     elif options.command is training.tune:
         training.tuning(options)
     elif options.command is training.audit and options.run is not None:
