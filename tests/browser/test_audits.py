@@ -37,7 +37,7 @@ def test_an_audit_is_started_survives_a_reload_and_ends_with_a_number_on_every_p
     page.reload()
     _pill(page, "Finished")
     ready(page)
-    said = page.get_by_text(re.compile(r"right in \d+ of \d+ guesses at ε = 1"))
+    said = page.get_by_text(re.compile(r"right in \d+ of \d+ guesses at ε = 8"))
     expect(said).to_be_visible()
     expect(page.get_by_role("button", name="Audit again")).to_be_visible()
     privacy = visit(f"{app.url}/privacy?v=1&run={run_id}")
