@@ -99,11 +99,12 @@ def _result(setting: Setting, tests: tuple[str, ...], able: set[str], seconds_le
         except subprocess.TimeoutExpired:
             return "not finished: the time was over"
     lines = done.stdout.splitlines()
-    for line in lines:
-        if line.startswith(("FAILED", "ERROR")):
-            print(line, flush=True)
+    failed = [line.split(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR"))]
+    print("\n".join(failed), end="\n" if failed else "", flush=True)
     counts = ", ".join(" ".join(found) for found in _COUNTS.findall(lines[-1] if lines else ""))
-    return f"{counts or f'ended with status {done.returncode}'} in {(time.monotonic() - started) / 60:.1f} minutes"
+    named = f": {', '.join(f'`{line.split()[1]}`' for line in failed)}" if failed else ""
+    minutes = (time.monotonic() - started) / 60
+    return f"{counts or f'ended with status {done.returncode}'} in {minutes:.1f} minutes{named}"
 
 
 def _is_green(said: str) -> bool:

@@ -24,7 +24,7 @@ MINILM_SHA256 = {
     _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-# Weights as safetensors only: the older files are pickles, which run code when they are opened.
+# Weights as safetensors only: files of the older kind can run code when they are opened.
 _PATTERNS = ["*.json", "*.safetensors", "*.txt"]
 
 

@@ -17,7 +17,7 @@ HUB = "hf:"
 BUNDLED = "lm-tiny"
 EXAMPLE = f"{HUB}openai-community/gpt2"
 _NEEDED = "config.json"
-# Weights as safetensors only: the older files are pickles, which run code when they are opened.
+# Weights as safetensors only: files of the older kind can run code when they are opened.
 _PATTERNS = ["*.json", "*.safetensors", "*.txt", "tokenizer.model"]
 
 
