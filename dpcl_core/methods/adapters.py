@@ -22,7 +22,8 @@ from dpcl_core.privacy.noise import Batches, Noise
 
 # Gradients of more pictures at once were hardly faster: the bundled ViT took 274 pictures a CPU second by 8, 620 by 32 and
 # 651 by 128, in 40, 65 and 163 MB; a ViT-B/16 1.7 by 2 and 1.8 by 8 or 16, in 0.1 GB a picture (one thread, 2026-11-21).
-_MOST = 64
+# The last ones of a batch are filled up to as many.
+_MOST = 32
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 

@@ -27,8 +27,9 @@ class Gradients:
     pass to save the memory of per-example gradients; for adapters, whose gradients are small beside the activations, it was
     never faster and saved nothing (tests/benchmarks/test_adapters.py), so it is not offered.
 
-    `limit`: the most examples computed at once. It is halved whenever memory does not suffice, and stays so; which pieces a
-    batch is computed in changes the sum by rounding alone.
+    `limit`: how many examples are computed at once. It is halved whenever memory does not suffice, and stays so. Kernels
+    choose the order of their additions by the shapes of what they multiply: so that an example's gradient does not turn with
+    the number of examples beside it, the last piece is filled up.
     """
 
     def __init__(self, network: nn.Module, clip_norm: float, limit: int, device: str) -> None:
@@ -45,12 +46,14 @@ class Gradients:
 
         Raises MemoryError where one picture alone does not fit, BadInput for a layer that mixes examples.
         """
-        sums = [torch.zeros_like(parameter) for parameter in self._parameters]
+        sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self._parameters]
         start = 0
         while start < len(targets):
-            piece = slice(start, start + self.limit)
+            n = min(self.limit, len(targets) - start)
+            places = np.arange(start, start + (n if np.isinf(self._clip_norm) else self.limit))
+            filled = places.clip(max=len(targets) - 1)
             try:
-                found = self._piece(pictures[piece], targets[piece])
+                found = self._piece(pictures[filled], targets[filled], n)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -61,10 +64,11 @@ class Gradients:
                 continue
             for whole, part in zip(sums, found, strict=True):
                 whole += part
-            start += len(targets[piece])
-        return sums
+            start += n
+        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self._parameters, strict=True)]
 
-    def _piece(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
+    def _piece(self, pictures: Pictures, targets: Targets, n_counting: int) -> list[Tensor]:
+        """Sums over the first so many examples; without clipping over all."""
         pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
         truth = torch.from_numpy(targets).to(self._device)
         if np.isinf(self._clip_norm):
@@ -78,7 +82,8 @@ class Gradients:
             with mixed_precision(self._device):
                 logits = self._hooked(pixels)
             _loss(logits, truth).backward()  # type: ignore[no-untyped-call]
-        found = clipped_sums([self._of_examples(parameter, len(targets)) for parameter in self._parameters], self._clip_norm)
+        own = [self._of_examples(parameter, len(targets))[:n_counting] for parameter in self._parameters]
+        found = clipped_sums(own, self._clip_norm)
         self._hooked.zero_grad(set_to_none=True)
         return found
 

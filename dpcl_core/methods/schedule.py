@@ -20,10 +20,11 @@ LARGEST_WEIGHT = 1000.0
 
 
 # By how much of the clipping norm single precision may move the difference of two neighbours' sums of clipped gradients. In
-# networks that train in torch an example's gradient is computed beside others', and its last digits, and those of the sum,
-# can depend on them. No proof bounds this for every kernel: it is an assumption, which every guarantee names, and noise is
-# larger by as much, so that the multiplier in the ledger is what protects. tests/methods/test_gradient_sums.py measures it
-# on every kind of network, on neighbours and with strange inputs. (Heads need none: methods/head_gradients.)
+# networks that train in torch an example's gradient is computed beside others', in pieces whose shape does not depend on
+# them; a kernel could still give other last digits at another place of a piece, and sums have some of their own. No proof
+# bounds this for every kernel: it is an assumption, which every guarantee names, and noise is larger by as much, so that the
+# multiplier in the ledger is what protects. tests/methods/test_gradient_sums.py measures it on every kind of network, on
+# neighbours and with strange inputs. (Heads need none: methods/head_gradients.)
 ROUNDING = 2.0**-10
 ROUNDING_ASSUMED = (
     "Gradients are computed in single precision. That is taken to move their sum by less than a thousandth of the clipping "

@@ -4,6 +4,13 @@ LoRA's two factors are plain linear maps. For one text such a map's gradient is 
 token and rows of delta the loss's gradient at what it gave. One forward and one backward pass give both for all texts of a
 batch; the rank is small, so that every text's own gradient is cheaper than its norm by any detour. Measured beside Opacus'
 hooks, its ghost clipping and functorch in tests/benchmarks/test_language.py.
+
+What a text adds to a clipped sum must not depend on the texts beside it: where logits are large, a last digit decides which
+token wins, and one text more would turn the gradients of others. Kernels choose the order of their additions by the shapes
+of what they multiply. So texts are computed in pieces whose shape is a function of each text alone: padded to a whole number
+of `STEP` tokens and `ANSWER_STEP` of answer, with others of the same shape, `SIDE_BY_SIDE` at a time, the last piece filled
+up. That kernels give the same bits at every place of such a piece is a property of theirs, which
+tests/methods/test_gradient_sums.py compares on those at hand. What texts add is summed in double precision.
 """
 
 from __future__ import annotations
@@ -23,7 +30,9 @@ from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 from dpcl_core.methods.lifelong.per_example import clip_weights
 
-AT_ONCE = 64  # texts computed at once: a public number
+AT_ONCE = 64  # texts computed at once where none has to be told from the others: a public number
+STEP, ANSWER_STEP = 16, 4  # tokens of a text, and of its answer, that shapes are counted in
+SIDE_BY_SIDE = {"cpu": 8, "cuda": 64}  # texts of one shape: fewer to fill up on a processor, enough to fill a GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +57,12 @@ class Batch:
         """The texts at these places, int64 [k]."""
         rows = self.rows[places.cpu().numpy()]
         return Batch(rows, self.ids[places], self.role[places], self.stop[places], self.kind[places])
+
+    def padded(self, width: int) -> Batch:
+        """The same in so many columns; no text may be longer."""
+        planes = (self.ids, self.role, self.stop, self.kind)
+        ids, role, stop, kind = (functional.pad(plane[:, :width], (0, max(0, width - plane.shape[1]))) for plane in planes)
+        return Batch(self.rows, ids, role, stop, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +96,34 @@ def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
 def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False) -> Tensor:
     """log P(token | tokens before it) [b, S]; 0 in the first column, where padded, and off the answers if these are all.
 
-    Computes gradients where they are enabled.
+    Computes gradients where they are enabled. Shapes inside are functions of [b, S] and of `_n_answered`.
     """
-    wanted = batch.role[:, 1:] == ANSWER if answers_only else batch.mask[:, 1:]
-    logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), wanted)
-    found = -functional.cross_entropy(logits, batch.ids[:, 1:][wanted], reduction="none")
-    whole = torch.zeros(batch.ids.shape, dtype=found.dtype, device=found.device)
-    return whole.masked_scatter(functional.pad(wanted, (1, 0)), found)
+    wanted = batch.role == ANSWER if answers_only else batch.mask
+    columns = torch.arange(1, batch.ids.shape[1], device=wanted.device).expand(len(batch), -1)
+    if answers_only:  # the last k columns of each text hold them
+        columns = batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=wanted.device)
+    is_there = columns >= 1
+    columns = columns.clamp(min=1)
+    logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), columns - 1)
+    found = -functional.cross_entropy(logits.flatten(0, 1), batch.ids.gather(1, columns).flatten(), reduction="none")
+    kept = found.view(columns.shape).where(is_there & wanted.gather(1, columns), 0)
+    return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
 
 
-def _logits(net: Adapted, embeddings: Tensor, wanted: Tensor) -> Tensor:
-    """Logits [m, size] of the tokens that come behind the m places that are `wanted`, bool [b, S - 1].
+def _n_answered(batch: Batch) -> int:
+    """The most tokens of an answer, rounded up to whole steps."""
+    return ANSWER_STEP * -(-int((batch.role == ANSWER).sum(dim=1).max()) // ANSWER_STEP) if len(batch) else 0
+
+
+def _logits(net: Adapted, embeddings: Tensor, columns: Tensor) -> Tensor:
+    """Logits [b, k, size] of the tokens that come behind these columns, int64 [b, k].
 
     Only these are handed to the last layer, which in a small model costs as much as all others. No mask is needed: padding
     is at the end, where a causal model does not look from what stands before it.
     """
 
     def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (args[0][:, :-1][wanted][None], *args[1:])
+        return (args[0].gather(1, columns[:, :, None].expand(-1, -1, args[0].shape[2])), *args[1:])
 
     last = net.model.get_output_embeddings()  # type: ignore[operator]  # a module's attributes have no types
     hook = last.register_forward_pre_hook(chosen)
@@ -106,7 +131,17 @@ def _logits(net: Adapted, embeddings: Tensor, wanted: Tensor) -> Tensor:
         logits: Tensor = net.model(inputs_embeds=embeddings, use_cache=False).logits
     finally:
         hook.remove()
-    return logits[0]
+    return logits
+
+
+def _alike(batch: Batch, size: int) -> Iterator[Batch]:
+    """The texts in pieces of one shape, padded to it, of at most `size`."""
+    lengths, answers = batch.mask.sum(dim=1), (batch.role == ANSWER).sum(dim=1)
+    steps, answer_steps = (lengths + STEP - 1) // STEP, (answers + ANSWER_STEP - 1) // ANSWER_STEP
+    for n_steps, n_answer_steps in sorted(set(zip(steps.tolist(), answer_steps.tolist(), strict=True))):
+        places = ((steps == n_steps) & (answer_steps == n_answer_steps)).nonzero()[:, 0]
+        for some in torch.split(places, size):
+            yield batch.take(some).padded(STEP * n_steps)
 
 
 class Gradients:
@@ -130,7 +165,14 @@ class Gradients:
         Adding a text changes the sums, taken together, by at most `clip_norm` in L2, replacing one by twice that. A text
         whose gradient is not finite counts zero.
         """
-        return self._summed(batch, lambda piece: self._piece(piece, loss, reading, epoch))
+        if not math.isinf(self._clip_norm):
+            return self._clipped(batch, loss, reading, epoch)
+        sums = [torch.zeros_like(parameter) for parameter in self.parameters]
+        for places in torch.split(torch.arange(len(batch), device=batch.ids.device), AT_ONCE) if len(batch) else ():
+            total = self._total(batch.take(places), loss, reading, epoch)
+            for whole, part in zip(sums, torch.autograd.grad(total, self.parameters), strict=True):
+                whole += part
+        return sums
 
     def squares_of(self, batch: Batch, loss: TextLoss, reading: Reading = clean) -> list[Tensor]:
         """Sums of the squares of every entry of each text's clipped gradient, as in the Fisher information's diagonal.
@@ -138,44 +180,35 @@ class Gradients:
         Adding a text changes them, taken together, by at most `clip_norm` squared in L2: for a gradient g no longer than C
         the vector of g_i^2 has length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2.
         """
-        return self._summed(batch, lambda piece: self._clipped(piece, loss, reading, 0, squared=True))
+        return self._clipped(batch, loss, reading, 0, squared=True)
 
-    def _summed(self, batch: Batch, sums_of: Callable[[Batch], Sequence[Tensor]]) -> list[Tensor]:
-        """Added up over pieces of a batch."""
-        sums = [torch.zeros_like(parameter) for parameter in self.parameters]
-        for start in range(0, len(batch), AT_ONCE):
-            places = torch.arange(start, min(start + AT_ONCE, len(batch)), device=batch.ids.device)
-            piece = batch if len(places) == len(batch) else batch.take(places)
-            for whole, part in zip(sums, sums_of(piece), strict=True):
-                whole += part
-        return sums
-
-    def _piece(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Sequence[Tensor]:
-        if math.isinf(self._clip_norm):
-            return torch.autograd.grad(self._total(batch, loss, reading, epoch), self.parameters)
-        return self._clipped(batch, loss, reading, epoch)
-
-    def _clipped(
-        self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False
-    ) -> Sequence[Tensor]:
+    def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:
         """Sums of each text's clipped gradient, entry by entry, or of its squares."""
+        sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
+        size = SIDE_BY_SIDE[batch.ids.device.type]
+        for piece in _alike(batch, size):
+            places = torch.arange(size, device=batch.ids.device)
+            filled = piece.take(places.clamp(max=len(piece) - 1))  # with the last, which counts once
+            own = self._own(filled, loss, reading, epoch)
+            weights = clip_weights(torch.stack([part.square().sum(1) for part in own]).sum(0).sqrt(), self._clip_norm)
+            weights = weights * (places < len(piece))
+            if squared:
+                weights, own = weights.square(), [part.square() for part in own]
+            for whole, part in zip(sums, own, strict=True):
+                whole += (weights @ part).view_as(whole)
+        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self.parameters, strict=True)]
+
+    def _own(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
+        """Each text's gradient [b, entries], by parameter, in double precision; zeros where it is not finite."""
         with recorded(self._layers) as passed:
             total = self._total(batch, loss, reading, epoch)
         deltas = torch.autograd.grad(total, [passed[layer][1] for layer in self._layers])
         own = [
-            torch.bmm(delta.transpose(1, 2), passed[layer][0]).flatten(1)
+            torch.bmm(delta.transpose(1, 2), passed[layer][0]).flatten(1).double()
             for layer, delta in zip(self._layers, deltas, strict=True)
         ]
-        squares = torch.stack([part.square().sum(1) for part in own]).sum(0)
-        finite = squares.isfinite()
-        if not finite.all():  # zero times infinity is no zero: they have to go
-            if not finite.any():
-                return [torch.zeros_like(parameter) for parameter in self.parameters]
-            return self._clipped(batch.take(finite.nonzero()[:, 0]), loss, reading, epoch, squared=squared)
-        weights = clip_weights(squares.sqrt(), self._clip_norm)
-        if squared:
-            weights, own = weights.square(), [part.square() for part in own]
-        return [(weights @ part).view_as(parameter) for part, parameter in zip(own, self.parameters, strict=True)]
+        finite = torch.stack([part.isfinite().all(dim=1) for part in own]).all(dim=0)
+        return own if finite.all() else [part.where(finite[:, None], 0) for part in own]
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
         found = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only)

@@ -17,14 +17,15 @@ from dpcl_core.backbones.language import causal, reader, tokenizer
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.data.dataset import Split
 from dpcl_core.data.synthetic import canaries, corpus
-from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, TOKEN, Canary, Texts
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.cards.language import Loss
 from dpcl_core.methods.language import evaluation, leaks, losses, model_sees, sensitivity
 from dpcl_core.methods.language.exposure import Ranked
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.losses import Unlearning
-from dpcl_core.methods.language.prompts import FIRST, TEXT, Prompted, prompted
+from dpcl_core.methods.language.prompts import prompted
 from dpcl_core.methods.language.public_model import log_probabilities
+from dpcl_core.methods.language.subject import of_batch
 from dpcl_core.methods.language.training import plain_steps
 from dpcl_core.methods.schedule import Schedule
 
@@ -148,26 +149,25 @@ def trained(settings: Settings, variant: Variant, found: Mails, seed: int) -> Ou
     n_steps = settings.epochs * -(-n // settings.batch_size)
     plan = Schedule(settings.batch_size / n, n_steps, 1.0, settings.learning_rate, settings.batch_size)
     order = np.random.default_rng([seed, 5])
-    loss = _loss(settings, variant, found, texts)
+    loss = _loss(settings, variant, found)
     for _ in plain_steps(net, texts, plan, settings.batch_size, order, loss, device="cpu", change=_cut):
         pass
     return _outcome(net, settings, found)
 
 
-def _loss(settings: Settings, variant: Variant, found: Mails, texts: Prompted) -> TextLoss:
+def _loss(settings: Settings, variant: Variant, found: Mails) -> TextLoss:
     base = log_probabilities(settings.backbone, found.train[:, :, TOKEN], "cpu")
-    reference = torch.from_numpy(_columns(base, texts))
-    spans = _columns(_IS_PRIVATE[found.train[:, :, KIND]].astype(np.float32), texts)
-    by_base = sensitivity.scores(reference.numpy(), np.zeros(reference.shape), texts.stop)
+    reference = torch.from_numpy(base)
+    by_base = sensitivity.scores(base, np.zeros(base.shape), found.train[:, :, STOP] != 0)
+    spans = _IS_PRIVATE[found.train[:, :, KIND]].astype(np.float32)
     fixed = torch.from_numpy(spans if variant.score == "oracle" else by_base)
 
     def of(log_probs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        width = log_probs.shape[1]
-        scores = fixed[batch.rows, :width]
+        scores = of_batch(fixed, batch)
         if variant.score == "current":
             now = log_probs.detach().numpy()
             scores = torch.from_numpy(sensitivity.scores(now, np.zeros(now.shape), batch.stop.numpy()))
-        return losses.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, reference[batch.rows, :width])
+        return losses.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, of_batch(reference, batch))
 
     return TextLoss(of)
 
@@ -197,15 +197,6 @@ def _part(split: Split, source: int, first: int) -> Split:
 def _read(split: Split, settings: Settings) -> NDArray[np.int32]:
     assert isinstance(split.images, Texts)
     return reader.read(split.images, settings.backbone, settings.length)
-
-
-def _columns(values: NDArray[np.float32], texts: Prompted) -> NDArray[np.float32]:
-    """Numbers of texts' tokens [n, length] in the places that these have among prompted ones [n, S]; 0 elsewhere."""
-    n, columns = texts.ids.shape
-    whole = np.zeros((n, columns), np.float32)
-    width = min(len(values[0]), columns - FIRST)
-    whole[:, FIRST : FIRST + width] = values[:, :width]
-    return np.where(texts.role == TEXT, whole, np.float32(0))
 
 
 def _cut(means: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -5,6 +5,9 @@ and one backward pass give both for all layers and examples; from them follow th
 as one product over the batch. No second backward pass is needed, and no per-example gradient where its norm comes cheaper
 (Bu et al. 2022, "Differentially Private Optimization on Large Model at Small Cost": ghost norms with book-keeping). Measured
 beside Opacus' hooks, its ghost clipping, functorch and expanded weights in tests/benchmarks/test_dp_agem.py.
+
+Kernels choose the order of their additions by the shapes of what they multiply. So that an example's gradient does not turn
+with the number of examples beside it, pieces always have the same size: the last one is filled up.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # Examples computed at once: a public number. 64 pictures of 32x32 in colour take about 0.4 GB.
-AT_ONCE = 64
+AT_ONCE = {"cpu": 16, "cuda": 64}
 _CANCELLED = 1e-3  # of the sum of absolute values; by chance alone about one over the number of places is left
 _Sum = Callable[[Tensor], list[Tensor]]  # from a weight for every example [b] to the layer's weighted sums of gradients
 
@@ -48,33 +51,36 @@ class Gradients:
 
         Args: x [b, channels, height, width]; columns int64 [k]: the classes that compete; targets int64 [b]: places in it.
         """
-        sums = [torch.zeros_like(parameter) for parameter in self._parameters]
-        for start in range(0, len(x), AT_ONCE):
-            piece = slice(start, start + AT_ONCE)
-            for whole, part in zip(sums, self._piece(x[piece], targets[piece], columns), strict=True):
+        sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self._parameters]
+        size = AT_ONCE[x.device.type]
+        for start in range(0, len(x), size):
+            if math.isinf(self._clip_norm):
+                piece = slice(start, start + size)
+                found: Sequence[Tensor] = torch.autograd.grad(
+                    self._loss(x[piece], targets[piece], columns), self._parameters
+                )
+            else:
+                places = torch.arange(start, start + size, device=x.device)
+                filled = places.clamp(max=len(x) - 1)  # with the last, which counts once
+                found = self._clipped(x[filled], targets[filled], columns, places < len(x))
+            for whole, part in zip(sums, found, strict=True):
                 whole += part
-        return sums
+        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self._parameters, strict=True)]
 
-    def _piece(self, x: Tensor, targets: Tensor, columns: Tensor) -> Sequence[Tensor]:
-        if math.isinf(self._clip_norm):
-            return torch.autograd.grad(self._loss(x, targets, columns), self._parameters)
+    def _clipped(self, x: Tensor, targets: Tensor, columns: Tensor, counts: Tensor) -> Sequence[Tensor]:
+        """Sums over the examples that count, bool [b]."""
         with _recorded(self._layers) as passed:
             loss = self._loss(x, targets, columns)
         deltas = torch.autograd.grad(loss, [out for _, _, out in passed])
-        squares = torch.zeros(len(x), dtype=x.dtype, device=x.device)
-        sums: dict[nn.Parameter, Tensor] = {}
-        pending: list[tuple[nn.Module, _Sum]] = []
-        for (layer, read, _), delta in zip(passed, deltas, strict=True):
-            square, weighted = _rule(layer, read, delta)
-            squares += square
-            pending.append((layer, weighted))
+        kept = [(layer, read, delta) for (layer, read, _), delta in zip(passed, deltas, strict=True)]
+        squares, sums_of = _rules(kept)
         finite = squares.isfinite()
-        if not finite.all():  # zero times infinity is no zero: they have to go
-            if not finite.any():
-                return [torch.zeros_like(parameter) for parameter in self._parameters]
-            return self._piece(x[finite], targets[finite], columns)
-        weights = clip_weights(squares.sqrt(), self._clip_norm)
-        for layer, weighted in pending:
+        if not finite.all():  # zero times infinity is no zero: what they read and gave has to go
+            kept = [(layer, _without(read, finite), _without(delta, finite)) for layer, read, delta in kept]
+            squares, sums_of = _rules(kept)
+        weights = clip_weights(squares.sqrt(), self._clip_norm) * counts
+        sums: dict[nn.Parameter, Tensor] = {}
+        for (layer, _, _), weighted in zip(kept, sums_of, strict=True):
             sums |= dict(zip(layer.parameters(recurse=False), weighted(weights), strict=True))
         return [sums[parameter] for parameter in self._parameters]
 
@@ -103,6 +109,17 @@ def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Ten
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _rules(kept: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> tuple[Tensor, list[_Sum]]:
+    """Squared norms [b] of the examples' gradients over all layers, and each layer's weighted sums."""
+    squares, sums_of = zip(*(_rule(*one) for one in kept), strict=True)
+    return torch.stack(squares).sum(0), list(sums_of)
+
+
+def _without(rows: Tensor, kept: Tensor) -> Tensor:
+    """The same rows with zeros where one is not `kept`, bool [b]."""
+    return rows.where(kept.view(-1, *[1] * (rows.dim() - 1)), 0)
 
 
 def _rule(layer: nn.Module, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:

@@ -34,6 +34,7 @@ def one_by_one(net: tiny.Adapted, batch: Batch, loss: TextLoss) -> list[Tensor]:
 @pytest.mark.parametrize("at_once", [64, 3])
 def test_sums_equal_one_backward_pass_per_text(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "AT_ONCE", at_once)
+    monkeypatch.setitem(gradients.SIDE_BY_SIDE, "cpu", at_once)
     net, batch, loss = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu"), task_loss(kind)  # type: ignore[arg-type]
     own = one_by_one(net, batch, loss)
     norms = torch.stack([gradient.norm() for gradient in own])
@@ -73,6 +74,19 @@ def test_one_text_changes_the_sums_by_at_most_the_clipping_norm() -> None:
     ]
     assert max(changes) <= 0.2 + 1e-12
     assert max(changes) > 0.2 - 1e-4  # reached: no looser bound holds
+
+
+def test_a_text_adds_the_same_bits_whoever_is_beside_it() -> None:
+    """In single precision, with logits so large that a last digit would decide which token wins."""
+    net = tiny.adapted(dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in net.trainable().values():
+            parameter.copy_(1000 * parameter.sign())
+    found, loss = Gradients(net, 0.3), task_loss("full")
+    whole = tiny.row(found.of(batch_of(tiny.texts(), ALL, "cpu"), loss)).double()
+    alone = sum(tiny.row(found.of(batch_of(tiny.texts(), ALL[k : k + 1], "cpu"), loss)).double() for k in ALL)
+    # What is summed is rounded to single precision once: half a step of 2^-23 of each entry, on both sides.
+    torch.testing.assert_close(whole, alone, rtol=2.0**-22, atol=len(ALL) * 0.3 * 2.0**-23)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
