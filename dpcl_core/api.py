@@ -16,7 +16,7 @@ from dpcl_core.spec import Adjacency, RunSpec
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.privacy.lower_bound import Audited
     from dpcl_core.runs.store import Store
 
 What = str | RunSpec | Mapping[str, object]

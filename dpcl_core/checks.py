@@ -16,9 +16,10 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, DataMissing, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods import kinds, unlabelled
-from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.facts import of_run
+from dpcl_core.methods import compatibility
+from dpcl_core.methods.common import empty_label_space
+from dpcl_core.methods.common.public_sizes import of_run
+from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.packages import lacking
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
@@ -60,7 +61,7 @@ def check(spec: RunSpec) -> None:
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
-    kinds.check(spec)
+    compatibility.check(spec)
     if scenario.name not in method.scenarios:
         raise BadInput("scenario.kind", scenario.name, f"{method.title} takes {', '.join(method.scenarios)}")
     if spec.labels not in method.labels:
@@ -137,7 +138,7 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
             continue
         public = public_classes(spec, shown.classes)
         if has_batches or named or spec.labels == "prior":  # one list for all tasks lets a task of clients be empty
-            unlabelled.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
+            empty_label_space.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
         sizes = [nominal_size] * len(shown.tasks)
         if shown.counts is not None:  # never of a person's own data, where it would be a release
             sizes = shown.counts[:, public].sum(axis=1).tolist()

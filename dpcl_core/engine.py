@@ -24,15 +24,15 @@ from dpcl_core.data.texts import TextForm, Texts
 from dpcl_core.events import AuditNote, CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Foresighted, Known, Learner, Surveying
-from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.evaluation import evaluated, untrained
-from dpcl_core.methods.facts import Facts, source_sizes
-from dpcl_core.methods.outlook import outlook
-from dpcl_core.privacy import signal
+from dpcl_core.methods.common.evaluation import evaluated, untrained
+from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
+from dpcl_core.methods.common.public_sizes import PublicSizes, source_sizes
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.noise_forecast import forecast
+from dpcl_core.privacy import noise_forecast
+from dpcl_core.privacy.joint_release import joint_release
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.together import together
 from dpcl_core.privacy.written import written
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table, TaskStream
@@ -68,16 +68,16 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     )
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
-    facts = Facts(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)
+    facts = PublicSizes(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)
     tasks = [task for stream in streams.values() for task in stream.tasks]
     sizes = [int(facts.task_size)] * len(tasks)  # of a person's own data nothing is counted
     if not datasets.card(spec.data.dataset).is_own:
         sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
     checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    if warning := signal.note(outlook(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
+    if warning := noise_forecast.note(forecast(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
         yield Note("warning", warning)
-    known = Known(
+    known = PublicContext(
         n_inputs=_n_features(table),
         n_classes=len(first.classes),
         public=tuple(public),
@@ -99,7 +99,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         yield from _learn(spec, cells, streams, known)
 
 
-def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], known: Known) -> Iterator[Event]:
+def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], known: PublicContext) -> Iterator[Event]:
     """One learner through all tasks of its cells."""
     started = time.perf_counter()
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
@@ -112,7 +112,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
         learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
     rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(known.n_tasks)]
     for step, tasks in enumerate(rounds):
-        if isinstance(learner, Foresighted):
+        if isinstance(learner, Prefetching):
             learner.foresee(rounds[step : step + 2])
         yield from observer.events(learner.learn(tasks, ledgers))
         for seed in seeds:
@@ -122,7 +122,7 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
                 spent = ledgers[cell].epsilon()
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
     seconds = coarse((time.perf_counter() - started) / len(cells))
-    all_models = together(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
+    all_models = joint_release(ledgers) if 1 < len(cells) == len(list(spec.cells())) else None
     audits = _audits(spec) if methods.card(spec.method).guarantee == "nominal" else {}
     for cell in cells:
         yield CellFinished(
@@ -251,9 +251,7 @@ def inputs(
     return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), told, text))
 
 
-def _counted(
-    steps: Steps, n: int, told: tuple[int, int, int], text: str
-) -> Generator[Event, None, NDArray[np.generic]]:
+def _counted(steps: Steps, n: int, told: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:
     """What the steps on `n` examples give, with the same words on progress however many these are, or were kept.
 
     `told`: the public numbers to count from and to, and of how many.

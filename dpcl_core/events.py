@@ -262,7 +262,7 @@ class Prototypes:
     signature: tuple[tuple[float, float], ...]
     mean_spread: tuple[tuple[float, float, float], ...]
     signature_spread: tuple[tuple[float, float, float], ...]
-    full: Coarse | None = None
+    full: QuantizedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class AnchorScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Coarse:
+class QuantizedRows:
     """Vectors [n, `width`] of which a picture needs no more than two digits: row i is `steps[i]` times whole numbers.
 
     `values`: these numbers row by row, signed bytes, compressed by zlib, in base64.
@@ -306,8 +306,8 @@ class FullLists:
 
     weight: tuple[tuple[float, ...], ...]
     mode: tuple[tuple[int, ...], ...]
-    means: Coarse
-    log_variances: Coarse | None
+    means: QuantizedRows
+    log_variances: QuantizedRows | None
     client: tuple[int, ...] = ()
 
 
@@ -317,8 +317,8 @@ class PublicPart:
     covariance's `variance`, and the centre and two axes of the means' map [3, d] and of the signatures' [3, m].
     """
 
-    anchors: Coarse
-    axes: Coarse
+    anchors: QuantizedRows
+    axes: QuantizedRows
     centre: tuple[float, ...]
     variance: float
     mean_map: tuple[tuple[float, ...], ...]

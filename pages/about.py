@@ -11,8 +11,8 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts.header import header
-from pages.parts.text import plain
+from pages.parts.shell.header import header
+from pages.parts.shell.text import plain
 
 GLOSSARY = {
     "ε (epsilon)": "The privacy budget. Taking part makes any outcome at most e^ε times as likely. Smaller protects more.",

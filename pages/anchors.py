@@ -11,11 +11,13 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts import layout, link, privacy_bar, results, runpanel, state
 from pages.parts.anchors import cost, ofrun, pictures, play, whatif
 from pages.parts.anchors.pictures import Scene
-from pages.parts.header import actions, heading
-from pages.parts.view import View
+from pages.parts.claims import privacy_bar
+from pages.parts.shell import layout, link, state, stored_results
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.view import View
+from pages.parts.training import run_panel
 
 PLAY, RUN = "play", "run"
 SHOWS = {PLAY: "A simulation", RUN: "A run"}
@@ -112,7 +114,7 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
         if not is_over:
             _watch(view, result.run_id, model, asked)
             return values
-        runpanel.bar(result, model.epsilon if model is not None else None, is_over=True)
+        run_panel.bar(result, model.epsilon if model is not None else None, is_over=True)
         if model is None or not told:
             with layout.card("anchor-map"):
                 st.markdown("**No lists to show**")
@@ -143,12 +145,12 @@ def _watch(view: View, run_id: str, model: Cell | None, asked: whatif.Asked | No
     """The newest round while the run goes on, or an earlier one until there is a newer; the last look starts the page anew,
     without a timer."""
     run = state.store().get(run_id)
-    result = results.of(run)
+    result = stored_results.of(run)
     told = ofrun.of_model(result, model)
     if run.is_over or (model is None and ofrun.has_any(result)):  # a model to choose, or sliders that move
         st.rerun()
-    runpanel.status_card(run, result)
-    runpanel.bar(result, model.epsilon if model is not None else None, is_over=False)
+    run_panel.status_card(run, result)
+    run_panel.bar(result, model.epsilon if model is not None else None, is_over=False)
     if not told:
         with layout.card("anchor-map"):
             st.caption("The first lists appear here as soon as the clients have made them.")
@@ -158,7 +160,11 @@ def _watch(view: View, run_id: str, model: Cell | None, asked: whatif.Asked | No
 
 
 def _pictures(
-    view: View, scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
+    view: View,
+    scene: Scene,
+    noise: float | None,
+    costs: Callable[[], None],
+    accuracy: Callable[[], None],
     share: Mapping[str, str] | None,
 ) -> Mapping[str, object]:
     """The map and the matchers; the other pictures in tabs that draw when they are opened. Gives what is looked at."""

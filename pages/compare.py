@@ -11,11 +11,13 @@ import streamlit as st
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
-from pages.parts import comparing, link, privacy_bar, pvalues, results, state, style
-from pages.parts.header import actions, heading
-from pages.parts.strip import figure
-from pages.parts.text import capital, plain
-from pages.parts.view import View
+from pages.parts.claims import privacy_bar
+from pages.parts.comparison import pairs, pvalues
+from pages.parts.shell import link, state, stored_results, style
+from pages.parts.shell.figure_card import show
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import capital, plain
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +56,7 @@ def page() -> None:
         "Runs", list(names), default=start, format_func=names.__getitem__, key=view.key("runs"), max_selections=MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    found = {LETTERS[i]: results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
+    found = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None, **pvalues.NOT_CHOSEN}
     if not found:
         st.info("Pick at least one run above; two runs of the same data and stream can be compared seed by seed.")
@@ -84,7 +86,7 @@ def _nothing_yet() -> None:
     with st.container(key="card-empty"):
         st.markdown("**Nothing to compare yet.** Two finished runs are needed; each takes a few seconds. Below: an example.")
         st.page_link("pages/train.py", label="Start a run")
-    example = results.example()
+    example = stored_results.example()
     privacy_bar.privacy_bar(example.guarantees)
     _trade_off({"Example": example})
 
@@ -98,14 +100,14 @@ def _layer(result: Result) -> str:
 def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
     specs = {letter: result.spec for letter, result in found.items()}
     st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in found.items()))
-    if apart := comparing.what_differs(specs):
+    if apart := pairs.what_differs(specs):
         st.caption(plain(apart))
-    warning = comparing.different_tests(specs)
+    warning = pairs.different_tests(specs)
     if warning:
         st.warning(plain(warning))
-    if unequal := comparing.unequal_promises(_standings(found)):
+    if unequal := pairs.unequal_promises(_standings(found)):
         st.warning(unequal)
-    budgets = comparing.shared_budgets(list(specs.values()))
+    budgets = pairs.shared_budgets(list(specs.values()))
     chosen = _budget(view, budgets)
     if chosen is not None:
         said = [(letter, r.guarantees[chosen]) for letter, r in found.items() if chosen in r.guarantees]
@@ -209,7 +211,7 @@ def _curves(found: dict[str, Result], chosen: float) -> None:
         standings=_standings(found) if math.isfinite(chosen) else None,
         dark=style.is_dark(),
     )
-    figure(
+    show(
         picture, _provenance(found), key="compared", title=f"{capital(_score(found))} on the tasks seen so far",
         note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(found, chosen)}",
         table=_table(frames, found),
@@ -231,7 +233,7 @@ def _trade_off(found: dict[str, Result]) -> None:
         frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], score=_score(found),
         standings=_standings(found), dark=style.is_dark(),
     )  # fmt: skip
-    figure(
+    show(
         picture, _provenance(found), key="compared-cost", title=f"Final {_score(found)} and forgetting against the budget",
         note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, found),
     )  # fmt: skip
@@ -255,14 +257,14 @@ def _pair(view: View, found: dict[str, Result], warning: str | None) -> dict[str
         "Second", others, index=others.index(asked[1]) if asked[1] in others else 0, key=view.key("second")
     )
     pair = {first: found[first], second: found[second]}
-    refusal = comparing.different_tests({letter: result.spec for letter, result in pair.items()})
+    refusal = pairs.different_tests({letter: result.spec for letter, result in pair.items()})
     if refusal:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
     tables = [_finals(curves.mean_so_far(result.accuracy)) for result in pair.values()]
     picture = difference.paired_difference(tables[0], tables[1], names=(first, second), dark=style.is_dark())
     table = tables[0].merge(tables[1], on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
-    figure(
+    show(
         picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
         note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
     )  # fmt: skip
@@ -278,7 +280,7 @@ def _finals(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settings(found: dict[str, Result]) -> None:
-    rows, n_equal = comparing.differences({letter: result.spec for letter, result in found.items()})
+    rows, n_equal = pairs.differences({letter: result.spec for letter, result in found.items()})
     if rows:
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
     else:

@@ -8,8 +8,8 @@ import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Edge
-from pages.parts import layout
-from pages.parts.header import header
+from pages.parts.shell import layout
+from pages.parts.shell.header import header
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.edges import Shown

@@ -10,11 +10,11 @@ import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts import layout, link, style
-from pages.parts.header import actions, heading
 from pages.parts.lessons.catalog import ACTS, CONTROLS
 from pages.parts.lessons.stage import Stage
-from pages.parts.view import View
+from pages.parts.shell import layout, link, style
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.view import View
 
 PREDICTION: Final = "prediction"  # hides what to predict, beside the names of controls
 HELP = """Each step asks for a **prediction** first; then you **do** something, **see** what happened, and read **why**. A

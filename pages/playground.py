@@ -14,12 +14,13 @@ from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
 from dpcl_core.results import Result
 from dpcl_core.spec import LabelSetting
-from pages.parts import drag, layout, link, results, state, strip, style, whatif
-from pages.parts.header import actions, heading
-from pages.parts.privacy_bar import privacy_bar
-from pages.parts.text import plain
-from pages.parts.view import View
-from pages.parts.whatif import Source
+from pages.parts.claims.privacy_bar import privacy_bar
+from pages.parts.shell import drag, figure_card, layout, link, state, stored_results, style
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import whatif
+from pages.parts.training.whatif import Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +117,7 @@ def _trained(run_id: str) -> Source | None:
     run = state.store().get(run_id)
     if run.spec.method != "cosine" or run.status != "finished":
         raise BadInput("run", run_id, "must be a finished run of the cosine classifier")
-    return _read(results.of(run))
+    return _read(stored_results.of(run))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Result: lambda result: result.run_id})
@@ -183,7 +184,7 @@ def _finished(where: tuple[str, str]) -> dict[str, str]:
 def _guarantee(now: State) -> Guarantee:
     if now.source.is_exact:
         return whatif.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
-    return results.of(state.store().get(now.source.key)).guarantees[now.epsilon]
+    return stored_results.of(state.store().get(now.source.key)).guarantees[now.epsilon]
 
 
 def _pins(view: View, now: State) -> tuple[str, ...]:
@@ -339,7 +340,7 @@ def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFr
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
     )
-    strip.figure(picture, provenance, key=f"play-{key}", table=table, share=st.query_params.to_dict())
+    figure_card.show(picture, provenance, key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 
 if __name__ == "__main__":

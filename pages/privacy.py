@@ -16,24 +16,12 @@ from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts import (
-    accountants,
-    auditpanel,
-    cards,
-    claims,
-    layout,
-    link,
-    list_claims,
-    privacy_bar,
-    results,
-    state,
-    strip,
-    style,
-    token_claims,
-)
-from pages.parts.header import actions, heading
-from pages.parts.text import plain
-from pages.parts.view import View
+from pages.parts.claims import accountants, cslr, l2dp_ml, pecl, privacy_bar
+from pages.parts.shell import cards, figure_card, layout, link, state, stored_results, style
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import audit_panel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,9 +53,9 @@ CODEC = link.Codec(
         link.Field("in_steps", "cn", "steps", link.Text(20), "1"),
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
-        *claims.FIELDS,
-        *token_claims.FIELDS,
-        *list_claims.FIELDS,
+        *l2dp_ml.FIELDS,
+        *pecl.FIELDS,
+        *cslr.FIELDS,
     ]
 )
 HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is a small
@@ -98,7 +86,7 @@ def page() -> None:
     chosen = cast(float, values.pop("chosen"))
     given = result.guarantees[chosen]
     nominal = given if statement.is_nominal(given) else None
-    sections = (claims, token_claims, list_claims)
+    sections = (l2dp_ml, pecl, cslr)
     for section in sections:
         values |= section.part(view, nominal if nominal is not None and section is _section(nominal) else None)
     left, right = st.columns(2)
@@ -117,22 +105,22 @@ def page() -> None:
 
 def _section(given: Guarantee) -> ModuleType:
     """The part of the page that tells about this claim."""
-    if token_claims.is_of_tokens(given):
-        return token_claims
-    return list_claims if list_claims.is_of_lists(given) else claims
+    if pecl.is_of_tokens(given):
+        return pecl
+    return cslr if cslr.is_of_lists(given) else l2dp_ml
 
 
 def _result_asked_for(view: View) -> tuple[Result, list[str]]:
     """The run whose statement is shown, else the bundled example; and what to say about one that cannot be shown."""
     asked = st.session_state.get(view.key("run"), view["run"])
     if asked is None:
-        return results.example(), []
+        return stored_results.example(), []
     try:
-        found = results.of(state.store().get(str(asked)))
+        found = stored_results.of(state.store().get(str(asked)))
     except BadInput as refused:
-        return results.example(), [f"{refused}. Showing the example instead."]
+        return stored_results.example(), [f"{refused}. Showing the example instead."]
     if not found.guarantees:
-        return results.example(), [f"{found.name} has no finished model yet. Showing the example instead."]
+        return stored_results.example(), [f"{found.name} has no finished model yet. Showing the example instead."]
     return found, []
 
 
@@ -169,7 +157,7 @@ def _statement(view: View, result: Result) -> dict[str, object]:
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)
         if result.run_id is not None:
-            auditpanel.panel(state.store().get(result.run_id), always=True)
+            audit_panel.panel(state.store().get(result.run_id), always=True)
     return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen, "chosen": chosen}
 
 
@@ -210,7 +198,7 @@ def _ledger(result: Result, chosen: float) -> None:
     how = plain(given.composition.partition(":")[0])
     total = f"| **total for any one {who(given.unit)}** ({how}) | **{_bound(given.epsilon)}** |\n"
     if not spent.empty:
-        strip.figure(
+        figure_card.show(
             budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
             title="Ledger: by task and by person", note="dotted: plain sum", table=spent, share=st.query_params.to_dict(),
         )  # fmt: skip
@@ -376,7 +364,7 @@ def _composition(view: View) -> dict[str, object]:
     noise = composition.noise_over_tasks(sigma, tasks)
     picture = budget.noise_growth(noise, dark=style.is_dark())
     provenance = Provenance("computed", None, "DP cosine classifier", "", (epsilon,), DELTA, 0, ())
-    strip.figure(
+    figure_card.show(
         picture, provenance, key="noise", title="How noise grows over tasks",
         note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
         share=st.query_params.to_dict(),

@@ -19,11 +19,13 @@ from dpcl_core.papers.orderings import ALIKE_POINTS
 from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
-from pages.parts import earlier, link, match_rates, results, state, style, trainform
-from pages.parts.header import actions, heading
-from pages.parts.strip import figure
-from pages.parts.text import plain
-from pages.parts.view import View
+from pages.parts.claims import match_rates
+from pages.parts.shell import link, state, stored_results, style
+from pages.parts.shell.figure_card import show
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import earlier, train_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +118,7 @@ def _found(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
     for label, spec in specs.items():
         run, recorded = own.get(spec), measured.find(spec, measured.recorded(paper.name))
         if run is not None:
-            found[label] = measured.of_run(run, results.of(run).said)
+            found[label] = measured.of_run(run, stored_results.of(run).said)
         elif recorded is not None:
             found[label] = recorded
     return found
@@ -132,15 +134,13 @@ def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[s
         st.info(f"{len(runs)} of {len(specs)} runs are here. Still missing: {missing}.")
 
 
-def _picture(
-    paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured]
-) -> None:
+def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row], runs: Mapping[str, Measured]) -> None:
     from dpcl_core.figures import reproduction
 
     frame = _frame(rows)
     doubtful = [row for row in rows if row.is_doubtful]
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published in plots alone: no numbers to draw"
-    figure(
+    show(
         reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()),
         _provenance(paper, runs),
         key="reproduction",
@@ -275,7 +275,7 @@ def _runs(
                 more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
                 st.markdown(plain(f"{label} · {what}{told}"), width="stretch", help=plain(more) or None)
                 st.page_link(
-                    "pages/train.py", label=":primary[Open in Train →]", query_params=trainform.parameters_of(spec)
+                    "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
                 )
         seconds = presets.about(experiment.preset(size)).seconds_in_all
         st.caption("All of them from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))

@@ -15,10 +15,11 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
-from pages.parts import auditpanel, link, runpanel, state, status
-from pages.parts.header import header
-from pages.parts.text import plain
-from pages.parts.view import View
+from pages.parts.shell import link, state, status_line
+from pages.parts.shell.header import header
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import audit_panel, run_panel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +134,8 @@ def _table(values: dict[str, object], was_active: bool) -> None:
             "layer": st.column_config.TextColumn("Layer", help="How its settings stand to the publication of its method"),
             "epsilons": st.column_config.TextColumn("ε"),
             "accuracy": st.column_config.NumberColumn(
-                "AA", format="%.1f %%",
+                "AA",
+                format="%.1f %%",
                 help="Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε",
             ),
             "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
@@ -244,7 +246,7 @@ def _actions(picked: list[Run]) -> None:
             st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return
     (run,) = picked
-    said = status.of(run, (), time.time())
+    said = status_line.of(run, (), time.time())
     with st.container(key="card-chosen"):
         st.markdown(f"**{plain(run.name)}** · {said.label.lower()} · {plain(said.detail or said.headline)}")
         if run.error:
@@ -256,13 +258,13 @@ def _actions(picked: list[Run]) -> None:
             if run.is_over:
                 again = "Run again" if run.status == "finished" else "Retry"
                 st.button(again, key="runs-retry", on_click=lambda: _retry(run))
-                runpanel.export(run.id)
+                run_panel.export(run.id)
             with st.popover("Rename"):
                 st.text_input("New name", run.name, key=f"name-{run.id}", max_chars=100)
                 st.button("Save name", key="runs-rename", on_click=lambda: _rename(run))
             if run.status not in ("starting", "running", "stopping"):
                 st.button("Delete", key="runs-delete", on_click=lambda: _delete([run]))
-    auditpanel.panel(run)
+    audit_panel.panel(run)
 
 
 def _do(action: Callable[[], object], done: str = "") -> bool:
@@ -277,7 +279,7 @@ def _do(action: Callable[[], object], done: str = "") -> bool:
 
 
 def _stop(run: Run) -> None:
-    _do(lambda: runpanel.stop(run.id))
+    _do(lambda: run_panel.stop(run.id))
 
 
 def _retry(run: Run) -> None:

@@ -7,9 +7,10 @@ from typing import Final
 import streamlit as st
 
 from dpcl_core.spec import LabelSetting
-from pages.parts import drag, link, whatif
-from pages.parts.header import header
-from pages.parts.privacy_bar import privacy_bar
+from pages.parts.claims.privacy_bar import privacy_bar
+from pages.parts.shell import drag, link
+from pages.parts.shell.header import header
+from pages.parts.training import whatif
 
 LABELS: Final[LabelSetting] = "prior-const"
 N_TASKS = 5
@@ -63,7 +64,7 @@ def _hero() -> None:
 
 def _questions() -> None:
     from dpcl_core import presets  # the cards of everything that can run: not needed for the first picture
-    from pages.parts import trainform
+    from pages.parts.training import train_form
 
     shown = presets.names()[:3]
     st.header("Questions to run for real", anchor=False)
@@ -76,7 +77,7 @@ def _questions() -> None:
             st.page_link(
                 "pages/train.py",
                 label=":primary[Open it →]",
-                query_params=trainform.parameters_of(presets.load(name)),
+                query_params=train_form.parameters_of(presets.load(name)),
             )
 
 

@@ -11,14 +11,14 @@ import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import ScoredText, TokensScored
+from dpcl_core.explorers import token_layers
+from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures.picture import Provenance
-from dpcl_core.methods.language import layers
-from dpcl_core.methods.language.layers import Dials, Layer
-from pages.parts import layout, link, state
-from pages.parts.header import actions, heading
+from pages.parts.shell import layout, link, state
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.view import View
 from pages.parts.tokens import found, heat, noise, ofrun, source
 from pages.parts.tokens.source import Looked
-from pages.parts.view import View
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
@@ -27,7 +27,7 @@ _PAINT_SECONDS = 0.1
 CODEC = link.Codec(
     [
         *source.FIELDS,
-        link.Field("layer", "l", "layer", link.Choice(layers.LAYERS), "score"),
+        link.Field("layer", "l", "layer", link.Choice(token_layers.LAYERS), "score"),
         link.Field("alpha", "a", "α", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("threshold", "th", "θ", link.Maybe(link.Number(0.0, 1.0)), None),
         link.Field("lower", "lo", "lower nominal ε", link.Maybe(link.Number(BUDGETS[0], BUDGETS[-1])), None),
@@ -139,9 +139,7 @@ def _looked_at(view: View, looked: Looked, text: ScoredText, dials: Dials, value
 
 @st.fragment
 @state.guarded
-def _heat(
-    view: View, key: str, name: str, text: ScoredText, dials: Dials, values: Mapping[str, object]
-) -> None:
+def _heat(view: View, key: str, name: str, text: ScoredText, dials: Dials, values: Mapping[str, object]) -> None:
     """The heatmap alone: another layer is painted at once; the page follows, whose links must name it too.
 
     The browser gets a moment to paint before all the rest arrives, which it would take in first.

@@ -11,26 +11,15 @@ from dpcl_core import checks, presets
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.facts import of_run
+from dpcl_core.methods.common.public_sizes import of_run
 from dpcl_core.results import Result
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
-from pages.parts import (
-    auditpanel,
-    layout,
-    results,
-    runpanel,
-    state,
-    status,
-    streamview,
-    trainform,
-    tuningform,
-    tuningpanel,
-    warning,
-)
-from pages.parts.header import actions, heading
-from pages.parts.text import plain
-from pages.parts.view import View
+from pages.parts.shell import layout, state, status_line, stored_results
+from pages.parts.shell.header import actions, heading
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import audit_panel, noise_warning, run_panel, stream_view, train_form, tuning_form, tuning_panel
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -47,7 +36,7 @@ def page() -> None:
     """The page."""
     state.store()  # a store that cannot be opened says so here, before anything is drawn
     _follow_orders()
-    view = View("train", trainform.codec_for, start=_first_view)
+    view = View("train", train_form.codec_for, start=_first_view)
     run_id, trouble = _run_to_show(cast("str | None", view["run"]))
     place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *trouble])
     controls, answer = layout.controls_and_answer()
@@ -56,11 +45,11 @@ def page() -> None:
     study_id = cast("str | None", view["study"])
     with answer:
         if study_id is not None:
-            tuningpanel.panel(view, study_id, spec)
-        streamview.stream(view, values, is_open=run_id is None)
+            tuning_panel.panel(view, study_id, spec)
+        stream_view.stream(view, values, is_open=run_id is None)
         # The example is for those who have nothing to look at yet.
         looked_at = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
-    spec_codec = trainform.codec(str(values["method"]), str(values["scenario"]))
+    spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
     share = view.commit({**values, "run": run_id, "study": study_id, **looked_at}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
     state.expect_run(str(values["method"]))
@@ -68,7 +57,7 @@ def page() -> None:
 
 def _first_view() -> dict[str, str]:
     """A first visit without a link starts from the first preset."""
-    return trainform.parameters_of(presets.load(presets.names()[0]))
+    return train_form.parameters_of(presets.load(presets.names()[0]))
 
 
 def _follow_orders() -> None:
@@ -82,7 +71,7 @@ def _follow_orders() -> None:
         return
     try:
         run = state.store().get(str(wanted))
-        parameters = trainform.parameters_of(run.spec, run.id)
+        parameters = train_form.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
     st.query_params.from_dict(parameters | {key: text for key, text in asked.items() if key in _LOOKS})
@@ -99,22 +88,22 @@ def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
     return next(finished, None), []
 
 
-def _controls(view: View) -> tuple[trainform.Values, RunSpec | None]:
+def _controls(view: View) -> tuple[train_form.Values, RunSpec | None]:
     """The form's values, and the spec they make (None: it says what to change)."""
     _preset(view)
-    values = trainform.form(view)
+    values = train_form.form(view)
     spec, refusal = _checked(values)
     with st.container(key="start-box", gap="small"):
         if refusal:
             st.error(plain(refusal))
         elif spec is not None:
-            warning.of_noise(spec)
+            noise_warning.of_noise(spec)
             st.caption(_estimate(spec))
             if (layer := methods.layer(spec)) is not None:
                 st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
         if st.button("Start", type="primary", width="stretch", disabled=spec is None, key="start") and spec is not None:
             _start(spec)
-    tuningform.form(view, values, spec)
+    tuning_form.form(view, values, spec)
     return values, spec
 
 
@@ -125,7 +114,7 @@ def _preset(view: View) -> None:
     def load() -> None:
         picked = st.session_state[key]
         if picked is not None:
-            view.go(trainform.parameters_of(presets.load(picked)))
+            view.go(train_form.parameters_of(presets.load(picked)))
 
     st.selectbox(
         "Preset",
@@ -143,10 +132,10 @@ def _preset_title(preset: presets.Preset) -> str:
     return f"{preset.title} ({duration})"
 
 
-def _checked(values: trainform.Values) -> tuple[RunSpec | None, str | None]:
+def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
     """The spec, or the one sentence saying what to change."""
     try:
-        spec = checks.parse(trainform.raw_of(values))
+        spec = checks.parse(train_form.raw_of(values))
         checks.check(spec)
     except BadInput as refused:
         return None, str(refused)
@@ -158,7 +147,9 @@ def _estimate(spec: RunSpec) -> str:
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     models = len(spec.privacy.epsilons) * len(spec.seeds)
     counted = f"{models} model{'s' if models > 1 else ''}."
-    return " ".join(filter(None, [_derived(spec.model_dump_json(), spec), counted, status.estimate(_seconds(spec)), queue]))
+    return " ".join(
+        filter(None, [_derived(spec.model_dump_json(), spec), counted, status_line.estimate(_seconds(spec)), queue])
+    )
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -195,21 +186,21 @@ def _answer(view: View, run_id: str | None, asked: RunSpec | None) -> Mapping[st
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     if run_id is None:
-        result = results.example()
+        result = stored_results.example()
         with st.container(key="card-status"):
             st.markdown("**Example**: a recorded run of the first preset. Press **Start** to make one of your own.")
         return _shown(view, result)
     run = state.store().get(run_id)
     try:
-        result = results.of(run)
+        result = stored_results.of(run)
     except BadInput as refused:
         st.error(f"{plain(str(refused))}. Its files can still be exported from Runs.")
         return _USUAL
     if run.is_over:
-        runpanel.status_card(run, result)
+        run_panel.status_card(run, result)
         if run.readable_spec not in (None, asked):
             _other_settings(run)
-        auditpanel.panel(run)
+        audit_panel.panel(run)
         if not result.accuracy.empty:
             return _shown(view, result)
         st.info("It ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
@@ -236,23 +227,23 @@ def _watch(run_id: str) -> None:
     run = state.store().get(run_id)
     if run.is_over or "show-run" in st.session_state:
         st.rerun()
-    result = results.of(run)
-    runpanel.status_card(run, result)
-    result = runpanel.under_rule(result, f"watch-rule-{run_id}", None)
-    chosen = runpanel.focus(result, f"watch-focus-{run_id}", None)
-    runpanel.bar(result, chosen, is_over=False)
-    runpanel.figures(result, chosen, share=None, live=True)
+    result = stored_results.of(run)
+    run_panel.status_card(run, result)
+    result = run_panel.under_rule(result, f"watch-rule-{run_id}", None)
+    chosen = run_panel.focus(result, f"watch-focus-{run_id}", None)
+    run_panel.bar(result, chosen, is_over=False)
+    run_panel.figures(result, chosen, share=None, live=True)
 
 
 def _shown(view: View, result: Result) -> Mapping[str, object]:
     """Bar and figures of a run that is over. Gives what is looked at, None for the usual."""
     bar = st.container()
-    result = runpanel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
-    chosen = runpanel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
+    result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
+    chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))
     with bar:
-        runpanel.bar(result, chosen, is_over=True)
-    runpanel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
-    return {"focus": None if chosen == runpanel.usual_focus(result.spec) else chosen, "rule": result.rule}
+        run_panel.bar(result, chosen, is_over=True)
+    run_panel.figures(result, chosen, share=st.query_params.to_dict(), live=False)
+    return {"focus": None if chosen == run_panel.usual_focus(result.spec) else chosen, "rule": result.rule}
 
 
 if __name__ == "__main__":

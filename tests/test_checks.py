@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec
 

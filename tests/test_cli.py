@@ -221,9 +221,9 @@ def test_audit_says_in_one_sentence_what_is_claimed_accounted_and_audited(capsys
 def test_audit_of_a_claimed_epsilon_by_a_named_attack_and_by_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpcl_core.methods.lifelong import audits
+    from dpcl_core.attacks import l2dp_games
 
-    monkeypatch.setattr(audits, "likelihood_game", lambda *game: audits.Game(game[-1], 0, game[-1]))  # takes seconds
+    monkeypatch.setattr(l2dp_games, "likelihood_game", lambda *game: l2dp_games.Game(game[-1], 0, game[-1]))  # takes seconds
     file = tmp_path / "claims.toml"
     settings = 'method = "l2dp-ml"\nprivacy.epsilons = [0.5]\nparams.batch_size = 50\ndata.dataset = "digits"\n'
     file.write_text(f'{settings}scenario = {{ kind = "class-incremental", tasks = 5 }}\n', encoding="utf-8")

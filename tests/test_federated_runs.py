@@ -18,7 +18,7 @@ from dpcl_core import checks, engine, export
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Note, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -27,14 +27,14 @@ from tests.data.making import write
 TOPICS = ("rivers run deep", "goals were scored", "shares fell again", "atoms were split")
 FEDAVG: dict[str, object] = {"method": "dp-fedavg"}  # of clients who may hold anything
 TINY = {"dataset": "pii-synthetic-tiny", "backbone": "hashed-text"}
-TOLD: list[Known] = []
+TOLD: list[PublicContext] = []
 SEEN: list[tuple[str, NDArray[np.int64], tuple[int, ...]]] = []
 
 
 class Counting:
     """Releases nothing of worth, and predicts the first label that it may; before it has learned a task as well."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         self.cells, self.known = cells, known
         TOLD.append(known)
 

@@ -18,12 +18,12 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.backbones import adaptable
-from dpcl_core.methods import adapters
-from dpcl_core.methods.adapted import Adapted
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.methods.per_example import Gradients
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features.adapted_network import Adapted
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.layer_gradients import Gradients
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -131,8 +131,8 @@ def _gradients(params: PeftParams, pictures: NDArray[np.uint8], labels: NDArray[
     return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in found])
 
 
-def _known(spec: RunSpec, n_classes: int, task_size: int) -> Known:
-    return Known(
+def _known(spec: RunSpec, n_classes: int, task_size: int) -> PublicContext:
+    return PublicContext(
         n_inputs=0,
         n_classes=n_classes,
         public=tuple(range(n_classes)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.cslr import ReleaseParams
-from dpcl_core.methods.cards.lm_params import BaselineParams
-from dpcl_core.methods.cards.pecl import PeclParams
-from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
+from dpcl_core.methods.language.cards.lm_params import BaselineParams
+from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.spec import RunSpec
 
 _WITHOUT_NOISE = "adds no noise and promises no epsilon that guesses could be held against"

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 
 # A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; where
@@ -20,13 +20,13 @@ MODULES: Mapping[str, str] = {
     "naive": "dpcl_core.attacks.heads",
     "non-cl": "dpcl_core.attacks.heads",
     "dp-agem": "dpcl_core.attacks.networks",
-    "l2dp-ml": "dpcl_core.methods.l2dp_audit",
+    "l2dp-ml": "dpcl_core.attacks.l2dp_ml",
     "dp-coeff-memory": "dpcl_core.attacks.coefficients",
     "independent-laplace": "dpcl_core.attacks.records",
-    "pecl-published": "dpcl_core.methods.pecl_published_audit",
+    "pecl-published": "dpcl_core.attacks.pecl_published",
     "pecl": "dpcl_core.attacks.sculpting",
     **dict.fromkeys(("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl"), "dpcl_core.attacks.texts"),
-    "cslr-published": "dpcl_core.methods.cslr_published_audit",
+    "cslr-published": "dpcl_core.attacks.cslr_published",
     "cslr-server-head": "dpcl_core.attacks.clients",
     "cslr-central": "dpcl_core.attacks.clients",
     "dp-stat-share": "dpcl_core.attacks.clients",

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.cslr import RehearsalParams, ReleaseParams, RoundParams, ServerParams
-from dpcl_core.methods.cslr.known import Public
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.cards.federated_params import RehearsalParams, ReleaseParams, RoundParams, ServerParams
+from dpcl_core.methods.federated.public_context import PublicEmbeddings
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
 
@@ -53,7 +53,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     """
     params = spec.params
     assert isinstance(params, ReleaseParams)
-    radius = Public.of(anchors, 0, params.dimensions, params.radius).view.radius
+    radius = PublicEmbeddings.of(anchors, 0, params.dimensions, params.radius).view.radius
     update: dict[str, float | int] = {"radius": radius}
     if isinstance(params, ServerParams):
         update |= {"steps": 1, "samples": 1, "hidden": 0}
@@ -79,7 +79,7 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
     rows, other, anchors = _digits() if is_natural else _extreme(n_asked, max(24, params.dimensions + 1))
     played = _cheaper(spec, anchors)
     sides = {True: rows, False: other if spec.privacy.adjacency == "replace" else None}
-    known = Known(
+    known = PublicContext(
         n_inputs=anchors.shape[1],
         n_classes=n_labels,
         public=tuple(range(n_labels)),
@@ -103,8 +103,7 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
     def directions(seed: int) -> list[Floats]:
         """What each client asked about moves, task by task [asked, D]: with everyone less with nobody, without noise."""
         clean = [
-            play.clean(played, seed, known, tasks(who))
-            for who in (np.ones(n_asked, np.bool_), np.zeros(n_asked, np.bool_))
+            play.clean(played, seed, known, tasks(who)) for who in (np.ones(n_asked, np.bool_), np.zeros(n_asked, np.bool_))
         ]
         return [_parts(one, n_asked) - _parts(other, n_asked) for one, other in zip(*clean, strict=True)]
 

@@ -13,10 +13,10 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
 from dpcl_core.methods.lifelong.public_features import RandomRelu
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task
@@ -58,7 +58,7 @@ def game(spec: RunSpec, *, is_natural: bool) -> Game:
     is_in_every = spec.scenario.recurrence == "every"
     n_tasks = min(spec.scenario.tasks, TASKS_PLAYED) if is_in_every and isinstance(spec.scenario, Permuted) else 2
     rows = _rows(spec.privacy.adjacency == "replace", own_values=own_values, is_natural=is_natural)
-    known = Known(
+    known = PublicContext(
         n_inputs=rows.known.shape[1],
         n_classes=len(_CLASSES),
         public=_CLASSES,

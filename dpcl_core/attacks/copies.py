@@ -15,15 +15,15 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import BaselineParams
-from dpcl_core.methods.cards.pecl import PeclParams
-from dpcl_core.methods.facts import Facts
-from dpcl_core.methods.language import costs, pecl_costs, public_text
-from dpcl_core.methods.language.subject import embedding_table, median_norm
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language import baseline_costs, pecl_costs, public_text
+from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
+from dpcl_core.methods.language.cards.lm_params import BaselineParams
+from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.local import Randomiser
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -69,7 +69,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     rows = clipped(table, clip)
     pair = _sentences(params.length) if is_natural else _farthest(rows, params.length)
     one, other = (np.where(text[:, None] < 0, 0.0, rows[text]).astype(np.float64) for text in pair)
-    known = Known(
+    known = PublicContext(
         n_inputs=0,
         n_classes=len(_CLASSES),
         public=(0, 1),
@@ -119,15 +119,17 @@ def _sentences(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return one, other
 
 
-def _noises(spec: RunSpec, known: Known, epsilon: float) -> tuple[float, float]:
+def _noises(spec: RunSpec, known: PublicContext, epsilon: float) -> tuple[float, float]:
     """Standard deviation of the noise over the clip, and epsilon of an answer."""
     params = spec.params
     if isinstance(params, PeclParams):
         found = pecl_costs.noises(params, spec.privacy, known, epsilon)
         return found.ratio, found.labels
     assert isinstance(params, BaselineParams)
-    plan = costs.plan(params, spec.privacy, Facts(known.n_people, known.n_tasks, known.n_classes, known.recurrence))
-    copy = costs.copy_noise(params, plan, epsilon)
+    plan = baseline_costs.plan(
+        params, spec.privacy, PublicSizes(known.n_people, known.n_tasks, known.n_classes, known.recurrence)
+    )
+    copy = baseline_costs.copy_noise(params, plan, epsilon)
     return copy.ratio, copy.epsilon_labels
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.play import Floats, Game, Released, audited, coins
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.base import Known
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -62,7 +62,7 @@ def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
         first, second = speaks[0], speaks[1] - speaks[0]
         return np.stack([first, first - second, first + second], axis=1)
 
-    known = Known(
+    known = PublicContext(
         n_inputs=n_persons, n_classes=2, public=(0, 1), n_people=n_persons * (1 if is_in_every else _N_TASKS),
         n_tasks=_N_TASKS, recurrence=spec.scenario.recurrence,
     )  # fmt: skip
@@ -104,7 +104,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
     """The neighbours for a budget, and what the attacker computes."""
     rows = _rows(spec, epsilon, is_natural=is_natural)
     is_in_every = spec.scenario.recurrence == "every"
-    known = Known(
+    known = PublicContext(
         n_inputs=rows.known.shape[1],
         n_classes=len(_CLASSES),
         public=_CLASSES,

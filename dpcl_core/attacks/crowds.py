@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from dpcl_core.attacks.coefficients import TASKS_PLAYED
 from dpcl_core.attacks.play import Floats, Game, Released, Seen, coins
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.per_example import Gradients
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.catalog import Permuted
@@ -40,7 +40,7 @@ def coefficients(spec: RunSpec) -> Game:
     n_persons = N_FEATURES // 2 if is_replaced else N_FEATURES  # there is an axis for each who may be there
     axes, labels = np.eye(N_FEATURES, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
     rows = axes[:n_persons], axes[-n_persons:]
-    known = Known(
+    known = PublicContext(
         n_inputs=N_FEATURES, n_classes=2, public=_CLASSES, n_people=n_persons * (1 if is_in_every else n_tasks),
         n_tasks=n_tasks, form=Form((N_FEATURES,), 0.0, 1.0) if is_own else None, recurrence=spec.scenario.recurrence,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def labels_apart(spec: RunSpec, n_persons: int) -> Game:
     changed, clip_norm = np.roll(labels, 1), spec.params.clip_norm
     is_replaced = spec.privacy.adjacency == "replace"
     public = tuple(range(n_persons))
-    known = Known(n_inputs=64, n_classes=n_persons, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
+    known = PublicContext(n_inputs=64, n_classes=n_persons, public=public, n_people=_N_NOMINAL, n_tasks=1, form=_FORM)
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = coins(seed, n_persons) == side

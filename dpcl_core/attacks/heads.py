@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.play import Floats, Game, Released, audited, coins, stream
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.privacy.labels import people_to_be_named
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -119,8 +119,8 @@ def _crowd(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
     return np.arange(2 * n, dtype=np.int64) % 2
 
 
-def _known(spec: RunSpec, n_inputs: int, task_size: int) -> Known:
-    return Known(
+def _known(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
+    return PublicContext(
         n_inputs=n_inputs,
         n_classes=len(_CLASSES),
         public=_CLASSES,

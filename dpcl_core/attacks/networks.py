@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import play
+from dpcl_core.attacks import dp_agem, play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods import dp_agem_audit
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.per_example import Gradients
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
 
@@ -53,7 +52,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
     """One of the `ATTACKS`: the learner itself, or a whole life with its replays through the mechanism alone."""
     if attack == "life":
-        return dp_agem_audit.audit(spec, trials)
+        return dp_agem.audit(spec, trials)
     n_learners = math.ceil(trials / _N_PERSONS)
     found = []
     for epsilon in spec.privacy.epsilons:
@@ -111,8 +110,8 @@ def digit(spec: RunSpec) -> Game:
     return Game(_known(n_classes), tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT)
 
 
-def _known(n_classes: int) -> Known:
-    return Known(
+def _known(n_classes: int) -> PublicContext:
+    return PublicContext(
         n_inputs=64,
         n_classes=n_classes,
         public=tuple(range(n_classes)),
@@ -122,9 +121,7 @@ def _known(n_classes: int) -> Known:
     )
 
 
-def _gradients(
-    spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int
-) -> Floats:
+def _gradients(spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int) -> Floats:
     """Every example's clipped gradient at the weights that a learner of this seed begins with [n, weights]."""
     assert isinstance(spec.params, DpAgemParams)
     clipped = Gradients(nets.build(_FORM, n_classes, seed), spec.params.clip_norm)

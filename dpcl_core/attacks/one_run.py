@@ -17,11 +17,11 @@ from scipy.stats import binom
 from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads, records, rounds
 from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.cards.dp_coeff_memory import CoeffMemoryParams
-from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams
-from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit import Area, Audited, Bound
+from dpcl_core.privacy.lower_bound import Area, Audited, Bound
 from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known
-from dpcl_core.privacy.audit import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.lower_bound import Area, Audited, Bound, detectable, gaussian_bound, lower_bound
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
@@ -37,7 +37,7 @@ class Game:
     side False; None: there is one. `start`: the seed that all learners begin with; None: each with its own.
     """
 
-    known: Known
+    known: PublicContext
     tasks: Callable[[int, bool], Sequence[Task]]
     score: Callable[[int, Released], Floats]
     attack: str
@@ -51,7 +51,7 @@ def released(
     spec: RunSpec,
     epsilon: float,
     trials: Sequence[int],
-    known: Known,
+    known: PublicContext,
     tasks: Callable[[int], Sequence[Task]],
     seed: int | None = None,
 ) -> Iterator[tuple[int, Released, Ledger]]:
@@ -63,9 +63,7 @@ def released(
     is_together = seed is None and methods.card(spec.method).shares == "all"
     for group in [list(trials)] if is_together else [[trial] for trial in trials]:
         cells = {trial: Cell(epsilon, trial if seed is None else seed) for trial in group}
-        ledgers = {
-            cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells.values()
-        }
+        ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells.values()}
         learner = methods.maker(spec.method)(of_release, list(cells.values()), known)
         streams = {trial: tasks(trial) for trial in group}
         seen: dict[int, list[Seen]] = {trial: [] for trial in group}
@@ -78,13 +76,13 @@ def released(
             yield trial, seen[trial], ledgers[cells[trial]]
 
 
-def clean(spec: RunSpec, seed: int, known: Known, tasks: Sequence[Task]) -> Released:
+def clean(spec: RunSpec, seed: int, known: PublicContext, tasks: Sequence[Task]) -> Released:
     """What leaves one learner without noise, task by task: what an attacker works out who knows the examples."""
     ((_, seen, _),) = released(spec, math.inf, [seed], known, lambda seed: tasks)
     return seen
 
 
-def stream(own: Examples, alone: Examples, known: Known, names: Sequence[str] = ("task 1", "task 2")) -> list[Task]:
+def stream(own: Examples, alone: Examples, known: PublicContext, names: Sequence[str] = ("task 1", "task 2")) -> list[Task]:
     """Tasks of which the first has the persons in question, or each where everybody may be in each; the others have none."""
     is_in_every = known.recurrence == "every"
     table = np.concatenate([part.table for part in (own, alone)])  # one for all tasks, as in a run

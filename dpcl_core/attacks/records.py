@@ -12,13 +12,13 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.independent_laplace import IndependentLaplaceParams, check
-from dpcl_core.methods.facts import Facts
-from dpcl_core.methods.independent_laplace import randomiser
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams, check
+from dpcl_core.methods.lifelong.independent_laplace import randomiser
 from dpcl_core.methods.lifelong.public_features import RandomProjection
-from dpcl_core.privacy.audit import Audited
 from dpcl_core.privacy.local import Randomiser, epsilon_of_each
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -36,7 +36,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     record each keeps sums over that one copy, from which he reads it. Training reads the copies alone: one step is taken.
     Args: trials: learners on each side. Raises BadInput as the card.
     """
-    check(spec, Facts(n_people=trials, n_tasks=1, n_classes=_N_CLASSES))
+    check(spec, PublicSizes(n_people=trials, n_tasks=1, n_classes=_N_CLASSES))
     assert isinstance(spec.params, IndependentLaplaceParams)
     short = spec.model_copy(update={"params": spec.params.model_copy(update={"steps": 1})})
     return [
@@ -86,7 +86,7 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
             total += _log_ratio(local, copy, one, other) + _named(local, answer, labels)
         return np.array([[total]])
 
-    known = Known(
+    known = PublicContext(
         n_inputs=n_values,
         n_classes=_N_CLASSES,
         public=tuple(range(_N_CLASSES)),

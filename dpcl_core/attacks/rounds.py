@@ -12,10 +12,10 @@ from dpcl_core.attacks import play
 from dpcl_core.attacks.clients import ADVERSARY
 from dpcl_core.attacks.play import Floats, Game, Released, Seen
 from dpcl_core.attacks.public import digits
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.cslr import ClippedParams
-from dpcl_core.methods.cards.fedcil_dp import FedCilDpParams
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
+from dpcl_core.methods.federated.cards.federated_params import ClippedParams
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
@@ -84,7 +84,7 @@ def _game(
     spec: RunSpec, rows: NDArray[np.float32], users: NDArray[np.int64], labels: NDArray[np.int64], *, is_natural: bool
 ) -> Game:
     n_asked = int(users.max()) + 1
-    known = Known(
+    known = PublicContext(
         n_inputs=rows.shape[1],
         n_classes=2,
         public=(0, 1),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpcl_core.attacks import texts
-from dpcl_core.methods import pecl_audit
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.attacks import pecl, texts
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 
 ATTACKS = ("learner", "life")
@@ -18,4 +17,4 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
     """One of the `ATTACKS`: the learner itself, or all steps and mean scores of a life through its mechanisms."""
-    return texts.audit(spec, trials) if attack == "learner" else pecl_audit.audit(spec, trials)
+    return texts.audit(spec, trials) if attack == "learner" else pecl.audit(spec, trials)

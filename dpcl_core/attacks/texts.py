@@ -16,16 +16,16 @@ from dpcl_core.attacks import auditable, copies, play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import BaselineParams
-from dpcl_core.methods.cards.pecl import PeclParams
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
+from dpcl_core.methods.language.adapted_model import AdaptedModel
+from dpcl_core.methods.language.cards.lm_params import BaselineParams
+from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.gradients import Gradients, TextLoss, batch_of
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.repaired import Repaired
+from dpcl_core.methods.language.pecl_training import Repaired
 from dpcl_core.methods.language.scoring import Planes, Scorer
-from dpcl_core.methods.language.subject import Subject
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -119,11 +119,11 @@ def short(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"params": params, "data": data})
 
 
-def gradients(spec: RunSpec, known: Known, rows: Planes, labels: NDArray[np.int64]) -> Floats:
+def gradients(spec: RunSpec, known: PublicContext, rows: Planes, labels: NDArray[np.int64]) -> Floats:
     """Every text's clipped gradient at the adapters that a learner begins with [n, weights]."""
     params = spec.params
     assert isinstance(params, BaselineParams | PeclParams)
-    subject = Subject(spec, Cell(math.inf, _SEED), known)
+    subject = AdaptedModel(spec, Cell(math.inf, _SEED), known)
     clipped, texts = Gradients(subject.net, params.clip_norm), subject.prompted(rows, labels, _NAMES[0])
     loss = _loss(spec, known, rows) if isinstance(params, PeclParams) else task_loss(params.loss)
     return np.stack([
@@ -132,7 +132,7 @@ def gradients(spec: RunSpec, known: Known, rows: Planes, labels: NDArray[np.int6
     ])  # fmt: skip
 
 
-def _loss(spec: RunSpec, known: Known, rows: Planes) -> TextLoss:
+def _loss(spec: RunSpec, known: PublicContext, rows: Planes) -> TextLoss:
     """PeCL's own, with its term for sensitive tokens."""
     params = spec.params
     assert isinstance(params, PeclParams)
@@ -168,8 +168,8 @@ def _words(n: int) -> tuple[str, ...]:
     return tuple(np.random.default_rng(0).choice(words, n, replace=False).tolist())
 
 
-def _known(spec: RunSpec, classes: tuple[str, ...]) -> Known:
-    return Known(
+def _known(spec: RunSpec, classes: tuple[str, ...]) -> PublicContext:
+    return PublicContext(
         n_inputs=0,
         n_classes=len(classes),
         public=tuple(range(len(classes))),
@@ -181,12 +181,12 @@ def _known(spec: RunSpec, classes: tuple[str, ...]) -> Known:
     )
 
 
-def _statistics(spec: RunSpec, known: Known, seen: Released, directions: Floats) -> Floats:
+def _statistics(spec: RunSpec, known: PublicContext, seen: Released, directions: Floats) -> Floats:
     """How far the first task moved the adapters, both did, and the second, along each person's gradient [persons, 3].
 
     A method that trains once, in the end, shows nothing before: all three are the same then.
     """
-    net = Subject(spec, Cell(math.inf, _SEED), known).net
+    net = AdaptedModel(spec, Cell(math.inf, _SEED), known).net
     before = {name: weights.detach().numpy() for name, weights in net.trainable().items()}
     at = [np.concatenate([np.asarray(one[name], np.float64).ravel() for name in before]) for one in (before, *seen) if one]
     first, both, second = at[1] - at[0], at[-1] - at[0], at[-1] - at[-2]

@@ -17,7 +17,7 @@ from dpcl_core.events import Event, Note, Progress
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.privacy.lower_bound import Audited
     from dpcl_core.runs.store import Run, Store
     from dpcl_core.tuning.settings import TuneSpec
 
@@ -165,7 +165,7 @@ def tuning(options: argparse.Namespace) -> TuneSpec:
 
 def audit(options: argparse.Namespace) -> int:
     from dpcl_core.attacks import catalog as attacks
-    from dpcl_core.methods.language import inverted
+    from dpcl_core.attacks import inversion_audit
     from dpcl_core.runs import planted_codes
 
     spec = spec_of(options) if options.run is None else spec_of_stored(options)
@@ -177,11 +177,11 @@ def audit(options: argparse.Namespace) -> int:
             return exit_status(run)
     elif options.attack == planted_codes.NAME:
         results = planted_codes.audited(spec)
-    elif options.attack == inverted.NAME:
-        results = inverted.audited(spec, options.trials or attacks.TRIALS)
+    elif options.attack == inversion_audit.NAME:
+        results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)
     else:
         own = attacks.fitting(spec)
-        of_texts = [part.NAME for part in (planted_codes, inverted) if part.is_offered(spec)]
+        of_texts = [part.NAME for part in (planted_codes, inversion_audit) if part.is_offered(spec)]
         if of_texts and options.attack not in (None, "all", *own):
             raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")
         named = own if options.attack == "all" else (options.attack,)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from dpcl_core.events import Event
-from dpcl_core.methods.base import Known, Observation, Said
-from dpcl_core.methods.cslr.observed import ListsObserved
-from dpcl_core.methods.cslr.telling import MatchingLog
+from dpcl_core.explorers.matching_log import MatchingLog
+from dpcl_core.methods.common.learner import LearnerEvent, Observation, PublicContext
+from dpcl_core.methods.federated.observations import ListsObserved
 from dpcl_core.spec import Cell, RunSpec
 
 
@@ -21,11 +21,11 @@ class Log(Protocol):
 class Observer:
     """Passes on what one learner says; of observations it makes events."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: Known) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         self._spec, self._cells, self._known = spec, cells, known
         self._log: Log | None = None
 
-    def events(self, said: Iterable[Said]) -> Iterator[Event]:
+    def events(self, said: Iterable[LearnerEvent]) -> Iterator[Event]:
         """The events of a task. Raises TypeError for an observation that nothing draws."""
         for one in said:
             if isinstance(one, Observation):

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from dpcl_core.explorers import rand_index as agreeing
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
-from dpcl_core.methods.cslr import agreement as agreeing
 
 _NEAR = 0.3  # of the axis: on a phone two names that near lie on each other
 _UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
@@ -181,7 +181,9 @@ def by_noise(
 
 
 def _which_side(
-    at_noise: Mapping[str, Mapping[float, float]], levels: Sequence[float], demanded: Mapping[str, float],
+    at_noise: Mapping[str, Mapping[float, float]],
+    levels: Sequence[float],
+    demanded: Mapping[str, float],
     chosen: float | None,
 ) -> str:
     """What the best matcher reaches at the noise that is looked at, or at the largest that a budget demands."""

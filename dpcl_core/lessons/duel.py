@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpcl_core.privacy.audit import bound_of_counts
+from dpcl_core.privacy.lower_bound import bound_of_counts
 
 # How rarely chance alone may lift an honest attack over the exact curve by more than `allowance`.
 FALSE_ALARM = 1e-6
@@ -56,9 +56,7 @@ class Duel:
 
     def joined(self, more: Duel) -> Duel:
         """This game and the rounds of another after it."""
-        return Duel(
-            np.concatenate([self.took_part, more.took_part]), np.concatenate([self.stayed_away, more.stayed_away])
-        )
+        return Duel(np.concatenate([self.took_part, more.took_part]), np.concatenate([self.stayed_away, more.stayed_away]))
 
     def curve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Share of false alarms and of hits [cuts] if he cried at any evidence above a cut, for every cut there is."""
@@ -108,8 +106,6 @@ def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
 def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
     """What the first `rounds` releases of each side prove: epsilon is at least this, at the confidence for each number."""
     return [
-        bound_of_counts(
-            int((duel.took_part[:n] > 0).sum()), n, int((duel.stayed_away[:n] > 0).sum()), n, delta, confidence
-        )
+        bound_of_counts(int((duel.took_part[:n] > 0).sum()), n, int((duel.stayed_away[:n] > 0).sum()), n, delta, confidence)
         for n in rounds
     ]

@@ -18,7 +18,7 @@ from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons.duel import Duel
-from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
@@ -130,9 +130,7 @@ def _released(
         space = tuple(label for label in space if int((labels == label).sum()) >= at_least)
     of_space = kept(labels, space)
     stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
-    sums = noisy_class_sums(
-        features[of_space], labels[of_space], space, len(told.classes), stds, noises, ledgers, task=0
-    )
+    sums = noisy_class_sums(features[of_space], labels[of_space], space, len(told.classes), stds, noises, ledgers, task=0)
     return Releases(space, sums, ledgers[0])
 
 

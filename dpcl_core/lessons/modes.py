@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.bundled import digits
-from dpcl_core.methods.cslr import comparison, matchers
-from dpcl_core.methods.cslr.comparison import Matcher
-from dpcl_core.methods.cslr.lists import Element, ListLearner, Lists
-from dpcl_core.methods.cslr.public import PublicView, public_modes
-from dpcl_core.methods.cslr.release import EvenSlots, by_matching, released
-from dpcl_core.methods.cslr.views import Matched
+from dpcl_core.explorers import matcher_comparison
+from dpcl_core.explorers.matcher_comparison import Matcher
+from dpcl_core.explorers.projection_maps import Matched
+from dpcl_core.methods.federated import matchers
+from dpcl_core.methods.federated.client_release import EvenSlots, by_matching, released
+from dpcl_core.methods.federated.lists import Element, ListLearner, Lists
+from dpcl_core.methods.federated.public_view import PublicView, public_modes
+from dpcl_core.methods.federated.signatures import Signature
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
@@ -56,6 +58,10 @@ class World:
     modes: NDArray[np.int64]
     kind: Kind
 
+    def signature(self, m: int) -> Signature:
+        """The feature map of the first m anchors."""
+        return Signature(self.anchors[:m], "shared-spherical", "centred", self.view.covariance)
+
     @property
     def n_clients(self) -> int:
         return len(self.lists)
@@ -67,7 +73,7 @@ class World:
 
     def by_name(self, n_anchors: int) -> dict[str, Matcher]:
         """The matchers that can be chosen, with the first so many anchors."""
-        return comparison.usual(self.view, self.anchors[:n_anchors], self.rule)
+        return matcher_comparison.usual(self.view, self.anchors[:n_anchors], self.rule)
 
 
 @lru_cache(maxsize=12)
@@ -103,8 +109,8 @@ def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
 def server_side(of: World, matcher: str, n_anchors: int, level: float, draw: int = 0) -> Matched:
     """The server groups all lists, each with noise of this level on every coordinate: local trust."""
     chosen = of.by_name(n_anchors)[matcher]
-    lists = comparison.noised(of.lists, level, np.random.default_rng(draw)) if level else of.lists
-    compared, pooled = comparison.grouped(lists, chosen, N_MODES, of.view, np.random.default_rng(draw))
+    lists = matcher_comparison.noised(of.lists, level, np.random.default_rng(draw)) if level else of.lists
+    compared, pooled = matcher_comparison.grouped(lists, chosen, N_MODES, of.view, np.random.default_rng(draw))
     prototypes = np.stack([_mean_of(lists, pooled.ids == group) for group in range(N_MODES)])
     return Matched(
         lists, np.arange(of.n_clients), pooled.ids, compared, pooled.prototypes, prototypes,

@@ -12,7 +12,7 @@ from dpcl_core import engine
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
-from dpcl_core.methods.cards.cosine import CosineParams
+from dpcl_core.methods.features.cards.cosine import CosineParams
 from dpcl_core.privacy.labels import kept, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
@@ -39,9 +39,7 @@ def n_people() -> int:
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
     """The bundled digits, dealt out to tasks."""
     dataset = load.load(DataSpec(dataset="digits"))
-    train, test = (
-        Examples(cache.features("pixels", split.images), split.labels) for split in (dataset.train, dataset.test)
-    )
+    train, test = (Examples(cache.features("pixels", split.images), split.labels) for split in (dataset.train, dataset.test))
     return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 

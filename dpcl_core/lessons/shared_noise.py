@@ -19,7 +19,7 @@ from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.data.dataset import Form
 from dpcl_core.lessons.duel import Duel
-from dpcl_core.methods.lifelong import claim
+from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec
 
@@ -84,18 +84,14 @@ class Accuracies:
     independent: float
 
 
-def pictures(
-    dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None
-) -> Pictures:
+def pictures(dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None) -> Pictures:
     """A dataset of square grey pictures; the bundled digits whole unless something else is asked for.
 
     Raises DataMissing where its files are not here.
     """
     found = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
     inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (found.train, found.test))
-    return Pictures(
-        found.title, found.classes, inputs, found.train.labels, tested, found.test.labels, np.unique(tested)
-    )
+    return Pictures(found.title, found.classes, inputs, found.train.labels, tested, found.test.labels, np.unique(tested))
 
 
 def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise: Noise) -> NDArray[np.float64]:

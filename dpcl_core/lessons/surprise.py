@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from dpcl_core.data.synthetic import corpus
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
-from dpcl_core.methods.language import detection, layers, scored, sensitivity
-from dpcl_core.methods.language.detection import Found, Tokens
-from dpcl_core.methods.language.layers import Dials
+from dpcl_core.explorers import detection, scored_texts, token_layers
+from dpcl_core.explorers.detection import Found, Tokens
+from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.methods.language import sensitivity
 
 N_TEXTS = 40  # of each source
 
@@ -34,7 +35,7 @@ class Corpus:
     def text(self, source: int, number: int) -> ScoredText:
         """One text, scored."""
         rows = np.array([number])
-        return scored.scored(self.texts[source].take(rows), self.score2, [self.labels[source][number]])[0]
+        return scored_texts.scored(self.texts[source].take(rows), self.score2, [self.labels[source][number]])[0]
 
 
 @lru_cache(maxsize=1)
@@ -46,7 +47,7 @@ def texts() -> Corpus:
     names = [label for _, labels in corpus.classes() for label in labels]
     rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(corpus.classes()))]
     of_sources = tuple(train.images.take(each) for each in rows)
-    score2 = sensitivity.commonness(scored.counted(of_sources))
+    score2 = sensitivity.commonness(scored_texts.counted(of_sources))
     labels = tuple(tuple(names[label] for label in train.labels[each].tolist()) for each in rows)
     return Corpus(tuple(name for name, _ in corpus.classes()), of_sources, labels, score2)
 
@@ -57,12 +58,14 @@ def everything() -> tuple[ScoredText, ...]:
     told = texts()
     strings = [string for of in told.texts for string in of.strings]
     spans = [marked for of in told.texts for marked in of.spans or ()]
-    return tuple(scored.scored(Texts(strings, spans), told.score2, [label for labels in told.labels for label in labels]))
+    return tuple(
+        scored_texts.scored(Texts(strings, spans), told.score2, [label for labels in told.labels for label in labels])
+    )
 
 
 def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:
     """Score of every token of all texts in a row."""
-    return np.concatenate([layers.scores(text, dials) for text in of])
+    return np.concatenate([token_layers.scores(text, dials) for text in of])
 
 
 def pattern(tokens: Tokens) -> Found:
@@ -89,7 +92,5 @@ def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[Scor
             after = followed[text.tokens[max(0, place - order) : place]]
             memory.append(after[token] / sum(after.values()))
         mixed = (1 - share) * np.array(text.probability) + share * np.array(memory)
-        found.append(
-            ScoredText(text.tokens, tuple(mixed.tolist()), text.commonness, text.is_stop, text.kinds, text.label)
-        )
+        found.append(ScoredText(text.tokens, tuple(mixed.tolist()), text.commonness, text.is_stop, text.kinds, text.label))
     return found

@@ -6,35 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dpcl_core.errors import unknown
-from dpcl_core.methods.card import MakeLearner, MethodCard
-from dpcl_core.methods.cards import (
-    agem,
-    cosine,
+from dpcl_core.methods.common.card import MakeLearner, MethodCard
+from dpcl_core.methods.features.cards import cosine, naive, non_cl, peft_ensemble
+from dpcl_core.methods.federated.cards import (
     cslr_central,
     cslr_published,
     cslr_server_head,
-    dp_agem,
-    dp_coeff_memory,
     dp_fedavg,
     dp_stat_share,
     fedcil_dp,
     fedta_lite,
-    independent_laplace,
-    l2dp_ml,
     label_means,
-    lm_er,
-    lm_ewc,
-    lm_gem,
-    lm_mtl,
-    lm_olora,
-    lm_seqft,
     local_list,
-    naive,
-    non_cl,
-    pecl,
-    pecl_published,
-    peft_ensemble,
 )
+from dpcl_core.methods.language.cards import lm_er, lm_ewc, lm_gem, lm_mtl, lm_olora, lm_seqft, pecl, pecl_published
+from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, l2dp_ml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.cslr import ReleaseParams, RoundParams
-from dpcl_core.methods.cards.cslr_central import CslrCentralParams
-from dpcl_core.methods.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams
+from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
+from dpcl_core.methods.federated.cards.federated_params import ReleaseParams, RoundParams
 from dpcl_core.papers import cslr_remarks, differences
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering, Side
@@ -172,12 +172,8 @@ _CLAIMED = (
     "see the Privacy page. ε of no replay, of FedCIL, of repairs and of what was added comes from their ledgers, head "
     "included."
 )
-_SMALL = (
-    "A part of the data, and fewer rounds and seeds: accuracies of the two cannot be compared, directions with care."
-)
-_AMAZON = (
-    "The paper does not name its five domains, nor the number of stars. Ours: two classes, in five domains of FDU-MTL."
-)
+_SMALL = "A part of the data, and fewer rounds and seeds: accuracies of the two cannot be compared, directions with care."
+_AMAZON = "The paper does not name its five domains, nor the number of stars. Ours: two classes, in five domains of FDU-MTL."
 _MULTIWOZ = (
     "Intents are derived from the dialogue acts of MultiWOZ 2.1, one a turn. With the task not known all seventeen compete."
 )

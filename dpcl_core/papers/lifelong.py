@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
-from dpcl_core.methods.cards.l2dp_ml import L2dpMlParams
-from dpcl_core.methods.cards.lifelong import BatchParams, ReplayParams
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams, ReplayParams
 from dpcl_core.papers import differences
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering, Side

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.cards.lm_params import BaselineParams
-from dpcl_core.methods.cards.pecl import PeclParams
-from dpcl_core.methods.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.cards.lm_params import BaselineParams
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.cards.pecl import PeclParams
+from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.papers import differences, pecl_remarks
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering, Side

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.peft import PeftParams
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.papers import differences
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering, Side
@@ -131,7 +131,6 @@ _BLUR_STRENGTH = (
 )
 _LAST_LAYER = "The ensemble trains the last layer alone here, in the paper FiLM: training inside a network is slow on a CPU."
 _FIVE_ORDERS = "The paper averages over all 120 orders of the five datasets; ours draws one order for each seed."
-
 
 
 def _in(table: str) -> Callable[[Published], bool]:

@@ -302,10 +302,10 @@ def _recomputed(cell: _Cell, accountant: Accountant) -> dict[str, float]:
 
 def _together(name: str, cells: Sequence[_Cell], accountant: Accountant) -> float:
     """What all models of the card have together, stated under this name. Raises Unaccountable and _Contradiction."""
-    from dpcl_core.privacy.together import together
+    from dpcl_core.privacy.joint_release import joint_release
     from dpcl_core.privacy.written import read
 
-    total, delta = together({one.cell: read(_ledger(one), one.delta, accountant) for one in cells})
+    total, delta = joint_release({one.cell: read(_ledger(one), one.delta, accountant) for one in cells})
     if name != (expected := statement.all_models(len(cells), delta, cells[0].delta)):
         raise _Contradiction(f"the card holds {expected}")
     return total

@@ -12,7 +12,7 @@ from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.privacy.lower_bound import Audited
 
 Play = Callable[[RunSpec, float], "Audited"]
 

@@ -18,7 +18,7 @@ from dpcl_core.runs.store import LONGEST_NAME, Run, Store, checked_id, enqueue, 
 from dpcl_core.spec import RunSpec
 
 if TYPE_CHECKING:
-    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.privacy.lower_bound import Audited
 
 _DEVICE = "cpu"  # where the games are played
 
@@ -94,6 +94,6 @@ def refusal(spec: RunSpec) -> tuple[str, str] | None:
 
 
 def _read(documents: Sequence[Mapping[str, JsonValue]]) -> tuple[Audited, ...]:
-    from dpcl_core.privacy.audit import Audited
+    from dpcl_core.privacy.lower_bound import Audited
 
     return tuple(Audited.read(document) for document in documents)

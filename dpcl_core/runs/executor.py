@@ -11,10 +11,10 @@ from typing import Protocol
 
 from dpcl_core.errors import failure_kind
 from dpcl_core.runs import process
-from dpcl_core.runs.spare import Spare
-from dpcl_core.runs.spawn import log_file, spawn
 from dpcl_core.runs.store import Failure, Run, Store
+from dpcl_core.runs.subprocess_start import log_file, spawn
 from dpcl_core.runs.tables import ACTIVE
+from dpcl_core.runs.warm_worker import WarmWorker
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
@@ -51,7 +51,7 @@ class LocalExecutor:
 
     store: Store
     worker: Sequence[str] = WORKER
-    spare: Spare | None = None
+    spare: WarmWorker | None = None
 
     def submit(self, run_id: str) -> None:
         self.store.status(run_id)  # refuses an unknown id here, where somebody listens

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpcl_core.events import Event, Signatures
-from dpcl_core.methods.cslr import agreement as agreeing
+from dpcl_core.explorers import rand_index as agreeing
 from dpcl_core.runs.frames import table
 
 _ROUND = {"epsilon": "float64", "seed": "int64", "task": "int64", "round": "int64"}

@@ -12,8 +12,8 @@ from dpcl_core import engine
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Leaks
-from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import Cell, RunSpec
 
 NAME = "planted-codes"

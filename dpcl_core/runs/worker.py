@@ -23,7 +23,7 @@ from types import TracebackType
 
 from dpcl_core.errors import BadInput, StoreTrouble, failure_kind
 from dpcl_core.events import Event, Progress, Started
-from dpcl_core.runs import auditor, process, spare, tuner
+from dpcl_core.runs import auditor, process, tuner, warm_worker
 from dpcl_core.runs.executor import WORKER, Executor, LocalExecutor
 from dpcl_core.runs.store import End, Failure, Run, Status, Store
 from dpcl_core.runs.tables import ACTIVE
@@ -63,9 +63,7 @@ def default_device() -> str:
     return "cuda:0" if has_cuda and there else "cpu"
 
 
-def main(
-    arguments: Sequence[str] | None = None, *, engine: Engine | None = None, worker: Sequence[str] = WORKER
-) -> int:
+def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None, worker: Sequence[str] = WORKER) -> int:
     """Carries out the run named on the command line, if it is its turn and nobody else does; gives the exit status.
 
     Tests call this with an engine of their own (None: the one for the run or tuning that it is), and with the command that
@@ -74,13 +72,13 @@ def main(
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("run_id", metavar="RUN_ID", nargs="?")
-    what.add_argument(spare.FLAG, action="store_true", help="wait for an app to say which run")
+    what.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to say which run")
     parser.add_argument("--store", metavar="URL")
     options = parser.parse_args(arguments)
     if options.run_id is None:
         _calm_threads()
     try:
-        run_id = spare.wait_for_run() if options.run_id is None else str(options.run_id)
+        run_id = warm_worker.wait_for_run() if options.run_id is None else str(options.run_id)
         store = Store(options.store)
         if store.adopt(run_id, process.me()) or store.claim(run_id, process.me()):
             _stop_on_sigterm(store, run_id)

@@ -15,7 +15,7 @@ from dpcl_core.data import load
 from dpcl_core.errors import BadInput, Diverged, failure_kind
 from dpcl_core.events import Event, Progress, Started
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, Params, RunSpec
@@ -58,7 +58,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         test=everything.take(np.arange(sizes.n_tune, len(places))),
         prior=examples.prior,
     )
-    known = Known(
+    known = PublicContext(
         n_inputs=inputs.shape[1] if inputs.ndim == 2 else 0,
         n_classes=len(dataset.classes),
         public=checks.public_classes(spec, dataset.classes),
@@ -107,9 +107,7 @@ def search(
         raise Diverged(f"none of the {len(trials)} trials ended well; the last one: {trials[-1].trouble}")
 
 
-def _tried(
-    tune: TuneSpec, ready: Prepared, number: int, asked: Mapping[str, float]
-) -> Generator[Progress, None, Trial]:
+def _tried(tune: TuneSpec, ready: Prepared, number: int, asked: Mapping[str, float]) -> Generator[Progress, None, Trial]:
     """One trial with the settings asked for."""
     rate, batch, clip = asked["learning_rate"], int(asked["batch_size"]), asked["clip_norm"]
     words = f"trial {number + 1} of {tune.n_trials}: learning rate {rate:.2g}, batch {batch}, clipping norm {clip:.2g}"
@@ -163,7 +161,7 @@ def _study(tune: TuneSpec, kept: Sequence[Trial], space: dict[str, BaseDistribut
     return study
 
 
-def _accuracy(spec: RunSpec, known: Known, task: Task) -> Generator[Progress, None, float]:
+def _accuracy(spec: RunSpec, known: PublicContext, task: Task) -> Generator[Progress, None, float]:
     """Share of the held-out examples that a model trained for the one cell gets right.
 
     The ledger is the learner's to write and nobody's to read: trials are not accounted, and the statement says so.

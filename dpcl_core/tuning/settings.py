@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.facts import Facts, of_run
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec
@@ -152,7 +152,7 @@ def final_size(spec: RunSpec) -> float:
     return task_size(spec)
 
 
-def _facts(spec: RunSpec) -> Facts:
+def _facts(spec: RunSpec) -> PublicSizes:
     found = datasets.facts_of(spec.data)
     n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
     return of_run(spec, found, n_tasks)

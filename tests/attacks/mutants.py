@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core.methods import heads
-from dpcl_core.methods.lifelong import per_example
+from dpcl_core.methods.common import per_example_gradients
+from dpcl_core.methods.features import linear_heads
 
 _DRAWS = ("normal", "laplace")
 _ADDITIONS = ("added", "added32", "laplace_added", "additions32")  # the noise's scale is the second argument
@@ -78,15 +78,15 @@ def noise_of_all_tasks(patch: pytest.MonkeyPatch, module: str) -> None:
 
 def unclipped_heads(patch: pytest.MonkeyPatch) -> None:
     """Last layers add up gradients of any length."""
-    honest = heads.clipped_sums
+    honest = linear_heads.clipped_sums
 
     def clipped_sums(data: Any, batch: Any, weights: Any, clips: Any) -> Any:
         _, plain = honest(data, batch, weights, clips[:0])
         return plain[: len(clips)], plain[len(clips) :]
 
-    patch.setattr(heads, "clipped_sums", clipped_sums)
+    patch.setattr(linear_heads, "clipped_sums", clipped_sums)
 
 
 def unclipped_networks(patch: pytest.MonkeyPatch) -> None:
     """Whole networks add up gradients of any length."""
-    patch.setattr(per_example, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))
+    patch.setattr(per_example_gradients, "clip_weights", lambda norms, clip_norm: norms.new_ones(norms.shape))

@@ -11,7 +11,7 @@ import numpy as np
 from dpcl_core import checks
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog
-from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.common.learner import Learner, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -92,12 +92,12 @@ def _is_of_texts(method: str) -> bool:
     return method.startswith("lm-") or method == "pecl"
 
 
-def _facts(method: str) -> Known:
+def _facts(method: str) -> PublicContext:
     if catalog.card(method).scenarios == ("federated",):
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(method):
         return pecl_small.known()
-    return Known(36, 4, (0, 1, 2, 3), N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
+    return PublicContext(36, 4, (0, 1, 2, 3), N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
 
 
 def _tasks(method: str) -> Sequence[Task]:

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcl_core.methods import fedcil_dp
-from dpcl_core.methods.cslr import training
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.federated import client_training, fedcil_dp
 from dpcl_core.privacy import noise
 from dpcl_core.privacy.accounting import LocalDpEvent, SampledGroupDpEvent
 from dpcl_core.privacy.ledger import Ledger
@@ -60,7 +59,7 @@ def watching() -> Iterator[Drawn]:
         _note(patch, Schedule, "__init__", lambda *args, **named: seen.expected.append([*args, *named.values()][-1]))
         _note(patch, noise.SeededNoise, "__init__", lambda cell, purpose: seen.seeded.append(purpose))
 
-        for module in (training, fedcil_dp):
+        for module in (client_training, fedcil_dp):
             _note_divisor(patch, module, seen)
 
         def coins(rate: float, seed: int | None, purpose: str = "training") -> None:

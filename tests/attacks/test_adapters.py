@@ -8,8 +8,8 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.attacks import adapters, catalog, play
-from dpcl_core.methods import per_example
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.features import layer_gradients
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
@@ -43,13 +43,13 @@ def test_persons_are_found_to_a_part_and_stay_below(
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapters, "_MOST_NATURAL", 6)
     with monkeypatch.context() as patch:
-        mutants.scaled_noise(patch, "dpcl_core.methods.trainer", 0.1)
+        mutants.scaled_noise(patch, "dpcl_core.methods.features.trainer", 0.1)
         assert audited("peft-ensemble", "lora", 128, 1.0)[0].exceeds
     chosen = spec("peft-ensemble", "film", 1.0)
     params = chosen.params.model_copy(update={"epochs": 1, "sample_rate": 0.5, "clip_norm": 0.05})
     short = chosen.model_copy(update={"params": params, "labels": "prior"})
     game = adapters.labels_of_their_own(short, params)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
-        honest = per_example.clipped_sums
-        patch.setattr(per_example, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
+        honest = layer_gradients.clipped_sums
+        patch.setattr(layer_gradients, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
         assert play.audited(short, 1.0, 6, game).exceeds

@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 
 from dpcl_core.attacks.play import judged
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit import Area, bound_of_counts, detectable, gaussian_bound, lower_bound
+from dpcl_core.privacy.lower_bound import Area, bound_of_counts, detectable, gaussian_bound, lower_bound
 
 DELTA = 1e-5
 MU = 1 / gaussian.sigma(1.0, DELTA)  # of the Gaussian mechanism that is exactly (1, delta)-DP
@@ -57,9 +57,7 @@ RULES = {
         int((one > 0).sum()), len(one), int((other > 0).sum()), len(other), DELTA
     ),
     "area": lambda one, other: gaussian_bound(one, other, DELTA, 0.95),
-    "audit": lambda one, other: judged(
-        one[:, None], other[:, None], 1.0, 1.0, DELTA, "", "", is_gaussian=True
-    ).lower_bound,
+    "audit": lambda one, other: judged(one[:, None], other[:, None], 1.0, 1.0, DELTA, "", "", is_gaussian=True).lower_bound,
 }
 
 

@@ -11,16 +11,16 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.attacks import clients, play, rounds
 from dpcl_core.methods import catalog
-from dpcl_core.methods.cslr.release import WeightedSlots
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.federated.client_release import WeightedSlots
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
 # What is released once a task, and the module that draws its noise.
 DRAWN_IN = {
-    "label-means": "dpcl_core.methods.cslr.releases",
-    "cslr-server-head": "dpcl_core.methods.cslr.releases",
-    "local-list": "dpcl_core.methods.local_list",
+    "label-means": "dpcl_core.methods.federated.release_schedule",
+    "cslr-server-head": "dpcl_core.methods.federated.release_schedule",
+    "local-list": "dpcl_core.methods.federated.local_list",
 }
 SUMS = ["label-means", "cslr-server-head"]
 
@@ -102,7 +102,7 @@ def test_clients_are_found_in_rounds_and_too_little_noise_is_called_an_error(mon
     """At 290 clients a side mu, about 1.1 here, has a standard error of 0.09."""
     found = rounds_audited("dp-fedavg", 20)
     assert 1.0 < found.lower_bound <= found.accounted == pytest.approx(8.0, rel=1e-3)
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.cslr.training", 0.25)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.federated.client_training", 0.25)
     assert rounds_audited("dp-fedavg", 16, 1.0).exceeds
 
 
@@ -110,7 +110,7 @@ def test_clients_are_found_in_rounds_and_too_little_noise_is_called_an_error(mon
 def test_of_rounds_with_inventions_an_audit_shows_rather_that_there_is_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     found = rounds_audited("fedcil-dp", 20)
     assert 0 <= found.lower_bound <= found.accounted == pytest.approx(8.0, rel=1e-3)
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.fedcil_dp", 1e-4)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.federated.fedcil_dp", 1e-4)
     assert rounds_audited("fedcil-dp", 24, 1.0, participation=1.0).exceeds
 
 

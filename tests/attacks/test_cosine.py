@@ -12,10 +12,10 @@ from scipy.stats import norm
 from dpcl_core import checks, cli
 from dpcl_core.attacks import cosine, play
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit import Audited, lower_bound
+from dpcl_core.privacy.lower_bound import Audited, lower_bound
 from tests.attacks import mutants
 
-LEARNER = "dpcl_core.methods.cosine"
+LEARNER = "dpcl_core.methods.features.cosine"
 
 
 def audited(trials: int, epsilon: float = 1.0, adjacency: str = "add-remove", **settings: Any) -> list[Audited]:

@@ -10,13 +10,13 @@ import pytest
 from dpcl_core import checks, presets
 from dpcl_core.attacks import catalog, heads
 from dpcl_core.attacks.play import audited as played
-from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
 METHODS = ("peft-ensemble", "naive", "non-cl")
-TRAINER = "dpcl_core.methods.trainer"
+TRAINER = "dpcl_core.methods.features.trainer"
 
 
 def spec(method: str = "peft-ensemble", epsilon: float = 1.0, **changes: Any) -> RunSpec:

@@ -10,11 +10,11 @@ import pytest
 from dpcl_core import checks
 from dpcl_core.attacks import catalog, networks
 from dpcl_core.attacks.play import audited as played
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
-LEARNER = "dpcl_core.methods.dp_agem"
+LEARNER = "dpcl_core.methods.lifelong.dp_agem"
 
 
 def spec(epsilon: float = 8.0, **privacy: Any) -> RunSpec:

@@ -14,7 +14,7 @@ from dpcl_core.attacks import auditable, one_run
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
@@ -74,7 +74,7 @@ def test_one_training_proves_something_of_the_learner_itself(method: str) -> Non
 
 def test_a_fifth_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly every guess is right then, which proves 5 and more; missed less than once in ten million audits."""
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.cosine", 0.2)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.features.cosine", 0.2)
     (found,) = one_run.audit(spec())
     assert found.exceeds
 
@@ -131,9 +131,7 @@ def test_every_method_of_the_catalogue_is_played_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("method", one_run.GAMES)
-def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(
-    method: str, small: None
-) -> None:
+def test_every_game_plays_the_learner_and_proves_no_more_than_is_accounted(method: str, small: None) -> None:
     """More than is accounted would be proved less than once in 10,000 audits, of a method that keeps its word."""
     (found,) = one_run.audit(a_run(method))
     assert (found.claimed, found.through) == (4.0, "run")

@@ -24,6 +24,7 @@ from tests.attacks.units import PROVED, UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+
 class Changed:
     """A source of noise whose every addition goes through `change(add, clean, std)`."""
 
@@ -124,7 +125,7 @@ def replays_uncharged(patch: pytest.MonkeyPatch) -> None:
 def batches_seeded(patch: pytest.MonkeyPatch) -> None:
     """`Trainer._batches` takes the run's seed in a release, too."""
     made = lambda self, seed, work, epsilon=None: noise.Batches(self._params.sample_rate, seed)  # noqa: E731
-    patch.setattr("dpcl_core.methods.trainer.Trainer._batches", made)
+    patch.setattr("dpcl_core.methods.features.trainer.Trainer._batches", made)
 
 
 def uncharged(patch: pytest.MonkeyPatch) -> None:

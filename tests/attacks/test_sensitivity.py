@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcl_core.methods import catalog, dpsgd, fedcil_dp
-from dpcl_core.methods.cslr import training
+from dpcl_core.methods import catalog
+from dpcl_core.methods.common import dpsgd_cost
+from dpcl_core.methods.common import per_example_gradients as of_networks
+from dpcl_core.methods.features.trainer import Trainer
+from dpcl_core.methods.federated import client_training, fedcil_dp
 from dpcl_core.methods.language import gradients as of_texts
-from dpcl_core.methods.lifelong import per_example as of_networks
-from dpcl_core.methods.trainer import Trainer
 from dpcl_core.privacy import local, mechanisms, noise
 from tests.attacks import mutants, small_plays, spy
 from tests.attacks.units import PROVED, UNITS
@@ -84,7 +85,7 @@ def heads_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
         return sums
 
-    set_in(patch, "dpcl_core.methods.heads", "clipped_sums", made)
+    set_in(patch, "dpcl_core.methods.features.linear_heads", "clipped_sums", made)
 
 
 def _unclipped(patch: pytest.MonkeyPatch, module: Any) -> None:
@@ -105,7 +106,9 @@ def _clipped_together(patch: pytest.MonkeyPatch, module: Any) -> None:
 
 
 def unclipped_coefficients(patch: pytest.MonkeyPatch) -> None:
-    set_in(patch, "dpcl_core.privacy.coefficients", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows))
+    set_in(
+        patch, "dpcl_core.privacy.coefficient_release", "coarse_unit_rows", lambda honest: lambda rows, step: np.rint(rows)
+    )
 
 
 def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +121,7 @@ def coefficients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
         return together
 
-    set_in(patch, "dpcl_core.privacy.coefficients", "coarse_unit_rows", made)
+    set_in(patch, "dpcl_core.privacy.coefficient_release", "coarse_unit_rows", made)
 
 
 def unclipped_records(patch: pytest.MonkeyPatch) -> None:
@@ -143,11 +146,11 @@ def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 def realised_plan(patch: pytest.MonkeyPatch) -> None:
     """Steps and divisors from how many examples there are."""
-    patch.setattr(Trainer, "_plan", lambda self, work: dpsgd.schedule(self._params, len(work.examples)))
+    patch.setattr(Trainer, "_plan", lambda self, work: dpsgd_cost.schedule(self._params, len(work.examples)))
 
 
 def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
-    module = import_module("dpcl_core.methods.dp_agem")
+    module = import_module("dpcl_core.methods.lifelong.dp_agem")
     honest = module.Model._source
 
     def source(self: Any, examples: Any, *args: Any) -> Any:
@@ -158,7 +161,7 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    module = import_module("dpcl_core.methods.language.trainee")
+    module = import_module("dpcl_core.methods.language.private_trainer")
     honest = module.Trainee.slope
 
     def slope(self: Any, material: Any, expected: float, *args: Any) -> Any:
@@ -174,12 +177,12 @@ def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:
 
         return steps
 
-    set_in(patch, "dpcl_core.methods.language.repaired", "private_steps", made)
+    set_in(patch, "dpcl_core.methods.language.pecl_training", "private_steps", made)
 
 
 def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:
     """Means over the clients that have rows."""
-    honest, of_fedcil = training.RoundHead.trained, fedcil_dp.FedCilDp.learn
+    honest, of_fedcil = client_training.RoundHead.trained, fedcil_dp.FedCilDp.learn
 
     def trained(self: Any, rows: Any, *args: Any, **named: Any) -> Any:
         self._n_clients = len(np.unique(rows.users))
@@ -189,7 +192,7 @@ def realised_of_rounds(patch: pytest.MonkeyPatch) -> None:
         self._n_clients = len(np.unique(tasks[0].train.users))
         return of_fedcil(self, tasks, ledgers)
 
-    patch.setattr(training.RoundHead, "trained", trained)
+    patch.setattr(client_training.RoundHead, "trained", trained)
     patch.setattr(fedcil_dp.FedCilDp, "learn", learn)
 
 

@@ -12,7 +12,7 @@ from dpcl_core.backbones import catalog
 from dpcl_core.backbones.language import files
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards.language import LanguageParams
+from dpcl_core.methods.language.cards.network_params import LanguageParams
 
 STAND_IN = "trains-texts"
 

@@ -8,10 +8,10 @@ import pandas as pd
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.events import Signatures
+from dpcl_core.explorers.rematching import Rematch
 from dpcl_core.figures import matching as matchers
 from dpcl_core.figures import signatures
-from dpcl_core.methods.cards.cslr import ListParams
-from dpcl_core.methods.cslr.anew import Anew
+from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.runs import matching
 from tests.support import clients
 
@@ -25,7 +25,7 @@ def test_other_anchors_and_noise_are_drawn_within_200_ms(benchmark: BenchmarkFix
     asked = clients.spec("cslr-server-head")
     assert isinstance(asked.params, ListParams)
     told = [event for event in clients.run(asked, of, public, N_CLIENTS)[2] if isinstance(event, Signatures)]
-    source = Anew.of(told, told[-1], asked.params)
+    source = Rematch.of(told, told[-1], asked.params)
     assert source is not None
     moves = cycle([(50, 0.1), (25, 0.1), (25, 0.0), (100, 0.05), (10, 0.4)])
 

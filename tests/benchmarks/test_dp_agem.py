@@ -20,9 +20,9 @@ from torch.nn import functional
 from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from dpcl_core.data.dataset import Form
+from dpcl_core.methods.common.per_example_gradients import Gradients
+from dpcl_core.methods.features.layer_gradients import clipped_sums
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.per_example import Gradients
-from dpcl_core.methods.per_example import clipped_sums
 
 CLIP, N_CLASSES, ROUNDS = 1.0, 10, 5
 FORMS = {"grey": Form((28, 28, 1), 0.0, 1.0), "colour": Form((32, 32, 3), 0.0, 1.0), "window": Form((100, 3), -1.0, 1.0)}

@@ -15,8 +15,8 @@ from dpcl_core import presets
 from dpcl_core.events import Event, TaskLearned, TokensScored
 from dpcl_core.methods import catalog
 from dpcl_core.runs.executor import WORKER, LocalExecutor
-from dpcl_core.runs.spare import Spare
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.warm_worker import WarmWorker
 
 NOISE = 1.5
 LIBRARIES = "dpcl_core.backbones.language.libraries"
@@ -32,8 +32,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.fixture
-def spare() -> Iterator[Spare]:
-    made = Spare(WORKER)
+def spare() -> Iterator[WarmWorker]:
+    made = WarmWorker(WORKER)
     yield made
     made.close()
 
@@ -47,7 +47,7 @@ def spare() -> Iterator[Spare]:
     ],
 )
 def test_the_first_point_or_heatmap_comes_within_three_seconds_of_the_press(
-    benchmark: BenchmarkFixture, store: Store, spare: Spare, name: str, kind: type[Event], modules: tuple[str, ...]
+    benchmark: BenchmarkFixture, store: Store, spare: WarmWorker, name: str, kind: type[Event], modules: tuple[str, ...]
 ) -> None:
     """Medians of three pairs, one after the other."""
     spec = presets.load(name)

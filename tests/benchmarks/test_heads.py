@@ -12,8 +12,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.scenarios.stream import Examples, Task
@@ -44,7 +44,7 @@ def ours(n_classes: int) -> None:
         seeds=tuple(range(N_SEEDS)),
     )
     cells = list(spec.cells())
-    known = Known(SIZE, n_classes, tuple(range(n_classes)), N_EXAMPLES, N_TASKS)
+    known = PublicContext(SIZE, n_classes, tuple(range(n_classes)), N_EXAMPLES, N_TASKS)
     learner = methods.maker(spec.method)(spec, cells, known)
     ledgers = {cell: Ledger(spec.privacy.delta, "add-remove", "once") for cell in cells}
     tasks = [dict.fromkeys(spec.seeds, task) for task in stream(n_classes)]

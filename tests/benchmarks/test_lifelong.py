@@ -17,7 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from dpcl_core import checks, presets
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import nets
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
@@ -113,7 +113,7 @@ def test_steps_with_a_reference(method: str, benchmark: BenchmarkFixture) -> Non
     """Twenty steps on 500 pictures, each with a gradient on a stored batch: a task of the published size."""
     spec = permuted(method, 2, BATCH, {})
     (cell,) = spec.cells()
-    known = Known(784, 10, tuple(range(10)), N, 2, form=MNIST, recurrence="every")
+    known = PublicContext(784, 10, tuple(range(10)), N, 2, form=MNIST, recurrence="every")
     learner = methods.maker(method)(spec, [cell], known)
     ledgers = {cell: Ledger(1e-5, "add-remove", "every")}
     drawn = np.random.default_rng(0)

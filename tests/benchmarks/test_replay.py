@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from dpcl_core.methods import cosine_replay
+from dpcl_core.explorers import cosine_replay
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 

@@ -13,8 +13,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import Texts
+from dpcl_core.explorers import scored_texts, token_layers
 from dpcl_core.figures import heatmap
-from dpcl_core.methods.language import layers, scored
 from pages.parts.tokens import heat
 from pages.parts.tokens.source import PART_CHARACTERS
 from tests.benchmarks.test_pages import NOISE
@@ -72,8 +72,8 @@ def test_a_heatmap_of_2000_tokens_repaints(app: App, browser: Browser, benchmark
 
 def test_the_server_computes_a_layer_in_a_fraction_of_that(benchmark: BenchmarkFixture) -> None:
     """All that the server computes for a layer: numbers, shades, words."""
-    (text,) = scored.scored(Texts([long_text()]))
-    told = benchmark(lambda: json.dumps(heat.document(text, "true", layers.Dials(), "a text")))
+    (text,) = scored_texts.scored(Texts([long_text()]))
+    told = benchmark(lambda: json.dumps(heat.document(text, "true", token_layers.Dials(), "a text")))
     layer = json.loads(told)["layer"]
     assert len(layer["names"]) >= N_TOKENS
     assert heatmap.NO_NUMBER in layer["numbers"]

@@ -9,7 +9,8 @@ import statistics
 import pytest
 from playwright.sync_api import Page, expect
 
-from pages.parts import results, whatif
+from pages.parts.shell import stored_results
+from pages.parts.training import whatif
 from tests.browser.conftest import App, Visit
 from tests.browser.test_start import same_as_python, slider
 from tests.support import replay
@@ -93,7 +94,7 @@ def test_a_stored_run_is_looked_up(app: App, visit: Visit) -> None:
     spec = replay.a_spec(epsilons=(0.5, 2.0, math.inf))
     events = replay.recorded(spec)
     run_id = replay.fill(app.store(), spec, events, name="for the playground")
-    source = whatif.trained(results.Result(run_id, "", spec, tuple(events)))
+    source = whatif.trained(stored_results.Result(run_id, "", spec, tuple(events)))
     assert source is not None
     page = visit(f"{app.url}/playground?run={run_id}&e=0.5")
     expect(page.locator(".drag .badge")).to_have_text("looked up")

@@ -13,7 +13,7 @@ from dpcl_core.data import catalog, outline
 from dpcl_core.data.load import load
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Learner
+from dpcl_core.methods.common.learner import Learner
 from dpcl_core.scenarios import class_incremental, i_blurry, si_blurry, split
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table
 from dpcl_core.spec import RunSpec
@@ -68,7 +68,8 @@ def played(spec: RunSpec) -> tuple[list[dict[str, object]], Learner]:
 
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl"])
 def test_a_label_that_many_have_is_released_though_nobody_declared_it(
-    method: str, data_dir: Path  # noqa: F811
+    method: str,
+    data_dir: Path,  # noqa: F811
 ) -> None:
     """Of 300 people at epsilon 0.8 a label is named with chance 1; one of 2 people with chance 1e-4 at most."""
     spec = asked(method)
@@ -95,7 +96,9 @@ def nothing() -> Examples:
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble", "non-cl"])
 @pytest.mark.parametrize("extra", [[77], [5, 77, 2**40], [-1, -(2**40)]])
 def test_a_label_that_is_not_released_changes_nothing_at_all(
-    method: str, extra: list[int], data_dir: Path  # noqa: F811
+    method: str,
+    extra: list[int],
+    data_dir: Path,  # noqa: F811
 ) -> None:
     """Under seeded noise accuracies and all else are the same numbers; none of the chances to name it is above 1e-4."""
     own(data_dir, [])

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from dpcl_core.lessons import duel
 from dpcl_core.lessons.duel import Duel
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.audit import bound_of_counts
+from dpcl_core.privacy.lower_bound import bound_of_counts
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

@@ -11,9 +11,9 @@ import pytest
 from dpcl_core.lessons import duel
 from dpcl_core.lessons import label as lesson
 from dpcl_core.lessons.label import Neighbours
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.cosine import CosineParams
-from dpcl_core.methods.cosine import CosineClassifier
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cards.cosine import CosineParams
+from dpcl_core.methods.features.cosine import CosineClassifier
 from dpcl_core.privacy import gaussian, statement
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.sums import unit_rows
@@ -95,7 +95,7 @@ def test_what_the_lesson_releases_is_what_the_learner_releases(
         privacy=PrivacySpec(epsilons=(1.0,), delta=DELTA), seeds=(0,),
     )  # fmt: skip
     cell, book = Cell(1.0, 0), Ledger(DELTA, "add-remove", "once")
-    known = Known(n_inputs=64, n_classes=10, public=tuple(range(10)), n_people=len(labels), n_tasks=1)
+    known = PublicContext(n_inputs=64, n_classes=10, public=tuple(range(10)), n_people=len(labels), n_tasks=1)
     learner = CosineClassifier(spec, [cell], known)
     train = Examples(features, labels)
     list(learner.learn({0: Task(0, "task 1", train, train, tuple(range(10)))}, {cell: book}))

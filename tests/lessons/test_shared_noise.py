@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
+from dpcl_core.attacks.shared_noise_games import difference
 from dpcl_core.errors import DataMissing
 from dpcl_core.lessons import duel
 from dpcl_core.lessons import shared_noise as lesson
 from dpcl_core.lessons.shared_noise import Pictures
-from dpcl_core.methods.lifelong.attacks import difference
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Cell
 

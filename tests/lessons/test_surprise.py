@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpcl_core.events import ScoredText
+from dpcl_core.explorers import detection, token_layers
+from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.lessons import surprise as lesson
-from dpcl_core.methods.language import detection, layers
-from dpcl_core.methods.language.layers import Dials
 
 
 def test_there_are_as_many_texts_of_every_source_with_their_spans() -> None:
@@ -48,11 +48,7 @@ def test_spans_cover_their_own_words_in_every_text() -> None:
 def by_hand(text: ScoredText, place: int, share: float) -> float:
     """Of one text alone: how often the token followed the two before it."""
     before = text.tokens[max(0, place - 2) : place]
-    after = [
-        text.tokens[other]
-        for other in range(len(text.tokens))
-        if text.tokens[max(0, other - 2) : other] == before
-    ]
+    after = [text.tokens[other] for other in range(len(text.tokens)) if text.tokens[max(0, other - 2) : other] == before]
     return (1 - share) * text.probability[place] + share * after.count(text.tokens[place]) / len(after)
 
 
@@ -90,4 +86,4 @@ def test_the_pattern_and_an_oracle_frame_the_score() -> None:
     assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
     assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())
     assert detection.found(score, tokens).auroc[detection.AGAINST] < 0.75, "surprise does not tell them from look-alikes"
-    assert layers.warning(everything, Dials()) is None or "nominal" in str(layers.warning(everything, Dials()))
+    assert token_layers.warning(everything, Dials()) is None or "nominal" in str(token_layers.warning(everything, Dials()))

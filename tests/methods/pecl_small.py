@@ -10,7 +10,7 @@ from dpcl_core import checks
 from dpcl_core.backbones.language import reader
 from dpcl_core.data.texts import Canary, Span, TextForm, Texts
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.base import Known, Said
+from dpcl_core.methods.common.learner import LearnerEvent, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
@@ -43,10 +43,10 @@ def known(
     may_show: bool = True,
     canaries: tuple[Canary, ...] = (),
     source_sizes: Mapping[str, int] | None = None,
-) -> Known:
+) -> PublicContext:
     form, sizes = TextForm(LENGTH, may_show=may_show), source_sizes or {}
     people = n * n_tasks
-    return Known(
+    return PublicContext(
         0, 4, (0, 1, 2, 3), people, n_tasks, classes=CLASSES, texts=form, canaries=canaries, source_sizes=sizes
     )
 
@@ -65,12 +65,12 @@ def spec(method: str = "pecl", epsilon: float = 8.0, adjacency: str = "add-remov
     )
 
 
-def trained(given: RunSpec, tasks: list[Task] | None = None, **public: object) -> tuple[object, Ledger, list[Said]]:
+def trained(given: RunSpec, tasks: list[Task] | None = None, **public: object) -> tuple[object, Ledger, list[LearnerEvent]]:
     tasks = stream() if tasks is None else tasks
     (cell,) = given.cells()
     learner = methods.maker(given.method)(given, [cell], known(n_tasks=len(tasks), **public))  # type: ignore[arg-type]
     ledger = Ledger(given.privacy.delta, given.privacy.adjacency, "once")
-    said: list[Said] = []
+    said: list[LearnerEvent] = []
     for task in tasks:
         said += list(learner.learn({0: task}, {cell: ledger}))
     return learner, ledger, said

@@ -9,8 +9,8 @@ from dpcl_core.backbones import vit
 from dpcl_core.backbones.adaptable import Network, Pictures
 from dpcl_core.backbones.batches import Input
 from dpcl_core.backbones.whitening import Frozen
-from dpcl_core.methods import adapters
-from dpcl_core.methods.adapted import Kind
+from dpcl_core.methods.features import adapters
+from dpcl_core.methods.features.adapted_network import Kind
 
 WIDTH = 8
 

@@ -7,8 +7,8 @@ import torch
 from scipy.stats import chi2
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.noisy_means import noisy_means
-from dpcl_core.methods.schedule import noise_std
+from dpcl_core.methods.common.dpsgd_plan import noise_std
+from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.privacy.noise import ReleaseNoise
 
 LENGTHS = ("clip_norm", "embedding_clip")

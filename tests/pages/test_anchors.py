@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.methods.cslr import in_full, part
+from dpcl_core.explorers import list_encoding, list_subsample
 from dpcl_core.runs.store import Status, Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
@@ -189,9 +189,9 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
 def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_was_compared(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(part, "LONGEST", 7)
-    monkeypatch.setattr(part, "KEPT", 5)
-    monkeypatch.setattr(in_full, "MOST", 2 * 3 * 8)  # of four clients of a task three are told of
+    monkeypatch.setattr(list_subsample, "LONGEST", 7)
+    monkeypatch.setattr(list_subsample, "KEPT", 5)
+    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # of four clients of a task three are told of
     of, public = clients.stream(per_class=60, classes_per_task=2)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
     spec = clients.spec("cslr-server-head", params=few)

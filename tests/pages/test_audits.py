@@ -8,10 +8,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import checks
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Failure, Store
-from pages.parts import auditpanel
+from pages.parts.training import audit_panel
 from tests.pages.conftest import Open, words
 from tests.support import audited, replay
 
@@ -89,10 +89,10 @@ def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(open_page: 
 
 
 def test_the_numbers_are_told_as_one_would_say_them() -> None:
-    told = auditpanel.reading(audited.result(1.0, 0.437))
+    told = audit_panel.reading(audited.result(1.0, 0.437))
     assert told == (
         "Someone who guesses which of 1,844 planted examples were in the training is right in 231 of 368 guesses at ε = 1; "
         "that proves ε ≥ 0.43 at 95\u00a0% confidence."
     )
-    assert "proves nothing about ε" in auditpanel.reading(audited.result(1.0, 0.0))
-    assert "without noise" in auditpanel.reading(audited.result(math.inf))
+    assert "proves nothing about ε" in audit_panel.reading(audited.result(1.0, 0.0))
+    assert "without noise" in audit_panel.reading(audited.result(math.inf))

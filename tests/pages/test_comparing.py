@@ -8,7 +8,7 @@ import pytest
 
 from dpcl_core import checks
 from dpcl_core.spec import RunSpec
-from pages.parts import comparing
+from pages.parts.comparison import pairs
 from tests.support import replay
 
 
@@ -18,7 +18,7 @@ def _with(**changes: object) -> RunSpec:
 
 
 def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
-    assert comparing.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
+    assert pairs.different_tests({"A": _with(), "B": _with(labels="prior", seeds=[0])}) is None
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
     ],
 )
 def test_different_tests_are_named(other: dict[str, object], words: str) -> None:
-    warning = comparing.different_tests({"A": _with(), "B": _with(**other)})
+    warning = pairs.different_tests({"A": _with(), "B": _with(**other)})
     assert warning is not None
     assert words in warning
     assert warning.startswith("A and B")
@@ -39,24 +39,24 @@ def test_different_tests_are_named(other: dict[str, object], words: str) -> None
 
 def test_runs_of_one_method_and_dataset_are_told_apart_in_a_line() -> None:
     one = {"A": _with(), "B": _with(labels="prior")}
-    assert comparing.what_differs(one) == "They differ in labels (prior-const / prior)."
+    assert pairs.what_differs(one) == "They differ in labels (prior-const / prior)."
     several = {"A": _with(), "B": _with(labels="prior", seeds=[0], scenario={"tasks": 2}, privacy={"epsilons": [2.0]})}
-    said = comparing.what_differs(several)
+    said = pairs.what_differs(several)
     assert said is not None
     assert "; labels (" in said
     assert said.endswith(" and 1 more.")
-    assert comparing.what_differs({"A": _with(), "B": _with()}) is None
-    assert comparing.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
+    assert pairs.what_differs({"A": _with(), "B": _with()}) is None
+    assert pairs.what_differs({"A": _with(), "B": _with(data={"dataset": "mnist"})}) is None
 
 
 def test_shared_budgets() -> None:
     specs = [replay.a_spec(epsilons=(1.0, 8.0, math.inf)), replay.a_spec(epsilons=(8.0, math.inf, 0.5))]
-    assert comparing.shared_budgets(specs) == [8.0, math.inf]
-    assert comparing.shared_budgets([]) == []
+    assert pairs.shared_budgets(specs) == [8.0, math.inf]
+    assert pairs.shared_budgets([]) == []
 
 
 def test_only_settings_that_differ_are_listed() -> None:
-    rows, n_equal = comparing.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
+    rows, n_equal = pairs.differences({"A": _with(), "B": _with(labels="prior", scenario={"tasks": 2})})
     assert {row["setting"]: (row["A"], row["B"]) for row in rows} == {
         "labels": ("prior-const", "prior"), "scenario.tasks": ("5", "2"),
     }  # fmt: skip

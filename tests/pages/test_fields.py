@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field
 from dpcl_core import checks
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
-from pages.parts import fields, trainform
+from pages.parts.shell import fields
+from pages.parts.training import train_form
 
 
 class Odd(BaseModel):
@@ -48,10 +49,10 @@ def test_a_setting_without_a_widget_is_refused_by_name() -> None:
 @pytest.mark.parametrize("scenario", list(scenarios.CARDS))
 @pytest.mark.parametrize("method", list(methods.CARDS))
 def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
-    codec = trainform.codec(method, scenario)
+    codec = train_form.codec(method, scenario)
     names = {field.name for field in codec.fields}
     assert {f"p.{name}" for name in methods.CARDS[method].params.model_fields} <= names
-    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *trainform.NO_WIDGET}
+    own = set(scenarios.CARDS[scenario].settings.model_fields) - {"kind", *train_form.NO_WIDGET}
     assert {f"s.{name}" for name in own} <= names
 
 
@@ -66,15 +67,15 @@ def test_every_card_has_widgets_and_a_link(method: str, scenario: str) -> None:
 )
 def test_a_stream_survives_the_way_through_a_link(scenario: dict[str, object]) -> None:
     spec = checks.parse({"data": {"dataset": "har-wisdm", "train_per_source": 300}, "scenario": scenario})
-    read = trainform.codec_for(trainform.parameters_of(spec)).read(trainform.parameters_of(spec))
+    read = train_form.codec_for(train_form.parameters_of(spec)).read(train_form.parameters_of(spec))
     assert not read.notices
-    again = checks.parse(trainform.raw_of(read.values))
+    again = checks.parse(train_form.raw_of(read.values))
     assert (again.scenario, again.data) == (spec.scenario, spec.data)
 
 
 def test_permutations_of_ones_own_are_for_files_and_commands_not_for_links() -> None:
     spec = checks.parse({"scenario": {"kind": "permuted", "tasks": 2, "permutations": [[1, 0, 2], [2, 1, 0]]}})
     assert checks.parse(checks.read_toml(checks.to_toml(spec))) == spec
-    parameters = trainform.parameters_of(spec)
+    parameters = train_form.parameters_of(spec)
     assert not any("permutations" in key for key in parameters)
     assert parameters["s.tasks"] == "2"

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from dpcl_core.attacks.cslr_games import ATTACKS
 from dpcl_core.events import CellFinished, Event
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.cards import cslr_published
-from dpcl_core.methods.cslr.attacks import ATTACKS
+from dpcl_core.methods.federated.cards import cslr_published
 from dpcl_core.privacy import cslr_accounting, cslr_readings
 from dpcl_core.privacy.cslr_accounting import Reading
 from dpcl_core.runs.store import Store
 from pages import privacy
-from pages.parts import list_claims
+from pages.parts.claims import cslr
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -127,10 +127,10 @@ def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> Non
 
 
 def test_the_printed_noise_of_the_page_is_the_accountants() -> None:
-    assert list_claims.CLAIMS == cslr_accounting.TABLE_5 == cslr_published.NOISE
+    assert cslr.CLAIMS == cslr_accounting.TABLE_5 == cslr_published.NOISE
     keys = [field.key for field in privacy.CODEC.fields]
     assert len(set(keys)) == len(keys)
-    assert all(field.key.startswith("r") for field in list_claims.FIELDS)
+    assert all(field.key.startswith("r") for field in cslr.FIELDS)
 
 
 def test_a_runs_own_claim_stands_beside_three_numbers_and_its_audit(

@@ -12,10 +12,11 @@ import pytest
 from dpcl_core import engine, metrics
 from dpcl_core.checks import parse
 from dpcl_core.events import CellFinished, Started, TaskLearned
-from dpcl_core.methods.cosine_promise import promised
+from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
-from pages.parts import results, whatif
+from pages.parts.shell import stored_results
+from pages.parts.training import whatif
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -71,7 +72,7 @@ def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Op
     def missing() -> None:
         raise FileNotFoundError("drag.mjs")
 
-    monkeypatch.setattr("pages.parts.drag._element", missing)
+    monkeypatch.setattr("pages.parts.shell.drag._element", missing)
     page = open_page("playground")
     assert not page.exception
     assert page.select_slider[0].value == 1.0
@@ -162,7 +163,7 @@ def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: O
 
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
-    example = results.example()
+    example = stored_results.example()
     source = whatif.trained(example)
     assert source is not None
     assert source.stops == tuple(sorted(example.spec.privacy.epsilons))
@@ -176,7 +177,7 @@ def test_a_run_too_large_to_send_is_not_offered() -> None:
     events = replay.recorded(spec)
     opened = next(event for event in events if isinstance(event, Started))
     assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > whatif.MAX_NUMBERS
-    assert whatif.trained(results.Result("x", "large", spec, tuple(events))) is None
+    assert whatif.trained(stored_results.Result("x", "large", spec, tuple(events))) is None
 
 
 @pytest.mark.parametrize("labels", ["prior-const", "prior"])
@@ -252,7 +253,7 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
         else event
         for event in replay.recorded(spec)
     ]
-    source = whatif.trained(results.Result("x", "gaps", spec, tuple(events)))
+    source = whatif.trained(stored_results.Result("x", "gaps", spec, tuple(events)))
     assert source is not None
     assert source.matrices(1.0)[0][0] == [None]
     assert set(source.frame(1.0)["on_task"]) == {1, 2, 3, 4}

@@ -17,7 +17,7 @@ from dpcl_core.privacy.statement import guarantee
 from dpcl_core.privacy.written import written
 from dpcl_core.runs.store import Store
 from dpcl_core.spec import Cell
-from pages.parts import accountants
+from pages.parts.claims import accountants
 from tests.pages.conftest import Open, words
 from tests.support import replay
 

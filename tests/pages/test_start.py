@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core import presets
-from pages.parts import trainform
+from pages.parts.training import train_form
 from tests.pages.conftest import Open, words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def test_every_preset_card_opens_train_with_that_preset(open_page: Open) -> None
     page = open_page("start")
     links = [link.proto for link in page.get("page_link")]
     for name in presets.names()[:3]:
-        asked = trainform.parameters_of(presets.load(name))
+        asked = train_form.parameters_of(presets.load(name))
         matching = [link for link in links if link.page_script_hash and all(f"{k}=" in link.query_string for k in asked)]
         assert matching, name
         assert presets.about(name).title in words(page)

@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.runs.store import Run, Store
-from pages.parts import status
+from pages.parts.shell import status_line
 from tests.support import replay
 
 SPEC = replay.a_spec()
@@ -32,20 +32,20 @@ def _run(store: Store, state: str, events: list[object], **changes: object) -> R
 
 
 def test_queued_says_place_and_device_and_time(store: Store) -> None:
-    said = status.of(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
+    said = status_line.of(_run(store, "queued", [], place_in_queue=2, estimate_seconds=4.0), [], now=0)
     assert said.label == "Queued"
     assert said.detail == "place 2 in the queue for cpu · then about 3–6 s"
 
 
 def test_starting_says_what_is_being_loaded_and_for_how_long(store: Store) -> None:
     run = _run(store, "starting", ALL[:2], started=100.0)
-    said = status.of(run, ALL[:2], now=103.0)
+    said = status_line.of(run, ALL[:2], now=103.0)
     assert said.detail == "computing features with pixels · 3.0 s so far"
 
 
 def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -> None:
     run = _run(store, "running", HALF, started=100.0, estimate_seconds=20.0)
-    said = status.of(run, HALF, now=112.0)
+    said = status_line.of(run, HALF, now=112.0)
     assert said.headline == "Task 4 of 5"
     assert said.detail == "learning task 4 · largest ε accounted so far 8 · 7–10 s left"
     assert said.fraction == pytest.approx(3 / 5)
@@ -53,7 +53,7 @@ def test_running_says_task_spent_budget_and_time_left_as_a_range(store: Store) -
 
 def test_progress_never_falls_while_events_arrive(store: Store) -> None:
     run = _run(store, "running", [], started=100.0)
-    shares = [status.of(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
+    shares = [status_line.of(run, ALL[:n], now=105.0).fraction or 0.0 for n in range(len(ALL))]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
 
@@ -61,7 +61,7 @@ def test_progress_never_falls_while_events_arrive(store: Store) -> None:
 def test_models_learned_one_after_another_count_the_newest(store: Store) -> None:
     one_by_one = ALL[:3] + [e for cell in SPEC.cells() for e in ALL if isinstance(e, TaskLearned) and e.cell == cell]
     run = _run(store, "running", [], started=100.0)
-    first_done = status.of(run, one_by_one[: 3 + 5 + 2], now=105.0)
+    first_done = status_line.of(run, one_by_one[: 3 + 5 + 2], now=105.0)
     assert first_done.headline == "Task 3 of 5"
 
 
@@ -74,7 +74,7 @@ def test_models_learned_one_after_another_count_the_newest(store: Store) -> None
     ],
 )
 def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
-    said = status.of(_run(store, state, HALF), HALF, now=0)
+    said = status_line.of(_run(store, state, HALF), HALF, now=0)
     assert said.label == label
     assert words in said.detail
     assert said.tone != "bad"
@@ -87,7 +87,7 @@ def test_plain_states(store: Store, state: str, label: str, words: str) -> None:
 )  # fmt: skip
 def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str) -> None:
     run = store.get(replay.fill(store, SPEC, HALF, status="failed", failure=replay.a_failure(kind)))  # type: ignore[arg-type]
-    said = status.of(run, HALF, now=0)
+    said = status_line.of(run, HALF, now=0)
     assert said.headline == f"This run failed on purpose ({kind})."
     assert fix in said.detail
     assert said.tone == "bad"
@@ -103,19 +103,19 @@ def test_failures_are_told_apart_by_what_to_do(store: Store, kind: str, fix: str
     ],
 )
 def test_what_a_program_reported_reads_as_a_sentence(store: Store, reported: str, headline: str) -> None:
-    assert status.of(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
+    assert status_line.of(_run(store, "failed", HALF, error=reported), HALF, now=0).headline == headline
 
 
 def test_lost_says_when_and_offers_retry(store: Store) -> None:
-    told = status.of(_run(store, "lost", HALF), HALF, now=0)
+    told = status_line.of(_run(store, "lost", HALF), HALF, now=0)
     assert told.headline.startswith("This run failed on purpose (worker-died)")
-    silent = status.of(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
+    silent = status_line.of(_run(store, "lost", HALF, error=None, heartbeat=0.0), HALF, now=0)
     assert silent.headline.startswith("The computer stopped this run")
     assert "Retry" in silent.detail
 
 
 def test_estimates_are_ranges_in_fitting_units() -> None:
-    assert status.estimate(None).startswith("No run like this yet")
-    assert status.estimate(4.0) == "About 3–6 s on this computer."
-    assert status.estimate(600.0) == "About 8–15 min on this computer."
-    assert status.estimate(3 * 3600.0) == "About 2.2–4.5 h on this computer."
+    assert status_line.estimate(None).startswith("No run like this yet")
+    assert status_line.estimate(4.0) == "About 3–6 s on this computer."
+    assert status_line.estimate(600.0) == "About 8–15 min on this computer."
+    assert status_line.estimate(3 * 3600.0) == "About 2.2–4.5 h on this computer."

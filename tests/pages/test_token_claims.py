@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from dpcl_core.attacks.token_noise_games import ATTACKS
 from dpcl_core.events import CellFinished, Event
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.language.token_attacks import ATTACKS
 from dpcl_core.privacy import token_noise
 from dpcl_core.runs.store import Store
-from pages.parts import claims, token_claims
+from pages.parts.claims import l2dp_ml, pecl
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -91,9 +91,9 @@ def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> Non
 
 
 def test_no_two_fields_share_a_key() -> None:
-    keys = [field.key for field in (*token_claims.FIELDS, *claims.FIELDS)]
+    keys = [field.key for field in (*pecl.FIELDS, *l2dp_ml.FIELDS)]
     assert len(set(keys)) == len(keys)
-    assert all(field.key.startswith("t") for field in token_claims.FIELDS)
+    assert all(field.key.startswith("t") for field in pecl.FIELDS)
 
 
 def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpcl_core.methods.language import layers
+from dpcl_core.explorers import token_layers
 from dpcl_core.runs.store import Status, Store
 from pages.parts.tokens.source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
 from pages.tokens import CODEC
@@ -41,7 +41,7 @@ def write(page: AppTest, text: str, *, is_public: bool) -> AppTest:
     return page
 
 
-@pytest.mark.parametrize("layer", layers.LAYERS)
+@pytest.mark.parametrize("layer", token_layers.LAYERS)
 def test_every_layer_shows_the_same_text_with_its_own_numbers(open_page: Open, layer: str) -> None:
     page = open_page("tokens", l=layer)
     assert not page.exception
@@ -51,7 +51,7 @@ def test_every_layer_shows_the_same_text_with_its_own_numbers(open_page: Open, l
     numbers = drawn["layer"]["numbers"]
     assert len(numbers) > 10
     told = [number.split(" · ")[0] for number in numbers]
-    assert ("no noise" in told) == (layer in layers.NOISE)
+    assert ("no noise" in told) == (layer in token_layers.NOISE)
     assert all(number == "no noise" or float(number) == float(number) for number in told)
     assert page.query_params.get("l", ["score"]) in ([layer], layer)
 

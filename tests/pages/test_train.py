@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.events import CellFinished, Progress, TaskLearned
 from dpcl_core.runs.store import Status, Store
-from pages.parts import trainform
+from pages.parts.training import train_form
 from tests.data.making import write_pair
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -48,9 +48,7 @@ def test_first_visit_shows_a_finished_example_and_a_filled_form(open_page: Open)
     assert not start.disabled  # type: ignore[attr-defined]
 
 
-def test_a_dataset_of_ones_own_can_be_chosen(
-    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dataset_of_ones_own_can_be_chosen(open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pair(tmp_path / "data" / "mine", [0, 1] * 20, [0, 1])
     monkeypatch.setenv("DPCL_DATA", str(tmp_path / "data"))
     st.cache_data.clear()
@@ -162,13 +160,13 @@ def test_a_process_gets_ready_for_the_method_of_the_form_and_for_nobody_who_only
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[tuple[str, ...]] = []
-    monkeypatch.setattr("dpcl_core.runs.spare.Spare.expect", lambda self, url, *modules: expected.append(modules))
+    monkeypatch.setattr("dpcl_core.runs.warm_worker.WarmWorker.expect", lambda self, url, *modules: expected.append(modules))
     open_page("start")
     assert expected == []
     open_page("train", m="naive")
-    assert expected == [("dpcl_core.methods.naive",)]
+    assert expected == [("dpcl_core.methods.features.naive",)]
     open_page("train", m="pecl")
-    assert expected[1:] == [("dpcl_core.methods.pecl", "dpcl_core.backbones.language.libraries")]
+    assert expected[1:] == [("dpcl_core.methods.language.pecl", "dpcl_core.backbones.language.libraries")]
 
 
 def test_impossible_settings_disable_start_and_say_why(open_page: Open) -> None:
@@ -277,6 +275,6 @@ def test_every_spec_survives_the_form(home: object) -> None:
     from dpcl_core import checks, presets
 
     for spec in [*(presets.load(name) for name in presets.names()), replay.a_spec(labels="prior", tasks=2, epsilons=(0.3,))]:
-        read = trainform.codec(spec.method, spec.scenario.kind).read(trainform.parameters_of(spec))
+        read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
         assert not read.notices
-        assert checks.parse(trainform.raw_of(read.values)) == spec
+        assert checks.parse(train_form.raw_of(read.values)) == spec

@@ -14,7 +14,7 @@ from dpcl_core.runs.store import Failure, Store
 from dpcl_core.runs.studies import Studies
 from dpcl_core.runs.tables import ACTIVE, runs
 from dpcl_core.tuning.settings import Trial, TuneSpec
-from pages.parts import trainform, tuningpanel
+from pages.parts.training import train_form, tuning_panel
 from tests.pages.conftest import Open, words
 from tests.support import tuned
 
@@ -107,11 +107,9 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
     assert page.query_params["sd"] in ("4,5", ["4,5"])  # the form keeps its grid
 
 
-def test_public_datasets_that_are_here_can_stand_in(
-    open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pages.parts.tuningform.settings.check", lambda tune: None)
-    monkeypatch.setattr("pages.parts.tuningform._proxies_here", lambda dataset: ("mnist", "cifar10"))
+def test_public_datasets_that_are_here_can_stand_in(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pages.parts.training.tuning_form.settings.check", lambda tune: None)
+    monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ("mnist", "cifar10"))
     monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.submit", lambda self, run_id: None)
     page = press(open_page("train", v="1", m="peft-ensemble"), "Start tuning")
     (study,) = Studies(store).newest()
@@ -122,7 +120,7 @@ def test_public_datasets_that_are_here_can_stand_in(
 def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
     open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pages.parts.tuningform._proxies_here", lambda dataset: ())
+    monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ())
     page = open_page("train", v="1", m="peft-ensemble")
     assert "No other dataset is on this computer" in words(page)
     assert next(button for button in page.button if button.label == "Start tuning").disabled
@@ -137,7 +135,7 @@ def test_a_method_without_training_has_nothing_to_tune(open_page: Open) -> None:
 def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, store: Store) -> None:
     study_id = fill(store, "finished", 3)
     page = press(open_page("train", v="1", m="peft-ensemble", e="1,8", sd="4,5", tu=study_id), "Use these settings")
-    read = trainform.codec("peft-ensemble", "class-incremental").read(
+    read = train_form.codec("peft-ensemble", "class-incremental").read(
         {key: text if isinstance(text, str) else text[0] for key, text in page.query_params.items()}
     )
     assert read.values["p.sample_rate"] == 50 / 200
@@ -182,11 +180,11 @@ def test_tunings_so_far_are_listed_and_opened_without_a_link(open_page: Open, st
 
 def test_the_table_is_typed_even_when_it_is_empty(store: Store) -> None:
     study = Studies(store).get(Studies(store).create(TuneSpec(base=tuned.a_tuning().base, on="private")))
-    assert str(tuningpanel.frame(study).dtypes["accuracy"]) == "float64"
+    assert str(tuning_panel.frame(study).dtypes["accuracy"]) == "float64"
 
 
 @pytest.mark.parametrize("on", ["no", "public", "private"])
 def test_on_what_was_tuned_survives_the_form_and_its_link(home: object, on: str) -> None:
     spec = tuned.a_tuning().base.model_copy(update={"tuned": on})
-    read = trainform.codec(spec.method, spec.scenario.kind).read(trainform.parameters_of(spec))
-    assert checks.parse(trainform.raw_of(read.values)) == spec
+    read = train_form.codec(spec.method, spec.scenario.kind).read(train_form.parameters_of(spec))
+    assert checks.parse(train_form.raw_of(read.values)) == spec

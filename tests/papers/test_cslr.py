@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import metrics, presets
 from dpcl_core.figures.statistics import interval
-from dpcl_core.methods.cards.cslr import RoundParams
+from dpcl_core.methods.federated.cards.federated_params import RoundParams
 from dpcl_core.papers import comparison, cslr, effects, measured, published, report
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcl_core.methods import cosine_replay
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cosine import CosineClassifier
+from dpcl_core.explorers import cosine_replay
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cosine import CosineClassifier
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -112,7 +112,7 @@ def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: f
         seeds=(1,),
     )
     cell = Cell(epsilon, 1)
-    learner = CosineClassifier(spec, [cell], Known(SIZE, N_CLASSES, tuple(range(N_CLASSES)), 100, 3))
+    learner = CosineClassifier(spec, [cell], PublicContext(SIZE, N_CLASSES, tuple(range(N_CLASSES)), 100, 3))
     all_draws = draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
         learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))

@@ -23,9 +23,9 @@ from dpcl_core.privacy.accounting import (
     Unaccountable,
     subsampled_gaussian,
 )
+from dpcl_core.privacy.joint_release import joint_release
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.statement import guarantee
-from dpcl_core.privacy.together import together
 from dpcl_core.privacy.written import event, mechanism, read, written
 from dpcl_core.spec import Cell
 
@@ -48,7 +48,7 @@ def ledgers() -> dict[Cell, Ledger]:
 
 def finished(of: dict[Cell, Ledger] | None = None) -> list[CellFinished]:
     made = ledgers() if of is None else of
-    total = together(made)
+    total = joint_release(made)
     return [
         CellFinished(
             cell, {}, guarantee(ledger, SPEC, cell, unit="example", n_people=900, n_tasks=2, together=total), 1.0,

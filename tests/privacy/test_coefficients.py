@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from dpcl_core.privacy import gaussian
-from dpcl_core.privacy.coefficients import Coefficients, coefficients_std, noisy_coefficients, sensitivity
+from dpcl_core.privacy.coefficient_release import Coefficients, coefficients_std, noisy_coefficients, sensitivity
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import ReleaseNoise, SeededNoise
 from dpcl_core.spec import Adjacency, Cell, Recurrence
@@ -42,9 +42,7 @@ def coordinates(sums: Coefficients) -> np.ndarray:
     """One release as the vector that the noise is independent on: the products' triangle, sqrt(2) times off the diagonal."""
     products = sums.products[0]
     above = np.triu_indices(len(products), 1)
-    return np.concatenate(
-        [sums.features[0], products.diagonal(), math.sqrt(2) * products[above], sums.by_class[0].ravel()]
-    )
+    return np.concatenate([sums.features[0], products.diagonal(), math.sqrt(2) * products[above], sums.by_class[0].ravel()])
 
 
 def of_one(phi: np.ndarray, label: int) -> np.ndarray:
@@ -119,9 +117,7 @@ def test_the_mechanism_itself_moves_by_the_sensitivity_on_the_worst_neighbours_a
     found = []
     for place, row in enumerate(rows):
         partners = [None] if adjacency == "add-remove" else rows[:place]
-        found += [
-            np.linalg.norm(with_row(row, 0) - with_row(partner, label)) for partner in partners for label in (0, 1)
-        ]
+        found += [np.linalg.norm(with_row(row, 0) - with_row(partner, label)) for partner in partners for label in (0, 1)]
     assert 1 - 2e-5 < max(found) / math.sqrt(squared) < 1
 
 
@@ -165,17 +161,13 @@ def test_the_ledger_adds_up_to_what_was_asked_and_to_the_closed_form(
     empty = np.zeros((0, 2)), np.zeros(0, dtype=np.int64)
     for book in (once, every):
         for task in range(5):
-            noisy_coefficients(
-                *empty, (0,), 1, [std], [ReleaseNoise()], [book], task=task, is_non_negative=is_non_negative
-            )
+            noisy_coefficients(*empty, (0,), 1, [std], [ReleaseNoise()], [book], task=task, is_non_negative=is_non_negative)
     assert once.epsilon() == pytest.approx(epsilon, rel=2e-5)
     assert every.epsilon() == pytest.approx(gaussian.epsilon(std, DELTA, math.sqrt(5 * squared)), rel=1e-4)
     shared = coefficients_std(epsilon, DELTA, adjacency, is_non_negative=is_non_negative, n_releases=5)
     within = ledger(adjacency, "every")
     for task in range(5):
-        noisy_coefficients(
-            *empty, (0,), 1, [shared], [ReleaseNoise()], [within], task=task, is_non_negative=is_non_negative
-        )
+        noisy_coefficients(*empty, (0,), 1, [shared], [ReleaseNoise()], [within], task=task, is_non_negative=is_non_negative)
     assert within.epsilon() == pytest.approx(epsilon, rel=2e-5)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chi2
 
 from dpcl_core.privacy import rounded
-from dpcl_core.privacy.coefficients import noisy_coefficients, sensitivity
+from dpcl_core.privacy.coefficient_release import noisy_coefficients, sensitivity
 from dpcl_core.privacy.embeddings import clipped, noisy_embeddings
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.local import Randomiser, noisy_records

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from dpcl_core import checks
-from dpcl_core.methods.facts import Facts
-from dpcl_core.methods.outlook import outlook
-from dpcl_core.privacy import accounting, gaussian, signal
-from dpcl_core.privacy.signal import Outlook, noise_to_signal, note
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.noise_forecast import forecast
+from dpcl_core.privacy import accounting, gaussian, noise_forecast
+from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, note
 
-DIGITS = Facts(n_people=1347, n_tasks=5, n_classes=10)
+DIGITS = PublicSizes(n_people=1347, n_tasks=5, n_classes=10)
 
 
-def told(epsilons: list[float], facts: Facts = DIGITS, classes: float = 2, **raw: object) -> tuple[Outlook, ...]:
+def told(epsilons: list[float], facts: PublicSizes = DIGITS, classes: float = 2, **raw: object) -> tuple[NoiseForecast, ...]:
     spec = checks.parse({"privacy": {"epsilons": epsilons}, **raw})
-    return outlook(spec, n_features=64, classes_per_task=classes, facts=facts)
+    return forecast(spec, n_features=64, classes_per_task=classes, facts=facts)
 
 
 def test_the_ratio_is_that_of_the_lengths_for_sums() -> None:
@@ -50,7 +50,7 @@ def test_the_digits_are_warned_of_where_they_were_seen_to_fail() -> None:
     found = told([1.0, 0.1, 0.2, 0.5, math.inf])
     assert [one.epsilon for one in found] == [0.1, 0.2]
     assert found[0].ratio == pytest.approx(gaussian.sigma(0.1, 1e-5) * math.sqrt(5 * 64) / 134.7)
-    assert found[0].ratio > signal.NEAR_CHANCE > found[1].ratio > signal.COSTLY
+    assert found[0].ratio > noise_forecast.NEAR_CHANCE > found[1].ratio > noise_forecast.COSTLY
     assert [one.epsilon for one in told([0.1, 0.2, 0.5], labels="prior")] == [0.1]
 
 

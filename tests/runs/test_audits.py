@@ -9,7 +9,7 @@ import pytest
 
 from dpcl_core import checks, export
 from dpcl_core.errors import BadInput
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs import auditor, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.executor import LocalExecutor

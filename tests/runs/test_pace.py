@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpcl_core.events import Event, Progress, Started, TaskLearned
 from dpcl_core.methods import catalog
-from dpcl_core.runs.pace import fraction_done, seconds_left
+from dpcl_core.runs.progress_estimate import fraction_done, seconds_left
 from dpcl_core.spec import Cell
 from tests.support import replay
 

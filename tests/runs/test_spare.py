@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from dpcl_core.runs import process, spare
+from dpcl_core.runs import process, warm_worker
 from dpcl_core.runs.executor import LocalExecutor
-from dpcl_core.runs.spare import Spare
-from dpcl_core.runs.spawn import log_file
 from dpcl_core.runs.store import Store
+from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay, stand_in
 from tests.support.waiting import NEVER_SECONDS, until
 
-MODULE = "dpcl_core.methods.cosine"
+MODULE = "dpcl_core.methods.features.cosine"
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +30,17 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "program" / "part.py"
     file.parent.mkdir()
     file.write_text("0")
-    monkeypatch.setattr(spare, "PROGRAM", file.parent)
+    monkeypatch.setattr(warm_worker, "PROGRAM", file.parent)
     return file
 
 
 @pytest.fixture
 def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
     """Makes an app's executor whose workers behave so, with a spare that a run is expected of."""
-    made: list[Spare] = []
+    made: list[WarmWorker] = []
 
     def maker(behaviour: str = "replay:0.1") -> LocalExecutor:
-        made.append(Spare(stand_in.command(behaviour)))
+        made.append(WarmWorker(stand_in.command(behaviour)))
         made[-1].expect(store.url, MODULE)
         return LocalExecutor(store, stand_in.command(behaviour), made[-1])
 
@@ -79,7 +79,7 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
 
 
 def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store, make, tmp_path):
-    app = LocalExecutor(store, stand_in.command("replay:0.1"), Spare(stand_in.command("replay:0.1")))
+    app = LocalExecutor(store, stand_in.command("replay:0.1"), WarmWorker(stand_in.command("replay:0.1")))
     app.pump()
     assert app.spare.pid is None
     app.spare.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
@@ -153,7 +153,7 @@ def test_a_run_whose_spare_is_dead_or_does_not_answer_gets_a_process_of_its_own(
     run_id = store.create(replay.a_spec())
     asked = time.monotonic()
     app.submit(run_id)
-    assert time.monotonic() - asked < spare.ANSWER_SECONDS + 3
+    assert time.monotonic() - asked < warm_worker.ANSWER_SECONDS + 3
     assert store.get(run_id).process != ready
     until(lambda: gone(ready))
     until(lambda: store.status(run_id) == "finished")
@@ -166,7 +166,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make):
     halted(ready := process.of(app.spare.pid))  # long before it listens
     asked = time.monotonic()
     app.submit(run_id)
-    assert time.monotonic() - asked < spare.ANSWER_SECONDS
+    assert time.monotonic() - asked < warm_worker.ANSWER_SECONDS
     assert store.get(run_id).process != ready
     until(lambda: gone(ready))
 
@@ -206,7 +206,7 @@ def test_a_spare_of_another_store_is_not_used(store, make, tmp_path):
 def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monkeypatch):
     app = make()
     ready = waiting(app)
-    monkeypatch.setattr(spare, "WANTED_SECONDS", -1.0)
+    monkeypatch.setattr(warm_worker, "WANTED_SECONDS", -1.0)
     app.spare.expect(store.url, MODULE)
     app.pump()
     assert app.spare.pid is None
@@ -222,7 +222,7 @@ def test_one_that_dies_is_not_started_again_and_again(store, make):
 
 
 def test_where_it_cannot_be_started_a_run_says_so_itself(store):
-    app = LocalExecutor(store, ("/no/such/program",), Spare(("/no/such/program",)))
+    app = LocalExecutor(store, ("/no/such/program",), WarmWorker(("/no/such/program",)))
     app.spare.expect(store.url, MODULE)
     app.pump()
     assert app.spare.pid is None
@@ -239,7 +239,7 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
 
     def end_of_app() -> None:
         own = Store()
-        app = LocalExecutor(own, stand_in.command("replay:1.0"), Spare(stand_in.command("replay:1.0")))
+        app = LocalExecutor(own, stand_in.command("replay:1.0"), WarmWorker(stand_in.command("replay:1.0")))
         app.spare.expect(own.url, MODULE)
         app.spare.keep(own.url, is_idle=True)
         until(lambda: app.spare.listens)

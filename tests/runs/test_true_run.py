@@ -8,10 +8,10 @@ import pytest
 
 from dpcl_core import engine
 from dpcl_core.events import CellFinished, Progress, Started, TaskLearned
-from dpcl_core.runs import frames, spare
+from dpcl_core.runs import frames, warm_worker
 from dpcl_core.runs.executor import WORKER, LocalExecutor
-from dpcl_core.runs.spare import Spare
-from dpcl_core.runs.spawn import log_file
+from dpcl_core.runs.subprocess_start import log_file
+from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay
 
 
@@ -19,12 +19,12 @@ from tests.support import replay
 def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back_the_same(
     store, is_spare, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(spare, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
+    monkeypatch.setattr(warm_worker, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
     spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
     seeded = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
-    app = LocalExecutor(store, spare=Spare(WORKER))
+    app = LocalExecutor(store, spare=WarmWorker(WORKER))
     if is_spare:
-        app.spare.expect(store.url, "dpcl_core.methods.cosine")
+        app.spare.expect(store.url, "dpcl_core.methods.features.cosine")
         app.spare.keep(store.url, is_idle=True)
         ready = app.spare.pid
         while not app.spare.listens:

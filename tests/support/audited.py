@@ -10,7 +10,7 @@ import time
 
 from sqlalchemy import update
 
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.runs import auditor, process, worker
 from dpcl_core.runs.audits import Audits
 from dpcl_core.runs.store import Failure, Store

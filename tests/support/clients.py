@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.events import Event
 from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog
-from dpcl_core.methods.base import Known, Learner
+from dpcl_core.methods.common.learner import Learner, PublicContext
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
 from dpcl_core.spec import Cell, RunSpec
@@ -23,9 +23,9 @@ _FEW = {"params": {"rounds": 3, "local_steps": 2, "hidden": 8}}  # of methods th
 _STEPS = {"params": {"steps": 30, "samples": 60, "hidden": 8}}
 
 
-def points(directions: NDArray[np.float64], per_class: int, random: np.random.Generator) -> tuple[
-    NDArray[np.float32], NDArray[np.int64]
-]:
+def points(
+    directions: NDArray[np.float64], per_class: int, random: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Unit vectors [n, d] around each direction, and which one [n]."""
     labels = np.repeat(np.arange(len(directions)), per_class)
     rows = directions[labels] + 0.12 * random.standard_normal((len(labels), directions.shape[1]))
@@ -88,9 +88,9 @@ def small(method: str, **changes: object) -> RunSpec:
     return spec(method, **{"params": merged, **changes})
 
 
-def known(of: TaskStream, anchors: NDArray[np.float32] | None, n_clients: int = N_CLIENTS) -> Known:
+def known(of: TaskStream, anchors: NDArray[np.float32] | None, n_clients: int = N_CLIENTS) -> PublicContext:
     """What the engine would hand over."""
-    return Known(
+    return PublicContext(
         n_inputs=of.tasks[0].train.table.shape[1],
         n_classes=len(of.classes),
         public=tuple(range(len(of.classes))),

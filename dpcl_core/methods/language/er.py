@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import ErParams
-from dpcl_core.methods.language.material import Material, joined
-from dpcl_core.methods.language.trainee import Baseline, Rows
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.cards.lm_params import ErParams
+from dpcl_core.methods.language.private_trainer import Baseline, Rows
+from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -24,11 +24,11 @@ from dpcl_core.spec import Cell, RunSpec
 class Er(Baseline):
     """The model of one cell, and the texts it keeps of every task that has ended."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, ErParams)
         self._params, self._task_size = spec.params, known.task_size
         super().__init__(spec, cell, known)
-        self._kept: list[Material] = []
+        self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee

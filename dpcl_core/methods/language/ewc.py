@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import EwcParams
+from dpcl_core.methods.common.dpsgd_plan import noise_std
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import fisher
-from dpcl_core.methods.language.material import Material
-from dpcl_core.methods.language.trainee import Baseline
-from dpcl_core.methods.schedule import noise_std
+from dpcl_core.methods.language.cards.lm_params import EwcParams
+from dpcl_core.methods.language.private_trainer import Baseline
+from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -49,7 +49,7 @@ class Consolidation:
 class Ewc(Baseline):
     """The model of one cell, with what holds it. Keeps no text."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, EwcParams)
         self._params, self._known = spec.params, known
         super().__init__(spec, cell, known)
@@ -70,7 +70,7 @@ class Ewc(Baseline):
         if task.index < self._known.n_tasks - 1:
             self._held.remember(self._importance(own, task, squares, of_last_pass))
 
-    def _importance(self, own: Material, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
+    def _importance(self, own: TrainingInputs, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
         """The task's Fisher information, from where the settings say."""
         trainee, source = self._trainee, self._params.fisher
         if source == "gradients":

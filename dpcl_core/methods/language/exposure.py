@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Leaks
-from dpcl_core.privacy.guesses import Guesses, bound_of_guesses
+from dpcl_core.privacy.rank_audit_bound import GuessCounts, bound_of_guesses
 from dpcl_core.spec import Cell, PrivacySpec
 
 CONFIDENCE = 0.95
@@ -91,7 +91,7 @@ def leaks(found: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpe
 
 def epsilon_at_least(found: Sequence[Ranked], privacy: PrivacySpec) -> float:
     """Lower bound, at `CONFIDENCE`, on the epsilon of one text: `privacy.guesses` with a few lengths of list per level."""
-    games: list[Guesses] = []
+    games: list[GuessCounts] = []
     for level in sorted({one.repetitions for one in found} - {0}):
         group = [one for one in found if one.repetitions == level]
         size = min(one.n_ranked for one in group)
@@ -99,7 +99,7 @@ def epsilon_at_least(found: Sequence[Ranked], privacy: PrivacySpec) -> float:
             continue
         for allowed in sorted({max(1, round(share * size)) for share in _SHARES}):
             right = sum(one.rank <= allowed for one in group)
-            games.append(Guesses(len(group), right, allowed, int(_FREE * size), level))
+            games.append(GuessCounts(len(group), right, allowed, int(_FREE * size), level))
     return bound_of_guesses(tuple(games), privacy.delta, privacy.adjacency, CONFIDENCE)
 
 

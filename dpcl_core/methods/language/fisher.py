@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.common.dpsgd_plan import noise_std
+from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language.gradients import AT_ONCE, Batch, Gradients, TextLoss, batch_of, log_probs
-from dpcl_core.methods.language.material import Material
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
-from dpcl_core.methods.noisy_means import noisy_means
-from dpcl_core.methods.schedule import noise_std
+from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.noise import Noise
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -34,7 +34,7 @@ LIKELIHOOD = TextLoss(_likelihood, answers_only=True)  # -log P(answer | text), 
 
 def released(
     net: Adapted,
-    material: Material,
+    material: TrainingInputs,
     answers: Sequence[Sequence[int]],
     n_nominal: float,
     clip_norm: float,
@@ -72,7 +72,9 @@ def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: 
 
 
 @torch.no_grad()
-def sampled(net: Adapted, material: Material, answers: Sequence[Sequence[int]], noise: Noise, *, device: str) -> Material:
+def sampled(
+    net: Adapted, material: TrainingInputs, answers: Sequence[Sequence[int]], noise: Noise, *, device: str
+) -> TrainingInputs:
     """The same texts, each with an answer drawn from the model's own likelihoods of these answers."""
     if not len(material):
         return material
@@ -84,7 +86,7 @@ def sampled(net: Adapted, material: Material, answers: Sequence[Sequence[int]], 
     return answered(material, [answers[place] for place in chosen.tolist()])
 
 
-def answered(material: Material, answers: Sequence[Sequence[int]]) -> Material:
+def answered(material: TrainingInputs, answers: Sequence[Sequence[int]]) -> TrainingInputs:
     """The texts with other answers behind their prompts, one for each text."""
     texts = material.texts
     asked = np.where(texts.role == ANSWER, PAD, texts.role)
@@ -94,7 +96,7 @@ def answered(material: Material, answers: Sequence[Sequence[int]]) -> Material:
     for row, (start, answer) in enumerate(zip(lengths.tolist(), answers, strict=True)):
         ids[row, start:], role[row, start:] = 0, PAD
         ids[row, start : start + len(answer)], role[row, start : start + len(answer)] = answer, ANSWER
-    return Material(Prompted(ids, role, _widened(texts.stop, width), _widened(texts.kind, width)), material.copies)
+    return TrainingInputs(Prompted(ids, role, _widened(texts.stop, width), _widened(texts.kind, width)), material.copies)
 
 
 def _widened(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
@@ -104,7 +106,7 @@ def _widened(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
     return found
 
 
-def _of_answer(net: Adapted, material: Material, device: str) -> NDArray[np.float64]:
+def _of_answer(net: Adapted, material: TrainingInputs, device: str) -> NDArray[np.float64]:
     """log P(answer | text) of each text."""
     found = []
     for start in range(0, len(material), AT_ONCE):

@@ -14,10 +14,10 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import GemParams
-from dpcl_core.methods.language.material import Material
-from dpcl_core.methods.language.trainee import Baseline, Slope
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.cards.lm_params import GemParams
+from dpcl_core.methods.language.private_trainer import Baseline, GradientFn
+from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -26,12 +26,12 @@ from dpcl_core.spec import Cell, RunSpec
 class Gem(Baseline):
     """The model of one cell, and the texts it keeps of every task that has ended."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, GemParams)
         self._params, self._n_kept = spec.params, spec.params.kept(known.task_size)
         self._share = self._n_kept / known.task_size
         super().__init__(spec, cell, known)
-        self._kept: list[Material] = []
+        self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee
@@ -44,7 +44,7 @@ class Gem(Baseline):
             yield from trainee.told(step, task)
         self._kept.append(trainee.kept(own, self._share, task))
 
-    def _reference(self, kept: Material, past: int, task: Task) -> Slope:
+    def _reference(self, kept: TrainingInputs, past: int, task: Task) -> GradientFn:
         """The gradient on all that is kept of a task."""
         purpose = f"reference of task {past} in task {task.index}"
         return self._trainee.slope(kept, self._n_kept, purpose, self._trainee.noises.references)

@@ -10,7 +10,7 @@ token wins, and one text more would turn the gradients of others. Kernels choose
 of what they multiply. So texts are computed in pieces whose shape is a function of each text alone: padded to a whole number
 of `STEP` tokens and `ANSWER_STEP` of answer, with others of the same shape, `SIDE_BY_SIDE` at a time, the last piece filled
 up. That kernels give the same bits at every place of such a piece is a property of theirs, which
-tests/methods/test_gradient_sums.py compares on those at hand. What texts add is summed in double precision.
+tests/methods/features/test_gradient_sums.py compares on those at hand. What texts add is summed in double precision.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.common.per_example_gradients import clip_weights
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
-from dpcl_core.methods.lifelong.per_example import clip_weights
 
 AT_ONCE = 64  # texts computed at once where none has to be told from the others: a public number
 STEP, ANSWER_STEP = 16, 4  # tokens of a text, and of its answer, that shapes are counted in

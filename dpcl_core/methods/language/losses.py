@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpcl_core.methods.cards.language import Loss
+from dpcl_core.methods.language.cards.network_params import Loss
 from dpcl_core.methods.language.gradients import Batch, TextLoss
 from dpcl_core.methods.language.prompts import ANSWER, TEXT
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.language.material import Material, joined
-from dpcl_core.methods.language.trainee import Baseline
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.private_trainer import Baseline
+from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -16,10 +16,10 @@ from dpcl_core.spec import Cell, RunSpec
 class Mtl(Baseline):
     """The one model of a cell, and until there is one everything that it will be trained on."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         super().__init__(spec, cell, known)
         self._n_tasks = known.n_tasks
-        self._waiting: list[Material] = []
+        self._waiting: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainee = self._trainee

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.events import Progress
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.lm_params import OloraParams
-from dpcl_core.methods.language.trainee import Baseline
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.cards.lm_params import OloraParams
+from dpcl_core.methods.language.private_trainer import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -74,7 +74,7 @@ class Stack:
 class Olora(Baseline):
     """The model of one cell, with the adapters of every task."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: Known) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, OloraParams)
         self._strength, self._seed = spec.params.strength, cell.seed
         super().__init__(spec, cell, known)

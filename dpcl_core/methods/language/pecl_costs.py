@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.methods.base import Known
-from dpcl_core.methods.cards.pecl import PeclParams
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.common.dpsgd_plan import Schedule
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.privacy import accounting, token_noise
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import PrivacySpec
@@ -50,7 +50,7 @@ def events(params: PeclParams, privacy: PrivacySpec, task_size: float, multiplie
     return [steps, dp.GaussianDpEvent(params.mean_score_std * task_size * SENSITIVITY[privacy.adjacency])]
 
 
-def noises(params: PeclParams, privacy: PrivacySpec, known: Known, epsilon: float) -> Noises:
+def noises(params: PeclParams, privacy: PrivacySpec, known: PublicContext, epsilon: float) -> Noises:
     """The noise with which a person's whole life stays within (epsilon, delta); budget = per-task: one task of it.
 
     Under local with budget_per = token: one token in one place, whatever the text then costs.

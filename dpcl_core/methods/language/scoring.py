@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import PADDING, STOP, TOKEN
-from dpcl_core.methods.cards.sculpting import SculptingParams
 from dpcl_core.methods.language import public_text, sensitivity
+from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.methods.language.prompts import answer_ids, template
 from dpcl_core.methods.language.sensitivity import Counts, Scope
 from dpcl_core.scenarios.stream import Examples, Task

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.cards.language import Loss
+from dpcl_core.methods.language.cards.network_params import Loss
 
 Floats = NDArray[np.floating]
 Scope = Literal["all", "seen", "public", "off"]
@@ -100,7 +100,7 @@ def scores(
 
 
 def sentence_scores(found: Floats, is_token: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """"Sentence-level privacy" (the ablation `w/o TDP`): every token of a text gets the text's mean score, [n, L].
+    """ "Sentence-level privacy" (the ablation `w/o TDP`): every token of a text gets the text's mean score, [n, L].
 
     Stop words too, so that one noise is on all of them. Args: scores [n, L]; is_token: False for padding, which stays 0.
     """
@@ -194,4 +194,3 @@ def loss_weights(
                 raise ValueError("the hinge compares with the public model: gap is missing")
             active = np.asarray(gap) < margin
             return np.where(excess > 0, np.where(active, -strength * excess, 0.0), base)
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.language.trainee import Baseline
+from dpcl_core.methods.language.private_trainer import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 

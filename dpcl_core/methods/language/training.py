@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
+from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language.gradients import Gradients, Reading, TextLoss, batch_of, clean
 from dpcl_core.methods.language.prompts import Prompted
-from dpcl_core.methods.noisy_means import noisy_means
-from dpcl_core.methods.schedule import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.privacy.noise import Batches, Noise
 
 Penalty = Callable[[], Tensor]  # a number made of parameters alone, whose gradient joins a step after its noise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.cards.lifelong import BatchParams
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 
 
 def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:

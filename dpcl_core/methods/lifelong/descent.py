@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from dpcl_core.errors import Diverged
-from dpcl_core.methods.cards.lifelong import BatchParams
+from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 from dpcl_core.methods.lifelong.memory import Memory
 from dpcl_core.methods.lifelong.projection import projected
-from dpcl_core.methods.schedule import LARGEST_WEIGHT
 
 Gradients = list[Tensor]  # one tensor for each parameter
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from dpcl_core.methods.cards.l2dp_ml import FirstLayer, OutputNoise
-from dpcl_core.methods.lifelong.claim import Plan
+from dpcl_core.methods.lifelong.cards.claim import Plan
+from dpcl_core.methods.lifelong.cards.l2dp_ml import FirstLayer, OutputNoise
 from dpcl_core.methods.lifelong.nets import Conv
 from dpcl_core.privacy.noise import Noise
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from dpcl_core.methods.cards.lifelong import BatchParams
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 
 Batch = TypeVar("Batch")
 

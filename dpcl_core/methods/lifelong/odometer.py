@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import dp_accounting as dp
 
-from dpcl_core.methods.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy import accounting
 from dpcl_core.spec import PrivacySpec, Recurrence
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from dpcl_core.methods.cards.lifelong import Projection, Scope
+from dpcl_core.methods.lifelong.cards.network_params import Projection, Scope
 
 
 def project(grad: Tensor, ref: Tensor, when: Projection) -> Tensor:

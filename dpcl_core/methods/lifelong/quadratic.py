@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.cards.lifelong import Projection
-from dpcl_core.privacy.coefficients import Coefficients
+from dpcl_core.methods.lifelong.cards.network_params import Projection
+from dpcl_core.privacy.coefficient_release import Coefficients
 
 Weights = NDArray[np.floating]  # [e, classes, K], one classifier a budget e
 

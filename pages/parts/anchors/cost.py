@@ -8,9 +8,9 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import shown
-from pages.parts import layout
 from pages.parts.anchors.play import Play
-from pages.parts.text import plain
+from pages.parts.shell import layout
+from pages.parts.shell.text import plain
 
 _NO_HEAD = "—"
 

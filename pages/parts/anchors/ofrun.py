@@ -13,9 +13,9 @@ from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell, RunSpec
-from pages.parts import choosing, link, results, state, strip, style
 from pages.parts.anchors.pictures import Scene
-from pages.parts.view import View
+from pages.parts.shell import figure_card, link, pickers, state, stored_results, style
+from pages.parts.shell.view import View
 
 FIELDS: list[link.Field[Any]] = [
     link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
@@ -40,14 +40,14 @@ def has_any(result: Result) -> bool:
 def choose(view: View) -> Result | None:
     """The run that is looked at; None where there is none."""
     asked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-    runs = choosing.runs(state.where(), asked, "clients")
+    runs = pickers.runs(state.where(), asked, "clients")
     if not runs:
         return None
     run_id = st.selectbox(
         "Run", list(runs), list(runs).index(str(view["run"])) if view["run"] in runs else 0, format_func=runs.__getitem__,
         key=view.key("run"),
     )  # fmt: skip
-    return results.of(state.store().get(run_id))
+    return stored_results.of(state.store().get(run_id))
 
 
 def now(result: Result, epsilon: float, *, live: bool) -> None:
@@ -61,7 +61,7 @@ def now(result: Result, epsilon: float, *, live: bool) -> None:
     event = said[-1]
     entries, prototypes = matching.entries([event]), matching.prototypes([event])
     picture = signatures.on_map(entries, prototypes, space="signature", dark=style.is_dark())
-    strip.figure(
+    figure_card.show(
         picture, result.provenance, key="lists", title="Which list entry is which?",
         note=f"{_round_name(event, result)}; the simulator's view, not visible to the server", table=entries, live=live,
     )  # fmt: skip
@@ -77,9 +77,9 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
-    epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = pickers.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
-    seed = choosing.one_of("Seed", seeds, view, "seed", str)
+    seed = pickers.one_of("Seed", seeds, view, "seed", str)
     chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}
     return Cell(epsilon, seed), chosen
 
@@ -134,7 +134,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
     table = frames.metrics(result.said)
     left, right = st.columns(2, gap="small")
     with left:
-        strip.figure(
+        figure_card.show(
             grids.accuracy_matrix(
                 result.accuracy, epsilon=epsilon, n_tasks=result.n_tasks, score=score, standing=standing, dark=dark
             ),
@@ -144,7 +144,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
     with right:
         printed = published(result.spec, epsilon)
         note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
-        strip.figure(
+        figure_card.show(
             scores.by_seed(
                 table, epsilon=epsilon, n_tasks=result.n_tasks, published=printed, score=score, standing=standing, dark=dark
             ), result.provenance,

@@ -11,8 +11,8 @@ import streamlit as st
 
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import Provenance
-from pages.parts import layout, link, strip, style
-from pages.parts.view import View
+from pages.parts.shell import figure_card, layout, link, style
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,10 +87,12 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
                     st.caption("Signatures" if space == "signature" else "Means")
                 figure = pictures[space].figure
                 key = f"chart-map-{space}-{scene.own}"
-                st.plotly_chart(figure, theme=None, width="stretch", key=key, config=strip.CONFIG, alt=pictures[space].alt)
+                st.plotly_chart(
+                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=pictures[space].alt
+                )
         st.caption(_legend(scene, spaces))
         first = pictures[spaces[0]]
-        strip.strip(first, scene.source, key="anchor-map", table=entries, share=share, live=scene.is_live)
+        figure_card.footer(first, scene.source, key="anchor-map", table=entries, share=share, live=scene.is_live)
     return {"map": shown, "colour": colour if has_modes else view["colour"]}
 
 
@@ -103,7 +105,7 @@ def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
     found = scene.agreement()
     rows = [(name, name == scene.now.matcher, value) for name, value in found.items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
-    strip.figure(
+    figure_card.show(
         figures.bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
@@ -115,13 +117,13 @@ def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
     from dpcl_core.figures import signatures
 
     entries, dark = scene.entries, style.is_dark()
-    strip.figure(
+    figure_card.show(
         signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
         note="dotted: below it the second group is nearly as near (hollow)", table=entries, share=share,
         live=scene.is_live,
     )  # fmt: skip
     if entries["regret"].notna().any():
-        strip.figure(
+        figure_card.show(
             signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
             title="What if it were barred?", note="extra cost of its list, over the list's own cost", share=share,
             live=scene.is_live,
@@ -135,7 +137,7 @@ def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
     entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=style.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
-    strip.figure(
+    figure_card.show(
         picture, scene.source, key="confusion", title="Found against true", note="entries; known to the simulator alone",
         table=table, share=share, live=scene.is_live,
     )  # fmt: skip
@@ -151,7 +153,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
         _not_yet("Agreement against noise")
         return
     table = matching.agreement([of])
-    strip.figure(
+    figure_card.show(
         figures.by_noise(table, of.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε demands, by who is trusted", table=table, share=share,
         live=scene.is_live,
@@ -173,7 +175,7 @@ def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
         _not_yet("What more anchors buy")
         return
     table = matching.anchors([of])
-    strip.figure(
+    figure_card.show(
         figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
         title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, share=share,
         live=scene.is_live,
@@ -192,7 +194,7 @@ def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
     from dpcl_core.runs import matching
 
     table = matching.statistics([scene.now])
-    strip.figure(
+    figure_card.show(
         figures.signal_and_noise(table, dark=style.is_dark()), scene.source, key="signal", title="Signal against noise",
         note="lengths, logarithmic", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
@@ -212,11 +214,11 @@ def _say_part(of: Signatures) -> None:
     n_entries = len(of.entries.client)
     if of.n_compared is None or of.n_compared == n_entries:
         return
-    from dpcl_core.methods.cslr import part
+    from dpcl_core.explorers import list_subsample
 
     st.caption(
         f"Lists are long here, so that {of.n_compared:,} of {n_entries:,} entries were compared: of the first clients of "
-        f"every task, at most {part.KEPT} of a list, the first of each kind before the second of any."
+        f"every task, at most {list_subsample.KEPT} of a list, the first of each kind before the second of any."
     )
 
 

@@ -13,12 +13,12 @@ import streamlit as st
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.spec import Cell
-from pages.parts import link
-from pages.parts.view import View
+from pages.parts.shell import link
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
+    from dpcl_core.explorers.projection_maps import ProjectionMaps
     from dpcl_core.lessons.modes import World
-    from dpcl_core.methods.cslr.views import Maps
 
 Kind = Literal["exact", "fitted"]
 Side = Literal["server", "client"]
@@ -95,9 +95,7 @@ def choose(view: View) -> tuple[Play, Mapping[str, object]]:
     def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
         wanted = cast(float, view[name])
         asked = wanted if wanted in options else min(options, key=lambda each: abs(each - wanted))
-        return st.select_slider(
-            title, options, asked, format_func=epsilon_text, key=view.key(name), help=help_text or None
-        )
+        return st.select_slider(title, options, asked, format_func=epsilon_text, key=view.key(name), help=help_text or None)
 
     side = pick("side", "Who matches", SIDES)
     matcher = pick("matcher", "Matcher", MATCHERS)
@@ -114,7 +112,13 @@ def choose(view: View) -> tuple[Play, Mapping[str, object]]:
         length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 they are 0 in every digit: noise alone."))
         draw = int(slide("draw", "Draw", DRAWS, "Deals the digits anew and takes other anchors."))
     values: dict[str, object] = {
-        **kept, "side": side, "matcher": matcher, "m": int(m), "kind": kind, "length": length, "draw": draw
+        **kept,
+        "side": side,
+        "matcher": matcher,
+        "m": int(m),
+        "kind": kind,
+        "length": length,
+        "draw": draw,
     }
     play = Play(
         cast(Kind, kind), cast(Side, side), matcher, int(m), cast(float, kept["noise"]), cast(float, kept["budget"]),
@@ -126,8 +130,8 @@ def choose(view: View) -> tuple[Play, Mapping[str, object]]:
 @st.cache_resource(max_entries=300, show_spinner=False)
 def event(play: Play) -> Signatures:
     """What the simulator sees under these settings; agreement and anchors are measured apart, for they take longer."""
+    from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import views
 
     world = _world(play)
     if play.is_local:
@@ -138,9 +142,9 @@ def event(play: Play) -> Signatures:
         std = modes.std_of_released(world, play.budget)
         spread = {"local": modes.std_of_lists(world, play.budget), "central": std}
     signal, noise = modes.lengths(world, std)
-    measured = views.Measured(demanded=spread, signal=signal, noise=noise)
+    measured = projection_maps.Measured(demanded=spread, signal=signal, noise=noise)
     cell = Cell(math.inf if play.is_local else play.budget, play.draw)
-    return views.signatures(cell, 0, play.round, matched, _maps(play), measured)
+    return projection_maps.signatures(cell, 0, play.round, matched, _maps(play), measured)
 
 
 def told(play: Play) -> tuple[tuple[Signatures, ...], int]:
@@ -153,14 +157,18 @@ def told(play: Play) -> tuple[tuple[Signatures, ...], int]:
 @st.cache_resource(max_entries=100, show_spinner=False)
 def agreement(play: Play) -> dict[str, float]:
     """Agreement with the truth of every matcher on the same lists."""
+    from dpcl_core.explorers import matcher_comparison
+    from dpcl_core.explorers.rand_index import adjusted_rand
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import comparison
-    from dpcl_core.methods.cslr.agreement import adjusted_rand
 
     world = _world(play)
     if play.is_local:
-        lists = comparison.noised(world.lists, play.noise, np.random.default_rng(play.draw)) if play.noise else world.lists
-        return comparison.agreement(lists, world.modes, world.by_name(play.m), world.view, play.draw)
+        lists = (
+            matcher_comparison.noised(world.lists, play.noise, np.random.default_rng(play.draw))
+            if play.noise
+            else world.lists
+        )
+        return matcher_comparison.agreement(lists, world.modes, world.by_name(play.m), world.view, play.draw)
     return {
         name: adjusted_rand(
             modes.client_side(world, name, play.m, play.budget, play.round, play.draw).ids.ravel(), world.modes.ravel()
@@ -172,22 +180,22 @@ def agreement(play: Play) -> dict[str, float]:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
     """Agreement by matcher at every level of noise on the lists."""
+    from dpcl_core.explorers import matcher_comparison
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import comparison
 
     world = modes.world(kind, length, clients, draw)
-    return comparison.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
+    return matcher_comparison.under_noise(world.lists, world.modes, world.by_name(m), world.view, [draw])
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
 def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
     """What more anchors buy on lists with this noise."""
+    from dpcl_core.explorers import matcher_comparison
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import comparison
 
     world = modes.world(kind, length, clients, draw)
-    lists = comparison.noised(world.lists, noise, np.random.default_rng(draw)) if noise else world.lists
-    return comparison.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
+    lists = matcher_comparison.noised(world.lists, noise, np.random.default_rng(draw)) if noise else world.lists
+    return matcher_comparison.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
 
 
 def measured(play: Play, of: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
@@ -213,12 +221,10 @@ def _world(play: Play) -> World:
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _maps(play: Play) -> Maps:
+def _maps(play: Play) -> ProjectionMaps:
     """The axes of the maps: those of the modes without noise, so that they stay when noise grows. In simulations only."""
+    from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import views
-    from dpcl_core.methods.cslr.signatures import Signature
 
     world = _world(play)
-    seen = Signature(world.anchors[: play.m], "shared-spherical", "centred", world.view.covariance)
-    return views.Maps.of(modes.by_place(world)[1], seen)
+    return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(play.m))

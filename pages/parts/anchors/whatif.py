@@ -10,17 +10,17 @@ import streamlit as st
 
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.methods.cards.cslr import ListParams
+from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
-from pages.parts import link
 from pages.parts.anchors import ofrun
 from pages.parts.anchors.pictures import Scene
 from pages.parts.anchors.play import COUNTS, LEVELS
-from pages.parts.view import View
+from pages.parts.shell import link
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
-    from dpcl_core.methods.cslr.anew import Anew
+    from dpcl_core.explorers.rematching import Rematch
 
 FIELDS: list[link.Field[Any]] = [
     link.Field("few", "am", "anchors of the run", link.Maybe(link.Whole(2, 1000)), None),
@@ -109,9 +109,7 @@ def _said(asked: Asked) -> str:
     return f"m = {asked.m} of its {asked.of} anchors and {noise}"
 
 
-def _slide(
-    view: View, name: str, title: str, options: Sequence[float], usual: float, help_text: str
-) -> float:
+def _slide(view: View, name: str, title: str, options: Sequence[float], usual: float, help_text: str) -> float:
     asked = cast("float | None", view[name])
     start = usual if asked is None else min(options, key=lambda each: abs(each - asked))
     key = view.key(f"{name}-{len(options)}")
@@ -125,7 +123,7 @@ def _key(result: Result, now: Signatures) -> Key:
     return str(result.run_id), now.cell, now.task, now.round
 
 
-def _source(result: Result, now: Signatures) -> Anew | None:
+def _source(result: Result, now: Signatures) -> Rematch | None:
     params = result.spec.params
     return _told(*_key(result, now), ofrun.told(result), now, params) if isinstance(params, ListParams) else None
 
@@ -136,29 +134,29 @@ def _source(result: Result, now: Signatures) -> Anew | None:
 @st.cache_resource(max_entries=20, show_spinner=False)
 def _told(
     run_id: str, cell: Cell, task: int, round: int, _all: Sequence[Signatures], _now: Signatures, _params: ListParams
-) -> Anew | None:
-    from dpcl_core.methods.cslr.anew import Anew
+) -> Rematch | None:
+    from dpcl_core.explorers.rematching import Rematch
 
-    return Anew.of(_all, _now, _params)
+    return Rematch.of(_all, _now, _params)
 
 
 @st.cache_resource(max_entries=200, show_spinner=False)
-def _event(run_id: str, cell: Cell, task: int, round: int, asked: Asked, _source: Anew) -> Signatures:
+def _event(run_id: str, cell: Cell, task: int, round: int, asked: Asked, _source: Rematch) -> Signatures:
     return _source.event(asked.m, asked.noise)
 
 
 @st.cache_resource(max_entries=200, show_spinner=False)
-def _agreement(run_id: str, cell: Cell, task: int, round: int, asked: Asked, _source: Anew) -> Mapping[str, float]:
+def _agreement(run_id: str, cell: Cell, task: int, round: int, asked: Asked, _source: Rematch) -> Mapping[str, float]:
     return _source.agreement(asked.m, asked.noise)
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _sweep(run_id: str, cell: Cell, task: int, round: int, m: int, _source: Anew) -> Mapping[str, tuple[float, ...]]:
+def _sweep(run_id: str, cell: Cell, task: int, round: int, m: int, _source: Rematch) -> Mapping[str, tuple[float, ...]]:
     return _source.sweep(m)
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _scores(run_id: str, cell: Cell, task: int, round: int, noise: float, _source: Anew) -> AnchorScores | None:
+def _scores(run_id: str, cell: Cell, task: int, round: int, noise: float, _source: Rematch) -> AnchorScores | None:
     return _source.scores(noise)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import link
 from pages.parts.lessons.stage import Acts, Control, Stage
+from pages.parts.shell import link
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
-from pages.parts import link, strip
+from pages.parts.claims.privacy_bar import privacy_bar
 from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.privacy_bar import privacy_bar
+from pages.parts.shell import figure_card, link
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.duel import Duel
@@ -42,7 +42,7 @@ def two_models(stage: Stage) -> int | None:
     found = stage.press("Release both", both)
     if found is None:
         return None
-    from dpcl_core.figures import sums
+    from dpcl_core.figures import class_sums
 
     told, rows = _neighbours(), dict(zip(("without her", "with her"), found, strict=True))
     stage.see()
@@ -50,14 +50,14 @@ def two_models(stage: Stage) -> int | None:
     new = set(found[1].labels) - set(found[0].labels)
     finding = "Without her the list ends at 8. With her a 9 is on it." if new else "Both lists are the same."
     every = range(len(told.classes))
-    picture = sums.strips(
+    picture = class_sums.strips(
         {name: [one.sums[0, label] if label in one.labels else None for label in every] for name, one in rows.items()},
         told.classes,
         finding=finding,
         missing="not on<br>the list",
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told, "data", epsilon), key="lesson-two-models", title="What each classifier holds")
+    figure_card.show(picture, _source(told, "data", epsilon), key="lesson-two-models", title="What each classifier holds")
     _promise(told, "data", epsilon)
     return 2 if new else 0
 
@@ -96,7 +96,7 @@ def thousands(stage: Stage) -> int | None:
     _counts({LISTS["data"]: played})
     bounds = duel.proven(played, rounds, _delta())
     picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
-    strip.figure(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
+    figure_card.show(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
     _promise(told, "data", epsilon)
     return 1 if bounds[-1] > epsilon else 0
@@ -130,14 +130,14 @@ def the_bound(stage: Stage) -> int | None:
         f"{statement.odds(epsilon, _delta())}"
     )
     picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=_delta(), dark=stage.dark)
-    strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
+    figure_card.show(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
     rounds = _rounds(N_ROUNDS)
     bounds = {
         LISTS["data"]: duel.proven(free, rounds, _delta()),
         LISTS["prior-const"]: duel.proven(held, rounds, _delta()),
     }
     picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
-    strip.figure(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
+    figure_card.show(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
     _promise(told, "prior-const", epsilon)
     if held.share_right >= 0.95:
@@ -159,8 +159,7 @@ def side_doors(stage: Stage) -> int | None:
     stage.see()
     for listing, seen in found.items():
         rows = "".join(
-            f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n"
-            for door in seen
+            f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n" for door in seen
         )
         head = "| door | without her | with her | tells? |\n|---|---|---|---|\n"
         st.markdown(f"**{LISTS[listing].capitalize()}**\n\n{head}{rows}")
@@ -266,16 +265,16 @@ def _side(is_in: bool) -> str:
 
 
 def _sum_and_picture(stage: Stage, told: Neighbours, released: Releases, epsilon: float) -> None:
-    from dpcl_core.figures import sums
+    from dpcl_core.figures import class_sums
 
     held = released.sums[0, told.label]
-    picture = sums.strips(
+    picture = class_sums.strips(
         {"": [(held - held.min()) / (held.max() - held.min()), told.person[0].astype(float)]},
         [f"held for {told.classes[told.label]}", "her picture"],
         finding=f"What the classifier holds for {told.classes[told.label]} is noise to the eye, with her or without.",
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told, "prior-const", epsilon), key="lesson-guess", live=True)
+    figure_card.show(picture, _source(told, "prior-const", epsilon), key="lesson-guess", live=True)
 
 
 def _counts(duels: dict[str, Duel]) -> None:

@@ -10,15 +10,15 @@ import streamlit as st
 
 from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.spec import Cell
-from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
+from pages.parts.shell import figure_card, link
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dpcl_core.explorers.projection_maps import Matched
     from dpcl_core.lessons.modes import World
-    from dpcl_core.methods.cslr.views import Matched
 
 ANCHORS = Control("anchors", "m", "Anchors m", link.Number(2.0, 200.0), 10.0)
 LENGTH = Control("numbers", "n", "Numbers in a vector", link.Number(32.0, 384.0), 384.0)
@@ -81,10 +81,10 @@ def anchors(stage: Stage) -> int | None:
     """All lists by their signatures, for every number of anchors."""
 
     def matched() -> dict[float, tuple[Matched, float]]:
+        from dpcl_core.explorers import matcher_comparison
         from dpcl_core.lessons import modes
-        from dpcl_core.methods.cslr import comparison
 
-        return {m: _share(modes.server_side(_world(384), comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
+        return {m: _share(modes.server_side(_world(384), matcher_comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
     found = stage.press("Match by signatures", matched)
     if found is None:
@@ -105,10 +105,10 @@ def projection(stage: Stage) -> int | None:
     """Matchers against noise, for short and long vectors."""
 
     def swept() -> dict[float, dict[str, tuple[float, ...]]]:
-        from dpcl_core.methods.cslr import comparison
+        from dpcl_core.explorers import matcher_comparison
 
         return {
-            length: comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
+            length: matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
             for length in LENGTHS
             for of in (_world(int(length)),)
         }
@@ -118,16 +118,16 @@ def projection(stage: Stage) -> int | None:
         return None
     import numpy as np
 
-    from dpcl_core.methods.cslr import comparison
+    from dpcl_core.explorers import matcher_comparison
 
     length = stage.choose(LENGTH, LENGTHS)
     stage.see()
     _curves(stage, found[length], {}, "projection")
     st.page_link("pages/anchors.py", label=":primary[More matchers and noise on the Anchors page →]")
     middle = {name: float(np.mean(values[2:5])) for name, values in found[384.0].items()}
-    ours, plain = middle[comparison.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
-    ahead = ours - middle[comparison.PROJECTION]
-    return 2 if plain >= max(ours, middle[comparison.PROJECTION]) else 0 if ahead > 0.1 else 1
+    ours, plain = middle[matcher_comparison.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
+    ahead = ours - middle[matcher_comparison.PROJECTION]
+    return 2 if plain >= max(ours, middle[matcher_comparison.PROJECTION]) else 0 if ahead > 0.1 else 1
 
 
 def demanded(stage: Stage) -> int | None:
@@ -136,19 +136,19 @@ def demanded(stage: Stage) -> int | None:
     def matched(epsilon: float) -> dict[str, float]:
         import numpy as np
 
+        from dpcl_core.explorers import matcher_comparison
         from dpcl_core.lessons import modes
-        from dpcl_core.methods.cslr import comparison
 
         of = _world(32)
-        lists = comparison.noised(of.lists, modes.std_of_lists(of, epsilon), np.random.default_rng(1))
-        return comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
+        lists = matcher_comparison.noised(of.lists, modes.std_of_lists(of, epsilon), np.random.default_rng(1))
+        return matcher_comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
 
     epsilon = stage.choose(EPSILON, BUDGETS)
     found = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
     if found is None:
         return None
+    from dpcl_core.explorers import matcher_comparison
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import comparison
 
     of = _world(32)
     stage.see()
@@ -158,7 +158,7 @@ def demanded(stage: Stage) -> int | None:
     lines = {} if math.isinf(epsilon) else {
         "local": modes.std_of_lists(of, epsilon), "central": modes.std_of_released(of, epsilon)
     }  # fmt: skip
-    swept = comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
+    swept = matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
     _curves(stage, swept, lines, "demanded")
     best = max(found, key=found.__getitem__)
     return 2 if found[best] < 0.3 else 0 if best.startswith("anchors") else 1
@@ -168,11 +168,11 @@ def on_the_client(stage: Stage) -> int | None:
     """Four rounds in which clients match to released groups."""
 
     def rounds(epsilon: float) -> list[float]:
+        from dpcl_core.explorers import matcher_comparison
         from dpcl_core.lessons import modes
-        from dpcl_core.methods.cslr import comparison
 
         played = range(modes.N_ROUNDS + 1)
-        return [_share(modes.client_side(_world(32), comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
+        return [_share(modes.client_side(_world(32), matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
 
     epsilon = stage.choose(EPSILON, BUDGETS)
     found = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
@@ -214,24 +214,23 @@ def _world(length: int) -> World:
 
 def _share(matched: Matched) -> tuple[Matched, float]:
     """The matched lists, and the share of entries in the group that stands for their mode."""
-    from dpcl_core.methods.cslr import agreement
+    from dpcl_core.explorers import rand_index
 
     n = len(matched.prototypes)
-    return matched, float(agreement.right(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
+    return matched, float(rand_index.right(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
 
 def _map(stage: Stage, matched: Matched, m: int) -> None:
+    from dpcl_core.explorers import projection_maps
     from dpcl_core.figures import signatures
     from dpcl_core.lessons import modes
-    from dpcl_core.methods.cslr import views
-    from dpcl_core.methods.cslr.signatures import Signature
     from dpcl_core.runs import matching
 
     of = _world(384)
-    seen = Signature(of.anchors[:m], "shared-spherical", "centred", of.view.covariance)
-    event = views.signatures(Cell(math.inf, 1), 0, 0, matched, views.Maps.of(modes.by_place(of)[1], seen))
+    maps = projection_maps.ProjectionMaps.of(modes.by_place(of)[1], of.signature(m))
+    event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
     entries, prototypes = matching.entries([event]), matching.prototypes([event])
-    strip.figure(
+    figure_card.show(
         signatures.on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
         title="Signatures of every list entry", note="not visible to the server",
     )  # fmt: skip
@@ -240,13 +239,13 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
 def _curves(stage: Stage, found: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
     import pandas as pd
 
+    from dpcl_core.explorers.matcher_comparison import LEVELS
     from dpcl_core.figures import matching
-    from dpcl_core.methods.cslr.comparison import LEVELS
 
     rows = [(name, level, value) for name, values in found.items() for level, value in zip(LEVELS, values, strict=True)]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = matching.by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
-    strip.figure(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
+    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
 
 
 def _rows(means: NDArray[np.float64], title: str, names: str) -> str:

@@ -10,9 +10,9 @@ import streamlit as st
 
 from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label
 from dpcl_core.spec import LabelSetting
-from pages.parts import link, strip
+from pages.parts.claims.privacy_bar import privacy_bar, side_by_side
 from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.privacy_bar import privacy_bar, side_by_side
+from pages.parts.shell import figure_card, link
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ def two_lists(stage: Stage) -> int | None:
     found = stage.press("Learn ten tasks", learn, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import sums
+    from dpcl_core.figures import class_sums
     from dpcl_core.lessons import noise as game
 
     stage.see()
@@ -51,7 +51,7 @@ def two_lists(stage: Stage) -> int | None:
     width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in found.items()}
     ratio = width["prior-const"] / width["prior"]
     digit = _stream().classes[game.first_class(_stream())]
-    picture = sums.strips(
+    picture = class_sums.strips(
         {
             "without noise (public teaching data only)": list(clean),
             LABELS["prior"]: list(found["prior"]),
@@ -62,7 +62,7 @@ def two_lists(stage: Stage) -> int | None:
         dark=stage.dark,
     )
     source = _source((epsilon,), 0)
-    strip.figure(picture, source, key="lesson-two-lists", title=f"Digit {digit} after every task")
+    figure_card.show(picture, source, key="lesson-two-lists", title=f"Digit {digit} after every task")
     return 0 if ratio < 1.5 else 1 if ratio < 6 else 2
 
 
@@ -78,7 +78,7 @@ def measured(stage: Stage) -> int | None:
     found = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import pileup
+    from dpcl_core.figures import noise_histogram
     from dpcl_core.lessons import noise as game
     from dpcl_core.privacy import composition
     from dpcl_core.privacy.mechanisms import class_sums_std
@@ -86,8 +86,8 @@ def measured(stage: Stage) -> int | None:
     stage.see()
     formula = composition.noise_over_tasks(class_sums_std(epsilon, game.DELTA, "add-remove"), game.N_TASKS)
     n_numbers = N_DRAWS * _stream().tasks[0].train.inputs.shape[1]
-    picture = pileup.measured_noise(found, formula, n_numbers=n_numbers, dark=stage.dark)
-    strip.figure(picture, _source((epsilon,), 0), key="lesson-measured", title="How the noise grows")
+    picture = noise_histogram.measured_noise(found, formula, n_numbers=n_numbers, dark=stage.dark)
+    figure_card.show(picture, _source((epsilon,), 0), key="lesson-measured", title="How the noise grows")
     ratio = float(found["prior-const"][9] / found["prior-const"][4])
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
 
@@ -104,15 +104,15 @@ def cost(stage: Stage) -> int | None:
     found = stage.press("Train them all", train, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import pileup
+    from dpcl_core.figures import noise_histogram
     from dpcl_core.figures.statistics import interval
     from dpcl_core.lessons import noise as game
 
     stage.see()
     finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in found.items()}
-    picture = pileup.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
+    picture = noise_histogram.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
     source = _source((epsilon,), len(game.SEEDS))
-    strip.figure(picture, source, key="lesson-cost", title="The same pictures in more tasks")
+    figure_card.show(picture, source, key="lesson-cost", title="The same pictures in more tasks")
     side_by_side([(f"{LABELS[setting]}:", runs[game.N_TASKS][1][epsilon]) for setting, runs in found.items()])
     first, last = (interval(finals["prior-const"][cut]) for cut in (game.CUTS[0], game.CUTS[-1]))
     if first.low is not None and last.high is not None and last.high < first.low:
@@ -147,7 +147,7 @@ def where_not(stage: Stage) -> int | None:
         dark=stage.dark,
     )
     source = _source(budgets, len(game.SEEDS))
-    strip.figure(picture, source, key="lesson-where-not", title="One list beside a list per task")
+    figure_card.show(picture, source, key="lesson-where-not", title="One list beside a list per task")
     largest = lost[EPSILONS[-1]]
     return 0 if largest > 10 else 1 if largest >= 3 else 2
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
-from pages.parts import link, strip, trainform
+from pages.parts.claims.privacy_bar import side_by_side
 from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.privacy_bar import side_by_side
+from pages.parts.shell import figure_card, link
+from pages.parts.training import train_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,8 +44,8 @@ def two_ways(stage: Stage) -> int | None:
     """Ten pictures under either noise, and the size of the noise on one of them."""
     if stage.press("Draw the noises", lambda: True) is None:
         return None
-    from dpcl_core.figures import sums
-    from dpcl_core.figures.sharing import scale_text
+    from dpcl_core.figures import class_sums
+    from dpcl_core.figures.shared_noise import scale_text
 
     told = _pictures()
     scale = stage.slide(SCALE, SCALES)
@@ -53,14 +54,14 @@ def two_ways(stage: Stage) -> int | None:
     ten = told.one_of_each()
     with_b = f"With b = {scale_text(scale)}"
     finding = f"{with_b}, one mask lies on all ten pictures of the second row, and another on each of the third."
-    picture = sums.strips(
+    picture = class_sums.strips(
         {"without noise (public teaching data only)": list(told.train[ten])}
         | {ROWS[sharing]: list(rows[ten]) for sharing, rows in noisy.items()},
         told.classes,
         finding=finding,
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told), key="lesson-two-ways", title="The same ten pictures")
+    figure_card.show(picture, _source(told), key="lesson-two-ways", title="The same ten pictures")
     size = stage.latest("size", lambda: _sizes(told, scale), scale)
     rows = "".join(f"| {ROWS[sharing]} | {_size(each)} |\n" for sharing, each in size.items())
     st.markdown(f"| | mean size of the noise on the picture of 0, in {N_DRAWS} draws |\n|---|---:|\n{rows}")
@@ -77,7 +78,7 @@ def subtract(stage: Stage) -> int | None:
     )  # fmt: skip
     if stage.press("Subtract", lambda: True) is None:
         return None
-    from dpcl_core.figures import sums
+    from dpcl_core.figures import class_sums
 
     scale, ten = stage.slide(SCALE, SCALES), told.one_of_each()
     noisy = stage.latest("noisy", lambda: _noisy(told, scale), scale)
@@ -86,8 +87,8 @@ def subtract(stage: Stage) -> int | None:
     def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery]]:
         import numpy as np
 
+        from dpcl_core.attacks.shared_noise_games import difference
         from dpcl_core.lessons import shared_noise as game
-        from dpcl_core.methods.lifelong.attacks import difference
 
         found = {sharing: difference(rows, mine, told.train[mine]) for sharing, rows in noisy.items()}
         others = np.delete(np.arange(len(told.train)), mine)
@@ -104,14 +105,14 @@ def subtract(stage: Stage) -> int | None:
         f"With one noise for all, {counts['shared']:,} of {n} other pictures come back exactly; "
         f"with fresh noise {counts['independent']:,} of {n}."
     )
-    picture = sums.strips(
+    picture = class_sums.strips(
         {"published: one noise for all": list(noisy["shared"][ten])}
         | {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in found.items()},
         told.classes,
         finding=finding,
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told), key="lesson-subtract", title="What your subtraction gives")
+    figure_card.show(picture, _source(told), key="lesson-subtract", title="What your subtraction gives")
     share = found["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
@@ -120,7 +121,7 @@ def nobody(stage: Stage) -> int | None:
     """Only public pictures of other people are known."""
     if stage.press("Compare the means", lambda: True) is None:
         return None
-    from dpcl_core.figures import sums
+    from dpcl_core.figures import class_sums
 
     told = _pictures()
     scale, ten = stage.slide(SCALE, SCALES), told.one_of_each()
@@ -146,14 +147,14 @@ def nobody(stage: Stage) -> int | None:
         f"With one noise for all, {_percent(shared.pixels)} of all pixels come back exactly and {_percent(known)} of "
         f"{N_RECOGNISED} pictures are recognised; with fresh noise {_percent(fresh_known)} are."
     )
-    picture = sums.strips(
+    picture = class_sums.strips(
         {"without noise (public teaching data only)": list(told.train[ten])}
         | {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in found.items()},
         told.classes,
         finding=finding,
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told), key="lesson-nobody", title="What a mean gives away")
+    figure_card.show(picture, _source(told), key="lesson-nobody", title="What a mean gives away")
     rows = "".join(
         f"| {ROWS[sharing]} | {_size(result.rms_error)} | {_percent(recognised)} |\n"
         for sharing, (_, result, recognised) in found.items()
@@ -173,7 +174,7 @@ def a_learner(stage: Stage) -> int | None:
     found = stage.press("Train them all", train)
     if found is None:
         return None
-    from dpcl_core.figures import sharing
+    from dpcl_core.figures import shared_noise
 
     told, scale = _pictures(), stage.slide(SCALE, SCALES)
     nearest = min(found, key=lambda each: abs(each - scale))
@@ -183,8 +184,10 @@ def a_learner(stage: Stage) -> int | None:
         LEARNERS[1]: {each: reached.shared_clipped for each, reached in found.items()},
         LEARNERS[2]: {each: reached.independent for each, reached in found.items()},
     }
-    picture = sharing.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(told.classes), dark=stage.dark)
-    strip.figure(picture, _source(told), key="lesson-a-learner", title="What three learners make of it", table=_table(found))
+    picture = shared_noise.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(told.classes), dark=stage.dark)
+    figure_card.show(
+        picture, _source(told), key="lesson-a-learner", title="What three learners make of it", table=_table(found)
+    )
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
     last = found[SCALES[-1]].shared
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
@@ -202,7 +205,7 @@ def the_claim(stage: Stage) -> int | None:
     found = stage.press(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
     if found is None:
         return None
-    from dpcl_core.figures.sharing import scale_text
+    from dpcl_core.figures.shared_noise import scale_text
     from dpcl_core.lessons import duel
     from dpcl_core.lessons import shared_noise as game
 
@@ -261,7 +264,7 @@ def repair(stage: Stage) -> int | None:
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
             spec = game.to_train(method, epsilon)
-            st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=trainform.parameters_of(spec))
+            st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=train_form.parameters_of(spec))
     reached = [found[method].accuracy for method in REPAIRS]
     return reached.index(min(reached))
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
-from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.text import plain
+from pages.parts.shell import figure_card, link
+from pages.parts.shell.text import plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def turn_it(stage: Stage) -> int | None:
         for form in forms
     }
     picture = unlearning.pulls(scores, lines, chosen=DIGIT, dark=stage.dark)
-    strip.figure(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
+    figure_card.show(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
     st.caption(
         f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "
@@ -103,7 +103,7 @@ def no_end(stage: Stage) -> int | None:
     picture = unlearning.courses(
         {game.FORMS[form]: one.secret for form, one in found.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    strip.figure(picture, None, key="lesson-no-end", title="What becomes of the secret", table=_courses(found))
+    figure_card.show(picture, None, key="lesson-no-end", title="What becomes of the secret", table=_courses(found))
     rows = "".join(
         f"| {game.FORMS[form]} | {one.secret[-1]:.1f} | **{one.ordinary[-1]:.2f}** |\n" for form, one in found.items()
     )
@@ -226,7 +226,7 @@ def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str
         most=MOST,
         dark=stage.dark,
     )
-    strip.figure(picture, _source(told), key=f"lesson-{key}", title="What planted codes tell", table=_leaks(rows))
+    figure_card.show(picture, _source(told), key=f"lesson-{key}", title="What planted codes tell", table=_leaks(rows))
     shown = "".join(
         f"| {name} | {one.mean('exposure', '16'):.1f} | {_percent(one.mean('first', '16'))} | "
         f"{_percent(one.mean('extracted', '16'))} |\n"

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar, cast
 import streamlit as st
 
 from dpcl_core.lessons.text import Step
-from pages.parts import link
+from pages.parts.shell import link
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
-from pages.parts import link, strip
 from pages.parts.lessons.stage import Acts, Control, Stage
+from pages.parts.shell import figure_card, link
 from pages.parts.tokens import found as tables
 from pages.parts.tokens import heat, source
 
@@ -34,15 +34,15 @@ def look(stage: Stage) -> int | None:
         return None
     import numpy as np
 
-    from dpcl_core.methods.language import detection, layers
+    from dpcl_core.explorers import detection, token_layers
 
-    dials, of = layers.Dials(), source.everything()
+    dials, of = token_layers.Dials(), source.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = told.text(picked, number - 1)
     stage.see()
     heat.picture(text, "score1", dials, f"A made-up text of {told.sources[picked]}", key=stage.key("scored"))
     tokens = detection.gathered(of)
-    surprise = np.concatenate([layers.values(each, "score1", dials) for each in of])
+    surprise = np.concatenate([token_layers.values(each, "score1", dials) for each in of])
     most = surprise >= np.quantile(surprise, 1 - TOP)
     private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
     st.markdown(
@@ -56,7 +56,7 @@ def rank(stage: Stage) -> int | None:
     """Personal tokens against all others, with and without stop words."""
     if stage.press("Score all texts", lambda: True) is None:
         return None
-    from dpcl_core.methods.language import detection
+    from dpcl_core.explorers import detection
 
     stage.see()
     found = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
@@ -67,7 +67,7 @@ def lookalikes(stage: Stage) -> int | None:
     """Personal tokens against harmless ones that look like them."""
     if stage.press("Compare with look-alikes", lambda: True) is None:
         return None
-    from dpcl_core.methods.language import detection
+    from dpcl_core.explorers import detection
 
     stage.see()
     found = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
@@ -81,25 +81,25 @@ def alpha(stage: Stage) -> int | None:
     """The same at every mix of the two numbers."""
 
     def ranked() -> dict[str, dict[float, float]]:
+        from dpcl_core.explorers import detection, token_layers
         from dpcl_core.lessons import surprise as game
-        from dpcl_core.methods.language import detection, layers
 
         of = source.everything()
         tokens = detection.gathered(of)
-        by = {each: detection.found(game.ranked(of, layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
+        by = {each: detection.found(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
 
     found = stage.press("Rank at every α", ranked)
     if found is None:
         return None
+    from dpcl_core.explorers import detection
     from dpcl_core.figures import tokens as figures
-    from dpcl_core.methods.language import detection
 
     chosen = stage.slide(ALPHA, ALPHAS)
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
     picture = figures.by_alpha(found, chosen=nearest, dark=stage.dark)
-    strip.figure(picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?")
+    figure_card.show(picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?")
     best = max(found[detection.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
@@ -108,12 +108,14 @@ def misses(stage: Stage) -> int | None:
     """Kinds of words by their mean score, and the noise that follows."""
     if stage.press("Sort the kinds", lambda: True) is None:
         return None
-    from dpcl_core.methods.language import layers
+    from dpcl_core.explorers import token_layers
 
-    _, _, kinds = tables.measured(source.everything(), layers.Dials())
+    _, _, kinds = tables.measured(source.everything(), token_layers.Dials())
     stage.see()
     st.markdown(tables.by_kind(kinds))
-    st.caption(f"θ = {layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens.")
+    st.caption(
+        f"θ = {token_layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens."
+    )
     scores = kinds.set_index("kind")["mean_score"]
     named = [float(scores.get(kind, 0.0)) for kind in ("CONDITION", "NAME", "D:city")]
     return named.index(max(named))
@@ -128,14 +130,14 @@ def feedback(stage: Stage) -> int | None:
     found = stage.press("Learn by heart", learned)
     if found is None:
         return None
-    from dpcl_core.methods.language import layers
+    from dpcl_core.explorers import token_layers
 
     share = stage.slide(SHARE, SHARES)
     stage.see()
     of = source.everything()
     number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
-    heat.picture(text, "score", layers.Dials(), name, key=stage.key("known"))
+    heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
     rows = "".join(
         f"| {'**' if each == share else ''}{_percent(each)}{'**' if each == share else ''} | {score:.2f} | {nominal:.2g} | "
         f"{_percent(recall)} | {auroc:.2f} |\n"
@@ -161,13 +163,13 @@ ACTS: Acts = {
 
 def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     """Bars of score and pattern for these comparisons; gives the score's AUROC by comparison."""
+    from dpcl_core.explorers import token_layers
     from dpcl_core.figures import tokens as figures
-    from dpcl_core.methods.language import layers
 
-    table, _, _ = tables.measured(source.everything(), layers.Dials())
+    table, _, _ = tables.measured(source.everything(), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture = figures.detection(shown, dark=stage.dark)
-    strip.figure(
+    figure_card.show(
         picture, _provenance(), key=f"lesson-{key}", title="Does the score find personal data?",
         table=shown,
     )  # fmt: skip
@@ -187,12 +189,12 @@ def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
     """Of personal tokens: mean score, mean nominal ε where they get noise, share above the threshold; AUROC over all."""
     import numpy as np
 
+    from dpcl_core.explorers import detection, token_layers
     from dpcl_core.lessons import surprise as game
-    from dpcl_core.methods.language import detection, layers
 
-    dials, tokens = layers.Dials(), detection.gathered(of)
+    dials, tokens = token_layers.Dials(), detection.gathered(of)
     score, private = game.ranked(of, dials), tokens.is_private
-    nominal = np.concatenate([layers.values(text, "nominal", dials) for text in of])[private]
+    nominal = np.concatenate([token_layers.values(text, "nominal", dials) for text in of])[private]
     return (
         float(score[private].mean()),
         float(np.nanmean(nominal)),

@@ -9,9 +9,9 @@ import streamlit as st
 
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.events import ScoredText
+from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.figures.picture import Picture, Provenance
-from dpcl_core.methods.language.layers import Dials
-from pages.parts import layout, strip, style
+from pages.parts.shell import figure_card, layout, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def card(
             st.markdown("**Does the score find personal data?**")
             st.caption("No personal data is marked in these texts, so there is nothing to compare with.")
         return
-    strip.figure(
+    figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, share=share,
     )  # fmt: skip
     with layout.card("kinds"):
@@ -70,10 +70,10 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
     import numpy as np
     import pandas as pd
 
-    from dpcl_core.methods.language import detection, layers
+    from dpcl_core.explorers import detection, token_layers
 
     tokens = detection.gathered(of)
-    score = np.concatenate([layers.scores(text, dials) for text in of])
+    score = np.concatenate([token_layers.scores(text, dials) for text in of])
     found = {
         "score": detection.found(score, tokens),
         "pattern": detection.found(tokens.has_pattern.astype(np.float64), tokens),
@@ -86,7 +86,9 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
     table = pd.DataFrame(rows, columns=["group", "detector", "auroc", "average_precision", "share"])
     if not tokens.is_private.any():
         return table, pd.DataFrame(), pd.DataFrame()
-    nominal, true = (np.concatenate([layers.values(text, layer, dials) for text in of]) for layer in ("nominal", "true"))
+    nominal, true = (
+        np.concatenate([token_layers.values(text, layer, dials) for text in of]) for layer in ("nominal", "true")
+    )
     kinds = []
     for kind, auroc in detection.by_kind(score, tokens).items():
         inside = tokens.kinds == kind

@@ -12,11 +12,11 @@ import streamlit as st
 from dpcl_core import paths
 from dpcl_core.data.texts import LOOKALIKE
 from dpcl_core.events import ScoredText
+from dpcl_core.explorers import token_layers
+from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures import heatmap
-from dpcl_core.methods.language import layers
-from dpcl_core.methods.language.layers import Dials, Layer
-from pages.parts import link
-from pages.parts.text import plain
+from pages.parts.shell import link
+from pages.parts.shell.text import plain
 
 TITLES: dict[Layer, str] = {
     "score": "Score",
@@ -62,15 +62,13 @@ def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str
 
 def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
     """What the element draws (`figures/heatmap.py`)."""
-    found, edges = layers.values(text, layer, dials), layers.edges(layer, dials)
-    origin = layers.base(dials) if layer in layers.WEIGHTS else None
+    found, edges = token_layers.values(text, layer, dials), token_layers.edges(layer, dials)
+    origin = token_layers.base(dials) if layer in token_layers.WEIGHTS else None
     numbers = [heatmap.number(value, edges, origin) for value in found.tolist()]
-    shades = layers.shades(layer, found, dials).tolist()
+    shades = token_layers.shades(layer, found, dials).tolist()
     beyond = f" from {origin:g}" if origin else ""
-    ranges = heatmap.ranges(edges, falling=layer in layers.FALLING, beyond=beyond)
-    legend = heatmap.legend(
-        ranges, has_spans=any(text.kinds), has_stops=layer in layers.NOISE and any(text.is_stop)
-    )
+    ranges = heatmap.ranges(edges, falling=layer in token_layers.FALLING, beyond=beyond)
+    legend = heatmap.legend(ranges, has_spans=any(text.kinds), has_stops=layer in token_layers.NOISE and any(text.is_stop))
     return heatmap.document(text.tokens, shades, numbers, text.kinds, legend=legend, label=name)
 
 
@@ -86,13 +84,13 @@ def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -
     st.caption(f"{MEANS[layer]} The darker, the more sensitive the token is taken for.")
     picture(text, layer, dials, name, key=key)
     st.markdown(f"**{plain(finding(text, dials))}**")
-    if (said := layers.warning([text], dials)) and layer in ("score", *layers.NOISE):
+    if (said := token_layers.warning([text], dials)) and layer in ("score", *token_layers.NOISE):
         st.caption(f"{plain(said)} Nominal, no guarantee.")
 
 
 def finding(text: ScoredText, dials: Dials) -> str:
     """How many tokens of each sort have a score above the threshold."""
-    is_above = (layers.scores(text, dials) > dials.threshold).tolist()
+    is_above = (token_layers.scores(text, dials) > dials.threshold).tolist()
     sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
     for above, kind in zip(is_above, text.kinds, strict=True):
         sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
@@ -109,7 +107,7 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
 
     `is_published`: it is the noise of what is looked at; else a run's own protection is another, and is told by its bar.
     """
-    nominal, true = layers.values(text, "nominal", dials), layers.values(text, "true", dials)
+    nominal, true = token_layers.values(text, "nominal", dials), token_layers.values(text, "true", dials)
     is_noised = [not stop for stop in text.is_stop]
     whose = "PeCL as published protects no token, no text and no person."
     if not is_published:
@@ -118,7 +116,7 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
     if any(is_noised):
         low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
         least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
-        whole = f"{layers.text_epsilon(text, dials):,.0f}"
+        whole = f"{token_layers.text_epsilon(text, dials):,.0f}"
         numbers = f"{low} to {high} (nominal, no guarantee). Exact ε of that noise {least} to {most}, of this text {whole}."
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)
@@ -151,7 +149,7 @@ def csv(text: ScoredText, dials: Dials) -> str:
     import pandas as pd
 
     columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
-    of_layers = {_column(layer): layers.values(text, layer, dials) for layer in layers.LAYERS}
+    of_layers = {_column(layer): token_layers.values(text, layer, dials) for layer in token_layers.LAYERS}
     written: str = pd.DataFrame({**columns, **of_layers}).to_csv(index=False)
     return written
 

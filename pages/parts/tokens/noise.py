@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.events import ScoredText
-from dpcl_core.methods.language import layers
-from dpcl_core.methods.language.layers import Dials
-from pages.parts import layout
+from dpcl_core.explorers import token_layers
+from dpcl_core.explorers.token_layers import Dials
+from pages.parts.shell import layout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,10 +73,10 @@ def _latest(text: ScoredText, tokens: NDArray[np.int64], dials: Dials, n_release
 
     from dpcl_core.privacy import token_noise
 
-    of = text.tokens, layers.values(text, "sigma", dials).tobytes(), n_releases
+    of = text.tokens, token_layers.values(text, "sigma", dials).tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
     if kept is None or kept[0] != of:
-        published = _read(tokens, np.nan_to_num(layers.values(text, "sigma", dials), nan=0.0), n_releases)
+        published = _read(tokens, np.nan_to_num(token_layers.values(text, "sigma", dials), nan=0.0), n_releases)
         honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
         kept = of, (published, _read(tokens, np.full(len(tokens), honest), 1))
         st.session_state[_KEPT] = kept
@@ -92,16 +92,16 @@ def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: in
     """What the nearest rows are. `ratios` [m]: sigma / C, 0 where there is no noise."""
     import numpy as np
 
+    from dpcl_core.attacks import embedding_inversion
     from dpcl_core.backbones.language import plain, tokenizer
-    from dpcl_core.methods.language import inversion
     from dpcl_core.privacy.embeddings import clipped
     from dpcl_core.privacy.noise import ReleaseNoise
 
     table = plain.load().embeddings
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows = clipped(table, clip_norm)
-    seen = inversion.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
-    found, _ = inversion.nearest(rows, seen)
+    seen = embedding_inversion.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
+    found, _ = embedding_inversion.nearest(rows, seen)
     ready = tokenizer.load("lm-tiny")
     return Read(
         tuple(ready.shown(token) for token in found.tolist()),

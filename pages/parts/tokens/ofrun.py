@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from dpcl_core.events import Leaks, Retained, TokensScored
-from dpcl_core.methods.cards.language import LanguageParams
-from dpcl_core.methods.cards.pecl_published import PublishedParams
-from dpcl_core.methods.cards.sculpting import SculptingParams
-from dpcl_core.methods.language.layers import Dials
+from dpcl_core.explorers.token_layers import Dials
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.spec import RunSpec
-from pages.parts import layout, strip, style
-from pages.parts.text import plain
+from pages.parts.shell import figure_card, layout, style
+from pages.parts.shell.text import plain
 from pages.parts.tokens import heat
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
     left, right = st.columns(2, gap="small")
     if not kept.empty:
         with left:
-            strip.figure(
+            figure_card.show(
                 tokens.retained(kept, dark=dark), source, key="retained", title="What the model remembers",
                 note="nats a token above the public model; 0: nothing kept", table=kept, share=share, live=live,
             )  # fmt: skip
     if not leaks.empty:
         with right:
-            strip.figure(
+            figure_card.show(
                 tokens.exposure(leaks, dark=dark), source, key="exposure", title="Planted secrets",
                 note="dotted: a code never seen, 1.44 bits", table=leaks, share=share, live=live,
             )  # fmt: skip

@@ -13,9 +13,9 @@ from dpcl_core.data import showing
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
-from pages.parts import choosing, link, results, state
-from pages.parts.text import plain
-from pages.parts.view import View
+from pages.parts.shell import link, pickers, state, stored_results
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     from dpcl_core.lessons.surprise import Corpus
@@ -122,7 +122,7 @@ def in_parts(text: str) -> list[str]:
 
 def _of_run(view: View) -> Looked:
     asked = st.session_state.get(view.key("run"), view["run"])
-    runs = choosing.runs(state.where(), cast("str | None", asked), "texts")
+    runs = pickers.runs(state.where(), cast("str | None", asked), "texts")
     if not runs:
         why = "No run has told of tokens yet: train a method for texts on the Train page. The examples need no run."
         return Looked("a run", why=why)
@@ -133,7 +133,7 @@ def _of_run(view: View) -> Looked:
         format_func=lambda name: runs[name],
         key=view.key("run"),
     )
-    return of_result(results.of(state.store().get(run_id)), view, {"run": run_id})
+    return of_result(stored_results.of(state.store().get(run_id)), view, {"run": run_id})
 
 
 def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looked:
@@ -144,15 +144,15 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Looke
         return Looked(name, why=_nothing(result), result=result, values=values)
     budgets = sorted({event.cell.epsilon for event in said})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
-    epsilon = choosing.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = pickers.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
     seed = min(event.cell.seed for event in said if event.cell.epsilon == epsilon)
     said = [event for event in said if event.cell.epsilon == epsilon and event.cell.seed == seed]
     tasks = sorted({event.task + 1 for event in said})
     names = result.started.task_names if result.started is not None else ()
     titles = {each: f"{each}. {names[each - 1]}" if each <= len(names) else str(each) for each in tasks}
-    task = choosing.one_of("Task", tasks, view, "task", titles.__getitem__)
+    task = pickers.one_of("Task", tasks, view, "task", titles.__getitem__)
     models = [model for model in MODELS if any(event.task + 1 == task and event.model == model for event in said)]
-    model = choosing.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
+    model = pickers.one_of("Scored by the model", models, view, "model", MODELS.__getitem__)
     event = [event for event in said if event.task + 1 == task and event.model == model][-1]
     n_texts = len(event.texts)
     number = 1
@@ -204,10 +204,10 @@ def _scored(source: int, number: int) -> ScoredText:
 def _scored_own(text: str) -> ScoredText:
     """Not cached where another visitor could meet it: kept for this visit alone, the last one only."""
     from dpcl_core.data.texts import Texts
-    from dpcl_core.methods.language import scored
+    from dpcl_core.explorers import scored_texts
 
     kept = cast("tuple[str, ScoredText] | None", st.session_state.get("tokens-scored"))
     if kept is None or kept[0] != text:
-        kept = text, scored.scored(Texts([text]), corpus().score2)[0]
+        kept = text, scored_texts.scored(Texts([text]), corpus().score2)[0]
         st.session_state["tokens-scored"] = kept
     return kept[1]

@@ -8,17 +8,14 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from dpcl_core.methods import catalog, local_list
-from dpcl_core.methods.cslr.lists import Lists
+from dpcl_core.methods import catalog
+from dpcl_core.methods.federated import local_list
+from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.privacy.mechanisms import ClientVectors
 from tests.support import clients
 
 # The published modes and those without noise promise no bound: pooled clustering may move what others send.
-METHODS = [
-    name
-    for name, card in catalog.CARDS.items()
-    if card.scenarios == ("federated",) and card.guarantee == "proved"
-]
+METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",) and card.guarantee == "proved"]
 MEET = ("cslr.release", "cslr.published", "cslr.training", "fedcil_dp")  # modules where clients' vectors meet
 SMALL = {
     "rounds": 1, "local_steps": 2, "hidden": 4, "batch_size": 4, "dimensions": 4, "anchors": 20, "restarts": 1,

@@ -12,16 +12,16 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.ewc import Consolidation
 from dpcl_core.methods.language.gem import turned
 from dpcl_core.methods.language.gradients import Gradients, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.material import Material, joined
 from dpcl_core.methods.language.olora import Stack
 from dpcl_core.methods.language.prompts import ANSWER, PAD, TEXT, answer_ids, prompted
 from dpcl_core.methods.language.training import Descent
-from dpcl_core.methods.schedule import Schedule
+from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.spec import Cell
 from tests.methods.language import tiny
@@ -31,7 +31,7 @@ NOISE = SeededNoise(Cell(1.0, 0), "tests")
 ANSWERS = [answer_ids(tiny.Letters(), name) for name in tiny.CLASSES]  # type: ignore[arg-type]
 
 
-def likelihood_gradients(net: Adapted, material: Material) -> list[Tensor]:
+def likelihood_gradients(net: Adapted, material: TrainingInputs) -> list[Tensor]:
     """Of -log P(answer | text), one backward pass a text."""
     found = []
     for place in range(len(material)):
@@ -44,7 +44,7 @@ def likelihood_gradients(net: Adapted, material: Material) -> list[Tensor]:
 class TestFisher:
     def test_without_noise_it_is_the_mean_square_of_every_texts_gradient(self) -> None:
         """Against one backward pass a text, with the same answers drawn."""
-        net, material = tiny.adapted(), Material(tiny.texts())
+        net, material = tiny.adapted(), TrainingInputs(tiny.texts())
         drawn = fisher.sampled(net, material, ANSWERS, SeededNoise(Cell(1.0, 0), "answers"), device="cpu")
         squares = torch.stack([gradient.square() for gradient in likelihood_gradients(net, drawn)])
         noise = SeededNoise(Cell(1.0, 0), "answers")
@@ -52,7 +52,7 @@ class TestFisher:
         torch.testing.assert_close(tiny.row(found), squares.sum(0) / 10, rtol=1e-9, atol=1e-15)
 
     def test_one_text_more_changes_the_sum_of_squares_by_at_most_the_clip_squared(self) -> None:
-        net, material = tiny.adapted(), Material(tiny.texts())
+        net, material = tiny.adapted(), TrainingInputs(tiny.texts())
         norms = torch.stack([gradient.norm() for gradient in likelihood_gradients(net, material)])
         clip = float(norms.min()) / 2  # every text is clipped
         gradients = Gradients(net, clip)
@@ -65,7 +65,7 @@ class TestFisher:
 
     def test_its_noise_has_the_standard_deviation_that_is_accounted(self) -> None:
         """No texts: noise alone, cut off at zero. Half of a normal's mean square stays; a false alarm is rarer than 1e-6."""
-        net, nothing = tiny.adapted(width=32, rank=16), Material(tiny.texts()).take(np.zeros(0, np.int64))
+        net, nothing = tiny.adapted(width=32, rank=16), TrainingInputs(tiny.texts()).take(np.zeros(0, np.int64))
         found = tiny.row(fisher.released(net, nothing, ANSWERS, 100.0, 0.5, 20.0, NOISE, device="cpu"))
         std = 20.0 * 0.5**2 / 100
         spread = 5 * math.sqrt(1.25 / len(found))  # of a mean of squares, half of them 0: variance 3/2 - 1/4
@@ -75,7 +75,7 @@ class TestFisher:
     def test_answers_are_drawn_as_often_as_the_model_thinks_them_likely(self) -> None:
         """A text asked 4,000 times; each share within five standard deviations."""
         net, n = tiny.adapted(), 4000
-        many = Material(tiny.texts()).take(np.zeros(n, np.int64))
+        many = TrainingInputs(tiny.texts()).take(np.zeros(n, np.int64))
         drawn = fisher.sampled(net, many, ANSWERS, NOISE, device="cpu")
         likely = []
         for answer in ANSWERS:
@@ -89,7 +89,7 @@ class TestFisher:
     def test_another_answer_stands_where_the_old_one_stood(self) -> None:
         wanted = [ANSWERS[(place + 1) % 3] for place in ALL]
         labels = (np.arange(len(ALL)) % 3 + 1) % 3
-        found = fisher.answered(Material(tiny.texts()), wanted).texts
+        found = fisher.answered(TrainingInputs(tiny.texts()), wanted).texts
         wide = tiny.texts()
         right = prompted(tiny.Letters(), tiny.encoded(tiny.STRINGS), labels, tiny.CLASSES, "pets")  # type: ignore[arg-type]
         width = min(found.ids.shape[1], right.ids.shape[1])
@@ -267,12 +267,12 @@ class TestStack:
 class TestMaterial:
     def test_texts_of_two_tasks_are_read_as_each_alone(self) -> None:
         net = tiny.adapted()
-        short = Material(
+        short = TrainingInputs(
             prompted(tiny.Letters(), tiny.encoded(["ab", "the"], 4), np.zeros(2, np.int64), tiny.CLASSES, "x")  # type: ignore[arg-type]
         )
-        both = joined([Material(tiny.texts()), short])
+        both = joined([TrainingInputs(tiny.texts()), short])
         found = log_probs(net, batch_of(both.texts, np.arange(len(both)), "cpu")).detach()
-        for material, rows in ((Material(tiny.texts()), ALL), (short, np.arange(2))):
+        for material, rows in ((TrainingInputs(tiny.texts()), ALL), (short, np.arange(2))):
             alone = log_probs(net, batch_of(material.texts, rows, "cpu")).detach()
             start = 0 if len(material) == len(ALL) else len(ALL)
             torch.testing.assert_close(found[start : start + len(rows), : alone.shape[1]], alone, rtol=0, atol=1e-12)
@@ -288,13 +288,13 @@ class TestMaterial:
         rows: NDArray[np.int64] = np.array([5, 1])
         read = [
             log_probs(net, batch, material.reading, answers_only=True).detach()
-            for material in (Material(texts, copies), Material(other, copies))
+            for material in (TrainingInputs(texts, copies), TrainingInputs(other, copies))
             for batch in [batch_of(material.texts, rows, "cpu")]
         ]
         torch.testing.assert_close(read[0], read[1], rtol=0, atol=0)
-        taken = Material(texts, copies).take(rows)
+        taken = TrainingInputs(texts, copies).take(rows)
         batch = batch_of(taken.texts, np.arange(2), "cpu")
         torch.testing.assert_close(log_probs(net, batch, taken.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)
-        both = joined([Material(texts, copies), taken])
+        both = joined([TrainingInputs(texts, copies), taken])
         batch = batch_of(both.texts, len(ALL) + np.arange(2), "cpu")
         torch.testing.assert_close(log_probs(net, batch, both.reading, answers_only=True).detach(), read[0], rtol=0, atol=0)

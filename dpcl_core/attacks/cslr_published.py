@@ -1,0 +1,65 @@
+"""The audit of CSLR as published: attacks at a run's own settings; the games are in `cslr.attacks`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpcl_core.attacks.cslr_games import ATTACKS, Rule, Setting
+from dpcl_core.attacks.cslr_games import audited as played
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.federated.cards.cslr_published import CslrPublishedParams
+from dpcl_core.privacy.cslr_accounting import printed_multiplier
+from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+
+__all__ = ["ATTACKS", "audit", "audited", "fitting", "setting"]
+
+
+def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
+    """What a run is audited with, at every budget of the spec: the noise over all rounds, or lists that clients noise."""
+    return audited(spec, trials, "lists" if _params(spec).noisy_lists else "rounds")
+
+
+def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
+    """One of the `ATTACKS` at every budget of the spec. Args: trials: releases on each side, times the attack's `times`.
+
+    Raises BadInput for an attack on what a run with these settings does not release.
+    """
+    if attack not in fitting(spec):
+        is_noisy = "true" if _params(spec).noisy_lists else "false"
+        allowed = f"must be one of {', '.join(fitting(spec))} with params.noisy_lists = {is_noisy}"
+        raise BadInput("--attack", attack, allowed)
+    return [played(setting(spec, epsilon), attack, trials) for epsilon in spec.privacy.epsilons]
+
+
+def fitting(spec: RunSpec) -> tuple[str, ...]:
+    """Attacks on what the run releases: noised lists are all that there is of clients before the head."""
+    return ("lists", "head") if _params(spec).noisy_lists else ("rounds", "pooled", "head")
+
+
+def _params(spec: RunSpec) -> CslrPublishedParams:
+    assert isinstance(spec.params, CslrPublishedParams)
+    return spec.params
+
+
+def setting(spec: RunSpec, epsilon: float) -> Setting:
+    """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
+    params = _params(spec)
+    found = datasets.facts_of(spec.data)
+    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
+    lives = n_tasks if spec.scenario.recurrence == "every" else 1
+    # Transport decides like an assignment here, a hundred times as slowly; a random order is no clustering.
+    rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
+    return Setting(
+        claimed=epsilon,
+        noise_multiplier=printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
+        n_rounds=lives * params.rounds,
+        sample_rate=params.participation,
+        delta=spec.privacy.delta,
+        rule=rule,
+        n_groups=params.modes_per_task,
+        list_size=params.list_size if params.noisy_lists else 0,
+    )

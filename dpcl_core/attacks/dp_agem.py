@@ -1,0 +1,62 @@
+"""An attack on DP-A-GEM: a whole life with replays, played out through its own coins, clipping and noise."""
+
+from __future__ import annotations
+
+from dpcl_core.attacks import dpsgd_trace
+from dpcl_core.attacks.dpsgd_trace import StepGroup
+from dpcl_core.data import catalog as datasets
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong import odometer
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.dp_agem import schedule
+from dpcl_core.privacy.lower_bound import Audited, lower_bound
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+
+_ADVERSARY = (
+    "sees every noisy gradient and reference, knows all other examples and their coins, and that the example in question is "
+    "kept; its gradient is as long as clipping lets it be, at a right angle to all others"
+)
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """One attack per budget of the spec: is the worst-off person's example in the data, or not?
+
+    The neighbours: one example more or less; under "replace" one whose gradient is turned round. The attacker adds up the
+    logarithms of the likelihood ratios of all steps and replays that may have read it, the most powerful test for known
+    coins of all others. Args: trials: lives on each side.
+    """
+    assert isinstance(spec.params, DpAgemParams)
+    found = datasets.facts_of(spec.data)
+    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
+    facts = PublicSizes(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    return [_attacked(spec, spec.params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
+
+
+def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
+    plan = odometer.plan(params, spec.privacy, facts.n_tasks, facts.recurrence)
+    noises = odometer.noises(params, plan, epsilon)
+    turns = odometer.within(plan, noises, params.memory_epsilon_cap)
+    person = max(
+        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.life(task, noises, odometer.n_uses(plan, turns, task)))
+    )
+    n_uses = odometer.n_uses(plan, turns, person)
+    tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
+    own, replay = (schedule(params, facts.task_size, is_replay=is_replay) for is_replay in (False, True))
+    life = [StepGroup(own, noises.of(task), own.n_steps) for task in tasks]
+    life.append(StepGroup(replay, noises.later, n_uses))
+    turned = spec.privacy.adjacency == "replace"
+    return Audited(
+        claimed=epsilon,
+        accounted=plan.epsilon(plan.life(person, noises, n_uses)),
+        lower_bound=lower_bound(
+            dpsgd_trace.scores(life, 1.0, turned, trials),
+            dpsgd_trace.scores(life, -1.0 * turned, turned, trials),
+            spec.privacy.delta,
+        ),
+        delta=spec.privacy.delta,
+        confidence=0.95,
+        trials=trials - trials // 2,
+        attack="likelihood ratio of all steps and replays together",
+        adversary=_ADVERSARY,
+    )

@@ -1,0 +1,146 @@
+"""Four games that say what an attacker can tell of L2DP-ML, each on one step of its theorem's proof.
+
+Theorem 2 of Lai et al. claims an epsilon for everything that is learned; no ledger bears it out. The games are played on
+public digits with noise of the scale that is asked about, and each names what its attacker is taken to see. Which records
+and how many hardly matters: the attacks do not depend on the noise being small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpcl_core.attacks import shared_noise_games
+from dpcl_core.attacks.l2dp_likelihood import likelihood_game
+from dpcl_core.attacks.shared_noise_games import Floats, Game
+from dpcl_core.backbones import cache
+from dpcl_core.data import load
+from dpcl_core.methods.lifelong.cards import claim
+from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.privacy.noise import Noise, ReleaseNoise
+from dpcl_core.spec import DataSpec
+
+_N_MEMORY, _N_BATCH = 3, 50  # records in the games: what the attacker knows of the others makes more of them no harder
+_N_UNITS = 16
+_TOY_RECORDS, _TOY_UNITS, _TOY_WEIGHTS = 200, 4, 0.005
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the attacked noise follows from: the claimed budget, the encoder's share of it, and two Laplace scales.
+
+    `input_scale`: of what is added to each value of an input (chi1 / lambda); `output_scale`: of chi3 on each coefficient.
+    """
+
+    epsilon: float
+    encoder_share: float
+    input_scale: float
+    output_scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One way to attack, and what its attacker is taken to see and to know.
+
+    `play` takes a setting, noise, and the number of releases on each side; beyond `most` of them it would take minutes.
+    """
+
+    title: str
+    attack: str
+    adversary: str
+    play: Callable[[Setting, Noise, int], Game]
+    most: int | None = None
+
+
+def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
+    """What one of the `ATTACKS` proves about this noise, from so many releases on each side (at most its `most`)."""
+    chosen = ATTACKS[attack]
+    n = trials if chosen.most is None else min(trials, chosen.most)
+    game = chosen.play(setting, ReleaseNoise(), n)
+    bound = game.lower_bound(delta, CONFIDENCE)
+    return Audited(setting.epsilon, math.inf, bound, delta, CONFIDENCE, n, chosen.attack, chosen.adversary)
+
+
+def _differencing(setting: Setting, noise: Noise, n: int) -> Game:
+    records, scale = _pictures()[0], setting.input_scale
+
+    def keep(data: Floats) -> Floats:
+        """What Algorithm 2 stores: all records with the one draw of noise."""
+        return data + scale * noise.laplace(data.shape[1:])
+
+    return shared_noise_games.difference_game(keep, records[:_N_MEMORY], records[_N_MEMORY], n)
+
+
+def _rank_one(setting: Setting, noise: Noise, n: int) -> Game:
+    records, scale = _pictures()[0], setting.input_scale
+    theta = _weights(records.shape[1], _N_UNITS, (2 / records.shape[1]) ** 0.5)
+    return shared_noise_games.rank_one_game(noise, scale, records[:_N_BATCH], records[_N_BATCH], theta, n)
+
+
+def _labels(setting: Setting, noise: Noise, n: int) -> Game:
+    records, labels = (part[:_N_BATCH] for part in _pictures())
+    before = _weights(records.shape[1], records.shape[1], (2 / records.shape[1]) ** 0.5)
+    after = before + _weights(records.shape[1], records.shape[1], 0.01, seed=1)  # one small step of the layers below
+    hidden = [np.clip(np.maximum(records @ weights, 0), -1, 1) for weights in (before, after)]
+    other = labels[-1] @ np.roll(np.arange(labels.shape[1]), -1)  # the next class
+    return shared_noise_games.label_game(noise, setting.output_scale, (hidden[0], hidden[1]), labels, int(other), n)
+
+
+def _likelihood(setting: Setting, noise: Noise, n: int) -> Game:
+    """At a small size of its own, for which the run's budget is split and turned into noise by the same formulas."""
+    records = _pictures()[0]
+    theta = _weights(records.shape[1], _TOY_UNITS, _TOY_WEIGHTS)
+    sizes = claim.Sizes(records.shape[1], _TOY_UNITS, records.shape[1], _TOY_UNITS, 1, 2)
+    norm = float(np.abs(theta).sum(axis=1).max())
+    scale = claim.plan(sizes, "literal", _TOY_RECORDS, setting.epsilon, setting.encoder_share, norm).input_scale
+    return likelihood_game(noise, scale, records[:_TOY_RECORDS], records[_TOY_RECORDS], theta, n)
+
+
+@lru_cache(maxsize=1)
+def _pictures() -> tuple[Floats, Floats]:
+    """The bundled digits, public: pixels [n, 64] in [-1, 1], one-hot labels [n, 10]."""
+    found = load.load(DataSpec(dataset="digits")).train
+    pixels = 2 * cache.features("pixels", found.images).astype(np.float64) - 1
+    return pixels, np.eye(int(found.labels.max()) + 1)[found.labels]
+
+
+def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
+    """Weights [n_inputs, n_units] that the attacker knows: normal numbers."""
+    drawn: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
+    return drawn
+
+
+ATTACKS: Mapping[str, Attack] = {
+    "differencing": Attack(
+        "Subtract two records of the memory",
+        "differencing the memory: one known record opens all others",
+        "sees the noisy records that the method keeps and counts as protected already, and knows one of them (the attacker "
+        "of the paper sees released parameters only)",
+        _differencing,
+    ),
+    "rank-one": Attack(
+        "Rank-one test on the encoder",
+        "rank-one test: the second singular value of a linear encoder's gradient",
+        "sees one gradient of an encoder without a clip, and knows its weights and all records but one",
+        _rank_one,
+    ),
+    "labels": Attack(
+        "Labels from two steps",
+        "labels from two steps: the noise on the output layer cancels",
+        "sees the output layer's gradients of two steps, and knows all features and all labels but one",
+        _labels,
+    ),
+    "likelihood": Attack(
+        "Likelihood of released parameters",
+        f"likelihood of released parameters: a fit of the noise ({_TOY_RECORDS} records of 64 values, {_TOY_UNITS} hidden "
+        "units, clip included)",
+        "sees the parameters after one step of Algorithm 1, and knows those before, the step size and all records but one",
+        _likelihood,
+        most=100,
+    ),
+}

@@ -1,0 +1,110 @@
+"""Likelihood test on released parameters: does any noise explain them, if the data were these? (Lai et al., Algorithm 1)
+
+One step of Algorithm 1 maps d + b noise numbers to d * b parameters, deterministically. Two neighbouring data sets therefore
+reach sets of parameters that hardly ever meet, and a least-squares fit of the noise tells which set a release lies in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from dpcl_core.attacks.shared_noise_games import Game
+from dpcl_core.privacy.noise import Noise
+
+Floats = NDArray[np.float64]
+_LENGTHS = np.concatenate([sign * np.geomspace(1, 600, 40) for sign in (1.0, -1.0)])  # of the noise vector, tried as starts
+_STARTS, _EVALUATIONS = 3, 40
+_SOLVED = 1e-9
+
+
+def step(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
+    """The mean gradient of the reconstruction loss [b, d] with hidden units clipped to [-1, 1], which one step releases.
+
+    mean_r h_r (1/2 - x_r - chi1)^T with h_r = clip(theta^T (x_r + chi1)) + chi2. Whoever knows the weights before the step
+    and the learning rate reads it off the weights after. Args: records [n, d], theta [d, b], chi1 [d], chi2 [b] as added.
+    """
+    noisy = records + chi1
+    gradient: Floats = (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
+    return gradient
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """A candidate data set [n, d] before the encoder's first weights [d, b]."""
+
+    records: Floats
+    theta: Floats
+
+    def residual(self, released: Floats) -> float:
+        """Length of what no noise explains of a released step [b, d], as far as the search finds; zero up to rounding for
+        the true data, where it finds the noise. The same search for every candidate, from no knowledge of the noise."""
+        d = self.theta.shape[0]
+        best = np.inf
+        for start in self._starts(released):
+            found = least_squares(
+                lambda p: (step(self.records, self.theta, p[:d], p[d:]) - released).ravel(),
+                start, self._jacobian, method="lm", max_nfev=_EVALUATIONS, xtol=1e-12, ftol=1e-12,
+            )  # fmt: skip
+            best = min(best, float(np.sqrt(2 * found.cost)))
+            if best < _SOLVED:
+                break
+        return best
+
+    def _starts(self, released: Floats) -> list[Floats]:
+        """The likeliest starts: beside the records' own part the release has rank one, along a noise of unknown length."""
+        rest = 0.5 - self.records
+        middle, hidden = rest.mean(axis=0), self.records @ self.theta
+        centred = rest - middle
+        direction = np.linalg.svd(released, full_matrices=False)[2][0]
+        found: list[tuple[float, Floats]] = []
+        for length in _LENGTHS:
+            along = direction
+            for _ in range(2):  # which units are clipped follows from the noise, and the noise's direction from that
+                clipped = np.clip(hidden + (middle + length * along) @ self.theta, -1, 1)
+                unexplained = released - clipped.T @ centred / len(rest)
+                turned = np.linalg.svd(unexplained, full_matrices=False)[2][0]
+                along = turned if turned @ direction >= 0 else -turned
+            chi1 = middle + length * along
+            clipped = np.clip(hidden + chi1 @ self.theta, -1, 1)
+            unexplained = released - clipped.T @ centred / len(rest)
+            means = -(unexplained @ along) / length
+            missed = float(np.square(unexplained + length * np.outer(means, along)).sum())
+            found.append((missed, np.concatenate([chi1, means - clipped.mean(axis=0)])))
+        found.sort(key=lambda one: one[0])
+        return [start for _, start in found[:_STARTS]]
+
+    def _jacobian(self, noise: Floats) -> Floats:
+        """Derivative of the step's b * d numbers by the d + b numbers of the noise."""
+        d, b = self.theta.shape
+        chi1, chi2 = noise[:d], noise[d:]
+        before = (self.records + chi1) @ self.theta
+        moves = (np.abs(before) < 1).astype(np.float64)
+        rest = 0.5 - self.records
+        own = moves.T @ rest / len(rest) - np.outer(moves.mean(axis=0), chi1)
+        slopes = np.zeros((b, d, d + b))
+        slopes[:, :, :d] = own[:, :, None] * self.theta.T[:, None, :]
+        slopes[:, np.arange(d), np.arange(d)] -= (np.clip(before, -1, 1).mean(axis=0) + chi2)[:, None]
+        slopes[np.arange(b), :, d + np.arange(b)] = rest.mean(axis=0) - chi1
+        return slopes.reshape(b * d, d + b)
+
+
+def likelihood_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Game:
+    """Was the last record in the data, or `other` in its place? One step's parameters were released.
+
+    The attacker knows the other records, the weights before and the learning rate; he fits the noise under both data sets
+    and says the one that leaves less unexplained. Args: scale: Laplace scale of the noise on an input value; hidden units
+    get twice as much, after the clip.
+    """
+    changed = np.vstack([records[:-1], other])
+    first, second = Hypothesis(records, theta), Hypothesis(changed, theta)
+
+    def says_first(data: Floats) -> bool:
+        chi1, chi2 = (scale * noise.laplace((length,)) for length in theta.shape)
+        released = step(data, theta, chi1, 2 * chi2)
+        return first.residual(released) < second.residual(released)
+
+    return Game(sum(says_first(records) for _ in range(n)), sum(says_first(changed) for _ in range(n)), n)

@@ -1,0 +1,129 @@
+"""Attacks on the repaired PeCL, through the mechanisms that it trains by: a canary text under DP-SGD, and a noisy copy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.attacks import dpsgd_trace
+from dpcl_core.attacks.dpsgd_trace import StepGroup
+from dpcl_core.data import catalog as datasets
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language import pecl_costs
+from dpcl_core.methods.language.cards.pecl import PeclParams, check
+from dpcl_core.methods.language.pecl_costs import Noises
+from dpcl_core.privacy.accounting import Pld
+from dpcl_core.privacy.embeddings import noisy_embeddings
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.local import Randomiser, noisy_labels
+from dpcl_core.privacy.lower_bound import Audited, lower_bound
+from dpcl_core.privacy.mechanisms import noisy_mean
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import RunSpec
+
+_CENTRAL = (
+    "sees every noisy gradient and mean score, and knows all other texts and their coins; the text's gradient is as long as "
+    "clipping lets it be, at a right angle to all others"
+)
+_LOCAL = "sees the noisy embeddings and the label of one text, and knows two texts that it may be, opposite in every token"
+_SPACE = tuple(range(4))
+
+
+def audit(spec: RunSpec, trials: int) -> list[Audited]:
+    """One attack per budget of the spec, by the likelihood ratio of all that is seen of one text, the most powerful test.
+
+    central: is the text in the data, or not (under "replace": or another, whose gradient is turned round)? local: which of
+    two texts that differ in every token is it? Args: trials: lives on each side. Raises BadInput as the card.
+    """
+    params = spec.params
+    assert isinstance(params, PeclParams)
+    found = datasets.facts_of(spec.data)
+    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
+    facts = PublicSizes(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    check(spec, facts)
+    known = PublicContext(0, facts.n_classes, (), facts.n_people, facts.n_tasks, recurrence=facts.recurrence)
+    attacked = _noisy_copy if params.is_local else _canary
+    return [attacked(spec, params, known, epsilon, trials) for epsilon in spec.privacy.epsilons]
+
+
+def _canary(spec: RunSpec, params: PeclParams, known: PublicContext, epsilon: float, trials: int) -> Audited:
+    noise = pecl_costs.noises(params, spec.privacy, known, epsilon)
+    n_lives, size = _n_lives(known), known.task_size
+    plan, turned = pecl_costs.schedule(params, size), spec.privacy.adjacency == "replace"
+    life = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_lives
+
+    def scores(sign: float) -> NDArray[np.float64]:
+        found = dpsgd_trace.scores(life, sign, turned, trials)
+        if params.releases_mean_score and noise.multiplier > 0:
+            for _ in range(n_lives):
+                found += _mean_scores(params, size, sign, spec, trials)
+        return found
+
+    events = pecl_costs.events(params, spec.privacy, size, noise.multiplier) if noise.multiplier > 0 else []
+    accounted = Pld().epsilon([*events] * n_lives, spec.privacy.delta, spec.privacy.adjacency) if events else math.inf
+    first, second = scores(1.0), scores(-1.0 * turned)
+    return _audited(spec, epsilon, accounted, first, second, "likelihood ratio of all steps and mean scores", _CENTRAL)
+
+
+def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, trials: int) -> NDArray[np.float64]:
+    """Log of how much more likely a released mean score is with a text of score 1 than without it, or than with score 0."""
+    others, book = np.full(int(size) - 1, 0.5), Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
+    own = np.append(others, 1.0) if sign > 0 else others
+    seen = np.array(
+        [
+            noisy_mean(own, size, params.mean_score_std, ReleaseNoise(), book, task=0, what="mean score")
+            for _ in range(trials)
+        ]
+    )
+    shift, std = 1 / size, params.mean_score_std
+    ratio: NDArray[np.float64] = ((seen - others.sum() / size) * shift - shift**2 / 2) / std**2
+    return ratio
+
+
+def _noisy_copy(spec: RunSpec, params: PeclParams, known: PublicContext, epsilon: float, trials: int) -> Audited:
+    noise, table = pecl_costs.noises(params, spec.privacy, known, epsilon), np.array([[1.0], [-1.0]])
+    book = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
+
+    def scores(which: int) -> NDArray[np.float64]:
+        found = np.zeros(trials)
+        for task in range(_n_lives(known)):
+            tokens = np.full((trials, params.length), which)
+            seen = noisy_embeddings(table, tokens, noise.ratio, 1.0, ReleaseNoise(), book, task=task)
+            found += 2 * seen.astype(np.float64).sum(axis=(1, 2)) / (noise.ratio**2 if noise.ratio > 0 else 1.0)
+            if params.label_share > 0:
+                own = np.full(trials, which, dtype=np.int64)
+                answers = noisy_labels(own, _SPACE, noise.labels, ReleaseNoise(), book, task=task)
+                found += _label_odds(noise, answers)
+        return found
+
+    first = scores(0)
+    accounted = book.epsilon()
+    return _audited(spec, epsilon, accounted, first, scores(1), "matched filter on the noisy text, and its label", _LOCAL)
+
+
+def _label_odds(noise: Noises, answers: NDArray[np.int64]) -> NDArray[np.float64]:
+    kept, other = Randomiser(0, 0.0, noise.labels).chances(len(_SPACE))
+    step = math.log(kept / other) if other > 0 else 1.0
+    odds: NDArray[np.float64] = step * ((answers == 0) * 1.0 - (answers == 1))
+    return odds
+
+
+def _n_lives(known: PublicContext) -> int:
+    return known.n_tasks if known.recurrence == "every" else 1
+
+
+def _audited(
+    spec: RunSpec,
+    epsilon: float,
+    accounted: float,
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    attack: str,
+    adversary: str,
+) -> Audited:
+    delta, n = spec.privacy.delta, len(first) - len(first) // 2
+    return Audited(epsilon, accounted, lower_bound(first, second, delta), delta, 0.95, n, attack, adversary)

@@ -1,0 +1,31 @@
+"""The audit of PeCL as published: attacks on its noise at a run's own settings; the games are in `token_attacks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpcl_core.attacks.token_noise_games import ATTACKS, Setting
+from dpcl_core.attacks.token_noise_games import audited as played
+from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.privacy.lower_bound import Audited
+from dpcl_core.spec import RunSpec
+
+__all__ = ["ATTACKS", "audit", "audited", "setting"]
+
+
+def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
+    """The length of one noisy vector, at every budget of the spec: what a run is audited with when it ends."""
+    return audited(spec, trials, "level")
+
+
+def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
+    """One of the `ATTACKS` at every budget of the spec. Args: trials: releases on each side, times the attack's `times`."""
+    return [played(setting(spec, epsilon), attack, trials) for epsilon in spec.privacy.epsilons]
+
+
+def setting(spec: RunSpec, epsilon: float) -> Setting:
+    """The noise of a run whose least noised token has this nominal budget."""
+    params = spec.params
+    assert isinstance(params, PublishedParams)
+    is_sentence = params.granularity == "sentence"
+    return Setting(params.eps_lower, epsilon, spec.privacy.delta, params.epochs, params.length, is_sentence)

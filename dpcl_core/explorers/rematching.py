@@ -1,0 +1,219 @@
+"""A run's lists matched anew, by fewer anchors or under noise that the run did not put on them. A what-if, no release.
+
+Everything is computed from what the run has told in full of public or simulated data, rounded as it was told: nothing is
+trained, nothing leaves a ledger, and no figure of the run changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison, projection_maps
+from dpcl_core.methods.federated import matchers
+from dpcl_core.methods.federated.cards.federated_params import ListParams
+from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.matchers import Rule
+from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
+from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.signatures import Signature
+
+ENTRY = "mean of one entry, under this noise"
+_STARTS = 3  # of a clustering, for speed: a run takes up to twenty, and may differ in the second digit
+_BY_ANCHORS = ("anchors, raw", "anchors, ranked", matcher_comparison.CENTRED)
+
+
+@dataclass(frozen=True, eq=False)
+class Rematch:
+    """One round of a run, and what it is matched anew from.
+
+    `lists` of the clients told of, without noise, those of tasks so far side by side; `modes` int64 [n, L]; `clients` int64
+    [n]: whose they are; `has_homes`: whether each belongs to one task, and has a list of that one alone; `prototypes` [K, d]
+    as released; `has_variances`: whether entries' own covariances are told.
+    """
+
+    now: Signatures
+    params: ListParams
+    public: PublicEmbeddings
+    run_maps: projection_maps.ProjectionMaps
+    lists: Lists
+    modes: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    has_homes: bool
+    prototypes: NDArray[np.float64]
+    has_variances: bool
+
+    @classmethod
+    def of(cls, told: Sequence[Signatures], now: Signatures, params: ListParams) -> Rematch | None:
+        """From all that a run has told; None where it has not told this seed's lists in full."""
+        own = [event for event in told if event.cell.seed == now.cell.seed]
+        given = next((event.public for event in own if event.public is not None), None)
+        tasks = {event.task: event.lists for event in own if event.lists is not None and event.task <= now.task}
+        if given is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
+            return None
+        in_order = [tasks[task] for task in sorted(tasks)]
+        lists, modes, clients = list_encoding.lists_of(in_order, given.variance)
+        anchors, d = list_encoding.rows_of(given.anchors), len(given.centre)
+        axes = list_encoding.rows_of(given.axes).T
+        public = PublicEmbeddings(
+            anchors, anchors, PublicView(np.array(given.centre), axes, given.variance * np.eye(d), 1.0)
+        )
+        signature = Signature(anchors, params.signature_covariance, params.signature_norm, public.view.covariance)
+        (middle, *first), (there, *along) = map(np.array, given.mean_map), map(np.array, given.signature_map)
+        maps = projection_maps.ProjectionMaps(signature, middle, np.stack(first, axis=1), there, np.stack(along, axis=1))
+        return cls(
+            now, params, public, maps, lists, modes, clients,
+            has_homes=any(each.client for each in in_order),
+            prototypes=list_encoding.rows_of(now.prototypes.full),
+            has_variances=all(each.log_variances is not None for each in in_order),
+        )  # fmt: skip
+
+    @property
+    def n_anchors(self) -> int:
+        """As many as the run has."""
+        return len(self.public.anchors)
+
+    def event(self, m: int, noise: float) -> Signatures:
+        """The round as it would look to the first m anchors, with this noise on every coordinate of every entry.
+
+        Prototypes stay those that the run released, and so do the ellipses around them. Agreement, sweep and anchors' scores
+        are left empty: they take longer, and are asked for by themselves.
+        """
+        lists, compared, maps = _noised(self.lists, noise), self._compared(m), self._maps(m)
+        features = matchers.list_features(lists, compared.features)
+        d = self.prototypes.shape[1]
+        groups = compared.of_means(self.prototypes, np.full(d, 1 / d), np.zeros((len(self.prototypes), 1)))
+        length = lists.weights.shape[1]
+        matched = projection_maps.Matched(
+            lists=lists,
+            clients=self.clients,
+            ids=compared.assigned(features, lists.weights, groups),
+            features=features,
+            prototype_features=groups,
+            prototypes=self.prototypes,
+            names=self.now.prototypes.name,
+            modes=self.modes,
+            matcher=compared.name,
+            is_one_to_one=compared.rule == "hungarian" and 2 <= length <= len(groups),
+            noise_std=self.now.demanded.get("central", 0.0),
+            noise_axes=self.public.view.axes,
+            mode_names=self.now.mode_names,
+        )
+        signal, noises = dict(self.now.signal), dict(self.now.noise)
+        if noise:
+            away = np.linalg.norm(self.lists.means - self.public.view.centre, axis=-1)
+            signal[ENTRY], noises[ENTRY] = float(away[self.lists.weights > 0].mean()), noise * d**0.5
+        n_compared = int((self._compared_part[1] >= 0).sum()) if list_subsample.is_long(self.modes) else None
+        measured = projection_maps.Measured(demanded=self.now.demanded, signal=signal, noise=noises, n_compared=n_compared)
+        return projection_maps.signatures(self.now.cell, self.now.task, self.now.round, matched, maps, measured)
+
+    def agreement(self, m: int, noise: float) -> dict[str, float]:
+        """Agreement of every matcher's groups with the truth on these lists, those that look at anchors with the first m.
+
+        Lists without noise are those of the run: what it measured on the same entries itself is kept. Long lists are
+        compared in part, as in a run.
+        """
+        if not self.has_truth:
+            return {}
+        matchers = self._matchers(m)
+        kept = {
+            name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
+        } if not noise and self._is_compared_alike else {}  # fmt: skip
+        rest = {name: matcher for name, matcher in matchers.items() if name not in kept}
+        lists, modes = self._compared_part
+        found = matcher_comparison.agreement(_noised(lists, noise), modes, rest, self.public.view, 0, most_starts=_STARTS)
+        return {name: {**kept, **found}[name] for name in matchers}
+
+    def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
+        """Agreement at every level of noise, likewise."""
+        if not self.has_truth:
+            return {}
+        matchers = self._matchers(m)
+        kept = {
+            name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
+        } if self._is_compared_alike else {}  # fmt: skip
+        names = [name for name in matcher_comparison.SWEPT if name in matchers]
+        rest, view = [name for name in names if name not in kept], self.public.view
+        found = matcher_comparison.under_noise(*self._compared_part, matchers, view, [0], rest, most_starts=_STARTS)
+        return {name: {**kept, **found}[name] for name in names}
+
+    def scores(self, noise: float) -> AnchorScores | None:
+        """What more anchors tell apart on lists with this noise."""
+        if not self.has_truth:
+            return None
+        lists, modes = self._compared_part
+        n_entries = int((self.modes >= 0).sum())
+        anchors, view = self.public.anchors, self.public.view
+        return matcher_comparison.anchor_scores(_noised(lists, noise), modes, anchors, view, self._rule, 0, n_entries)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether only the first clients' lists were told in full."""
+        return not set(self.now.entries.client) <= set(self.clients.tolist())
+
+    @cached_property
+    def _compared_part(self) -> tuple[Lists, NDArray[np.int64]]:
+        """The lists that matchers are held against each other on, and their modes."""
+        return (
+            list_subsample.of_long(self.lists, self.modes)
+            if list_subsample.is_long(self.modes)
+            else (self.lists, self.modes)
+        )
+
+    @property
+    def _is_compared_alike(self) -> bool:
+        """Whether the run compared the same entries: both take the first ones, so that as many are the same."""
+        theirs = self.now.n_compared
+        n_entries = theirs if theirs is not None else sum(mode >= 0 for mode in self.now.entries.mode)
+        return int((self._compared_part[1] >= 0).sum()) == n_entries
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there are two modes to agree with."""
+        return len(set(self.modes[self.modes >= 0].tolist())) > 1
+
+    @property
+    def _rule(self) -> Rule:
+        return "nearest" if self.params.rule == "ot" else self.params.rule  # transport takes 30 times as long
+
+    def _matchers(self, m: int) -> dict[str, matcher_comparison.Matcher]:
+        """Those that a run compares, the run's own last; without transport."""
+        usual = matcher_comparison.usual(self.public.view, self.public.anchors[:m], self._rule)
+        compared = self._compared(m)
+        both = {**usual, compared.name: matcher_comparison.Matcher(compared.features, compared.rule)}
+        return {
+            name: each
+            for name, each in both.items()
+            if each.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
+        }
+
+    def _reads_anchors(self, matcher: str) -> bool:
+        return matcher in _BY_ANCHORS or matcher.startswith("signature")
+
+    def _compared(self, m: int) -> EntryMatcher:
+        return EntryMatcher.of(self.params, replace(self.public, anchors=self.public.anchors[:m]))
+
+    def _maps(self, m: int) -> projection_maps.ProjectionMaps:
+        """The run's maps; fewer anchors have axes of their own, turned so that anchors lie as near as can be to where they
+        lay, for a map that flips over says nothing."""
+        if m == self.n_anchors:
+            return self.run_maps
+        points = self.public.anchors
+        spread = np.broadcast_to(np.maximum(points.var(axis=0), 1e-6), points.shape)
+        fresh = projection_maps.ProjectionMaps.of(points, replace(self.run_maps.signature, anchors=points[:m]))
+        before, after = (maps.signatures(points, spread) for maps in (self.run_maps, fresh))
+        left, _, right = np.linalg.svd(after.T @ (before - before.mean(axis=0)))
+        turned = fresh.signature_axes @ left @ right
+        return replace(
+            fresh, mean_centre=self.run_maps.mean_centre, mean_axes=self.run_maps.mean_axes, signature_axes=turned
+        )
+
+
+def _noised(lists: Lists, noise: float) -> Lists:
+    """One draw for all levels, so that entries move along straight lines as noise grows."""
+    return matcher_comparison.noised(lists, noise, np.random.default_rng(0)) if noise else lists

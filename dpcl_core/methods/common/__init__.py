@@ -1,0 +1,1 @@
+"""What every method shares: the learner protocol, the card, public sizes, evaluation."""

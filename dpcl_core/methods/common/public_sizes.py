@@ -1,0 +1,50 @@
+"""Public numbers of what a run will learn on: what cards and learners judge settings by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dpcl_core.data import catalog
+from dpcl_core.data.catalog import DatasetFacts
+from dpcl_core.spec import Recurrence, RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSizes:
+    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again.
+
+    `n_users`: clients that hold the examples, where what is protected is a client; None else. `source_sizes`: nominal
+    numbers of training examples of the tasks that are named here, where tasks are a dataset's sources.
+    """
+
+    n_people: int
+    n_tasks: int
+    n_classes: int
+    recurrence: Recurrence = "once"
+    n_users: int | None = None
+    source_sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def task_size(self) -> float:
+        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out.
+
+        Where one person can be in every task, each is as large as the dataset.
+        """
+        return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
+
+
+def of_run(spec: RunSpec, found: DatasetFacts, n_tasks: int) -> PublicSizes:
+    """What is public about a run before its data are read; `n_tasks` as the scenario's settings give it."""
+    classes = found.classes or tuple(map(str, range(found.n_classes)))
+    n_labels = len(spec.scenario.label_names(classes))
+    sizes = source_sizes(spec)
+    return PublicSizes(found.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
+
+
+def source_sizes(spec: RunSpec) -> Mapping[str, int]:
+    """Nominal sizes of the tasks of a run by their names, where tasks are sources whose sizes a card tells; else empty."""
+    if spec.scenario.kind != "source-incremental":
+        return {}
+    found = catalog.source_sizes(spec.data)
+    return {name: found[name] for name in spec.scenario.sources_used(tuple(found))}

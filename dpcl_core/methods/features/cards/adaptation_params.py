@@ -1,0 +1,71 @@
+"""Settings that every method trained by DP-SGD on a frozen network shares, and what can be said against them beforehand."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.spec import Inputs, Params, RunSpec
+
+Adapter = Literal["head", "film", "lora"]
+Rule = Literal["argmax", "median", "entropy"]  # by which the members of an ensemble vote
+RULES: tuple[Rule, ...] = get_args(Rule)
+MEMBER = "member"  # no vote: the member of the task that a test example is told to be of (workshop version, figure A.1)
+
+
+class PeftParams(Params):
+    """What is trained, and by which steps of DP-SGD (Tobaben et al., section 5 and appendix H)."""
+
+    adapter: Adapter = Field(
+        "head",
+        description="What is trained beside the last layer. head: nothing. film: scale and bias of every LayerNorm. "
+        "lora: low-rank changes of the linear layers in the network's blocks.",
+    )
+    epochs: int = Field(40, ge=1, le=1000, description="How often each example is seen on average.")
+    sample_rate: float = Field(
+        0.1, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
+    )
+    clip_norm: float = Field(
+        1.0, ge=1e-9, le=1e6, allow_inf_nan=False, description="Longest gradient that one example may contribute."
+    )
+    learning_rate: float = Field(0.003, gt=0, le=1e3, allow_inf_nan=False, description="Learning rate of Adam.")
+    lora_rank: int = Field(4, ge=1, le=64, description="Rank of the changes under lora; not used otherwise.")
+
+    @property
+    def inputs(self) -> Inputs:
+        return "features" if self.adapter == "head" else "images"
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of DP-SGD: a public number, whatever the size of the task turns out to be."""
+        return max(1, round(self.epochs / self.sample_rate))
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where the settings cannot be trained on data with these public numbers."""
+    params = spec.params
+    assert isinstance(params, PeftParams)
+    if params.adapter != "head" and spec.data.backbone == "pixels":
+        allowed = "must be head with data.backbone = pixels: there is no network whose layers could be adapted"
+        raise BadInput("params.adapter", params.adapter, allowed)
+    if params.sample_rate * facts.task_size < 1:
+        least = 1 / facts.task_size
+        allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
+        raise BadInput("params.sample_rate", params.sample_rate, allowed)
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given of the arithmetic; of heads nothing (`methods.head_gradients`)."""
+    assert isinstance(params, PeftParams)
+    return () if params.adapter == "head" else (ROUNDING_ASSUMED,)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has its share of the examples."""
+    assert isinstance(params, PeftParams)
+    batch = params.sample_rate * facts.task_size
+    return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."

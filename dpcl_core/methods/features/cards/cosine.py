@@ -1,0 +1,26 @@
+"""Card of the DP cosine classifier."""
+
+from __future__ import annotations
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features.cards import printed
+from dpcl_core.spec import Params
+
+
+class CosineParams(Params):
+    """The cosine classifier has no settings of its own: the budget fixes its noise."""
+
+
+CARD = MethodCard(
+    name="cosine",
+    title="DP cosine classifier",
+    summary="Adds up the unit-length features of each class, once per task, with Gaussian noise; a test example gets the "
+    "class whose noisy sum points most nearly its way. Nothing is trained, so nothing is forgotten but what noise hides.",
+    source="Tobaben et al. 2025, Algorithm 1",
+    params=CosineParams,
+    module="dpcl_core.methods.features.cosine",
+    shares="all",
+    labels=("data", "prior", "prior-const", "dp-learned"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    printed=printed.COSINE,
+)

@@ -1,0 +1,23 @@
+"""Card of the naive baseline."""
+
+from __future__ import annotations
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features.cards import adaptation_params, printed
+
+CARD = MethodCard(
+    name="naive",
+    title="Naive fine-tuning",
+    summary="One model that is simply trained on, task after task, by DP-SGD. Nothing keeps it from forgetting: a lower "
+    "bound for everything else. Needs one list of all labels, for it has one last layer.",
+    source="Tobaben et al. 2025, Algorithm A2",
+    params=adaptation_params.PeftParams,
+    module="dpcl_core.methods.features.naive",
+    shares="all",
+    labels=("prior-const",),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    refuses=adaptation_params.check,
+    derived=adaptation_params.derived,
+    notes=adaptation_params.notes,
+    printed=printed.NAIVE,
+)

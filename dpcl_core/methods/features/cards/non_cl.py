@@ -1,0 +1,39 @@
+"""Card of the baseline that is no continual learner."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features.cards import adaptation_params, printed
+
+
+class NonClParams(adaptation_params.PeftParams):
+    """Training on everything seen so far, and how often its result is released."""
+
+    release: Literal["every-task", "once"] = Field(
+        "every-task",
+        description="every-task: trained anew and released after each task, so early examples are used many times and "
+        "their epsilon adds up. once: trained and released after the last task alone.",
+    )
+
+
+CARD = MethodCard(
+    name="non-cl",
+    title="All data at once",
+    summary="Keeps every example and trains a fresh model on all of them together. No continual learning, but an upper "
+    "bound for it. Released after every task, it uses early examples again each time, and their guarantee is weaker.",
+    source="Tobaben et al. 2025, Algorithm A3",
+    params=NonClParams,
+    module="dpcl_core.methods.features.non_cl",
+    shares="all",
+    labels=("data", "prior", "prior-const", "dp-learned"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    trains_on="all",
+    refuses=adaptation_params.check,
+    derived=adaptation_params.derived,
+    notes=adaptation_params.notes,
+    printed=printed.NON_CL,
+)

@@ -1,0 +1,36 @@
+"""Card of the PEFT ensemble."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features.cards import adaptation_params, printed
+from dpcl_core.methods.features.cards.adaptation_params import Rule
+
+
+class EnsembleParams(adaptation_params.PeftParams):
+    """Training of each member, and how members vote."""
+
+    rule: Rule = Field(
+        "argmax",
+        description="How the members of all tasks vote. Every rule is computed, and can be looked at after the run.",
+    )
+
+
+CARD = MethodCard(
+    name="peft-ensemble",
+    title="PEFT ensemble",
+    summary="Trains a new last layer, or a small adapter with one, for every task, from the same frozen network and by "
+    "DP-SGD; keeps them all, and lets them vote on a test example. No task can overwrite what another has learned.",
+    source="Tobaben et al. 2025, Algorithm 2",
+    params=EnsembleParams,
+    module="dpcl_core.methods.features.peft_ensemble",
+    shares="all",
+    labels=("data", "prior", "prior-const", "dp-learned"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    refuses=adaptation_params.check,
+    derived=adaptation_params.derived,
+    notes=adaptation_params.notes,
+    printed=printed.ENSEMBLE,
+)

@@ -1,0 +1,89 @@
+"""The DP cosine classifier (Tobaben et al., Algorithm 1): noisy sums of unit-length features, one per class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.privacy.budget import training_budget
+from dpcl_core.privacy.labels import LabelLists, kept, told
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
+from dpcl_core.privacy.noise import Noise, noise_of
+from dpcl_core.privacy.sums import row_blocks, unit_rows
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class CosineClassifier:
+    """All budgets and seeds of a run in one array of sums [seeds, epsilons, classes, K]. Keeps nothing but noisy sums.
+
+    The clean sums of a task are shared by the budgets of one seed that have the same labels, and live only inside the
+    mechanism; noise is never shared.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
+        self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
+        budgets = [training_budget(spec.privacy, spec.labels, epsilon) for epsilon in self._epsilons]
+        self._stds = [class_sums_std(epsilon, delta, spec.privacy.adjacency) for epsilon, delta in budgets]
+        self._lists = LabelLists(spec, known.public, known.n_tasks)
+        self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
+        self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_labels, known.n_inputs))
+        self._n_classes = known.n_classes
+        self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        for done, (row, seed) in enumerate(enumerate(self._seeds), start=1):
+            task = tasks[seed]
+            cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
+            labels = task.train.labels
+            spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
+            for space in dict.fromkeys(spaces):  # one, unless every budget has learned its own
+                alike = [place for place, own in enumerate(spaces) if own == space]
+                train = task.train.take(np.flatnonzero(kept(labels, space)))
+                self._sums[row, alike] += noisy_class_sums(
+                    train.inputs,
+                    train.labels,
+                    space,
+                    self._sums.shape[2],
+                    [self._stds[place] for place in alike],
+                    [self._noises[cells[place]] for place in alike],
+                    [ledgers[cells[place]] for place in alike],
+                    task=task.index,
+                )
+                self._released[row][np.ix_(alike, space)] = True
+            yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
+        """By the one rule there is: cosines [epsilons, n, classes] of the task's test examples."""
+        return {"cosine": self.cosines(seed, task.test.inputs)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released; see `told`."""
+        place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
+        shown = told(self._released[place], self._n_classes)
+        return {"sums": self._sums[place][shown], "labels": self._released[place][shown]}
+
+    def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero.
+
+        Classes are the declared ones and then, as `told` has them, those that were released besides.
+        """
+        row = self._seeds.index(seed)
+        shown = told(self._released[row].any(axis=0), self._n_classes)
+        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, shown]])
+        blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
+        scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
+        # A class without data has a zero sum when there is no noise: it must lose, not win as NaN or at 0.
+        usable = self._released[row][:, shown] & directions.any(axis=2)
+        return np.where(usable[:, None, :], scores, -np.inf)
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CosineClassifier:
+    """The learner of a run's whole grid."""
+    return CosineClassifier(spec, cells, known)

@@ -1,0 +1,47 @@
+"""Naive baseline (Tobaben et al., Algorithm A2): one model, trained on with DP-SGD from task to task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.trainer import Model, Trainer, Work
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class Naive:
+    """One model a cell. Its optimiser starts anew with every task, which the paper does not state.
+
+    Tasks are not independent, each starts from the last one's weights, but parallel composition holds: what came before an
+    example's task does not depend on it, and what comes after is computed from released weights and other people's data.
+    """
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        self._trainer, self._size = Trainer(spec, cells, known), known.task_size
+        self._models: dict[int, Model] = {}
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        works = {
+            seed: Work(task.train, task.prior, (task.index,), self._size, self._models.get(seed))
+            for seed, task in tasks.items()
+        }
+        self._models = yield from self._trainer.told(works, ledgers)
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the model's logits."""
+        return {"argmax": self._models[seed].logits(task.test.inputs)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The model as the last task left it."""
+        return self._trainer.released(self._models[cell.seed], cell)
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Naive:
+    """The learner of a run's whole grid."""
+    return Naive(spec, cells, known)

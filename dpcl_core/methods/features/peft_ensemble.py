@@ -1,0 +1,70 @@
+"""PEFT ensemble (Tobaben et al., Algorithm 2): a fresh adapter and head for every task, all of them asked at test time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.cards.adaptation_params import MEMBER
+from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
+from dpcl_core.methods.features.prediction_rules import VoteAccumulator
+from dpcl_core.methods.features.trainer import Model, Trainer, Work
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class PeftEnsemble:
+    """The members of every seed, each trained on one task alone and never from another member."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        assert isinstance(spec.params, EnsembleParams)
+        self._rule, self._one_space = spec.params.rule, spec.labels == "prior-const"
+        self._trainer, self._size = Trainer(spec, cells, known), known.task_size
+        self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
+        self._tallies: dict[tuple[int, int], VoteAccumulator] = {}
+        self._own: dict[tuple[int, int], NDArray[np.floating]] = {}  # of each task, its member's logits on its test set
+
+    def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
+        """A member never builds on another: the next ones train while the last ones are looked at."""
+        for tasks in coming:
+            self._trainer.begin(self._works(tasks))
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        models = yield from self._trainer.told(self._works(tasks), ledgers)
+        for seed, model in models.items():
+            self._members[seed].append(model)
+
+    def _works(self, tasks: Mapping[int, Task]) -> dict[int, Work]:
+        return {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By rule. A member's logits on a test set are computed once: only members new since the last time are asked.
+
+        Last stands `MEMBER`: the task's own member alone, as if the task of a test example were told.
+        """
+        place = seed, task.index
+        tally = self._tallies.setdefault(place, VoteAccumulator(one_space=self._one_space))
+        inputs = task.test.inputs
+        for index, member in enumerate(self._members[seed][tally.n_members :], start=tally.n_members):
+            logits = member.logits(inputs)
+            tally.add(logits)
+            if index == task.index:
+                self._own[place] = logits
+        if not tally.n_members:
+            return {}
+        own = {MEMBER: self._own[place]} if place in self._own else {}
+        return {**tally.scores(self._rule), **own}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The newest member; the others left with their own tasks."""
+        return self._trainer.released(self._members[cell.seed][-1], cell)
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> PeftEnsemble:
+    """The learner of a run's whole grid."""
+    return PeftEnsemble(spec, cells, known)

@@ -1,0 +1,73 @@
+"""Card of CSLR with a trusted sum, and a head that clients train in rounds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.federated.cards import federated_params, printed
+from dpcl_core.spec import Params
+
+
+class CslrCentralParams(
+    federated_params.ListParams,
+    federated_params.ReleaseParams,
+    federated_params.RehearsalParams,
+    federated_params.ClippedParams,
+):
+    """One release a task or a round, and a head averaged over clients."""
+
+    head: Literal["private", "clean"] = Field(
+        "private",
+        description="private: the head's updates are clipped and noised, and epsilon is for both. clean: they travel as "
+        "they are, as published; epsilon is for the replay alone, and both together have no bound.",
+    )
+    replay_share: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Share of epsilon that the replay may spend, where the head is private; the head has what is then left.",
+    )
+    releases: Literal["task", "round"] = Field(
+        "task",
+        description="task: one release a task, of every client. round: one a round, of the clients who also send updates.",
+    )
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound leaves out."""
+    assert isinstance(params, CslrCentralParams)
+    if params.head == "private":
+        return ()
+    return ("The head's updates travel without noise: the budget covers the replay alone, and the model has no bound.",)
+
+
+def is_for_the_replay(params: Params) -> bool:
+    """A clean head: the budget is for the replay alone, as the publication has it."""
+    assert isinstance(params, CslrCentralParams)
+    return params.head == "clean"
+
+
+CARD = MethodCard(
+    name="cslr-central",
+    title="CSLR, trusted sum",
+    summary="Every client matches its texts to public groups and sends one clipped vector; the sum gets noise once and "
+    "becomes a mixture of Gaussians. Clients train the head in rounds on their own texts and rehearse invented ones. "
+    "Replay and head are paid for separately, and together.",
+    source=f"{federated_params.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
+    params=CslrCentralParams,
+    module="dpcl_core.methods.federated.cslr_central",
+    shares="cell",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=federated_params.check,
+    derived=federated_params.derived,
+    notes=notes,
+    assumes=federated_params.SIMULATED,
+    is_for_the_replay=is_for_the_replay,
+    needs_anchors=True,
+    printed=printed.CENTRAL,
+)

@@ -1,0 +1,123 @@
+"""Card of CSLR as its paper prints it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated.cards import federated_params, printed
+from dpcl_core.spec import Params, RunSpec
+
+NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # Table 5: noise over the clipping norm of one statistic, by claimed epsilon
+
+
+class CslrPublishedParams(federated_params.ListParams, federated_params.RehearsalParams, federated_params.RoundParams):
+    """Lists pooled and clustered by the server every round; the noise of Table 5; a head without noise."""
+
+    clusters_together: ClassVar[bool] = True
+    modes_per_task: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Groups that a round's lists are clustered into, of every label or of the whole task, as lists are; the "
+        "paper's 1 leaves nothing to match.",
+    )
+    lists: Literal["label", "task"] = Field(
+        "label",
+        description="What a client's list is of. label: one for each label of a task, so that an entry has one label. task: "
+        "one of all that the client has of a task, as printed; an entry's target is then a mixture of labels.",
+    )
+    rule: federated_params.Rule = Field(
+        "hungarian",
+        description="nearest: each to its nearest group. hungarian: one to one, at least cost. ot: optimal transport.",
+    )
+    second_moments: Literal["diagonal", "full"] = Field(
+        "diagonal", description="What is released of second moments; full is as printed, and costs seconds a round."
+    )
+    dimensions: Annotated[int, Field(ge=2, le=1024)] | None = Field(
+        None, description="Public axes on which all of it happens; empty: the embedding as it is, as printed."
+    )
+    noisy_lists: bool = Field(
+        False,
+        description="Whether clients noise the four statistics of every entry before lists are matched, by Table 5 and anew "
+        "in every round, as printed (Algorithm 1, line 2).",
+    )
+    aggregation: Literal["shares", "entries"] = Field(
+        "shares",
+        description="How groups are averaged. shares: entries count by their share of a client's texts, over the expected "
+        "number of clients. entries: each counts the same, over the clients that came, as printed (Eq. 2).",
+    )
+    averaging: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="What the replayed mixture keeps of a task's earlier rounds; 0: a round's own release alone (Eq. 2).",
+    )
+    targets: Literal["simplex", "raw"] = Field(
+        "simplex",
+        description="Noisy targets of the mixture. simplex: brought back to shares that add up to 1. raw: as released, as "
+        "printed.",
+    )
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a budget without printed noise, lists that do not fit, and unit length on axes."""
+    federated_params.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    if params.dimensions is not None:
+        federated_params.check_axes(spec, params.dimensions)
+    if params.unit_length and params.dimensions is not None:
+        raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon) and epsilon not in NOISE:
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What stands before everything else that is said of its protection."""
+    assert isinstance(params, CslrPublishedParams)
+    head = "The head's updates travel without noise, and no number here covers them."
+    if params.noisy_lists:
+        lists = (
+            "Lists are noised before they leave a client, and all that follows is made of them: the replay's bound counts "
+            "each of a client's lists in full, for the server sees whose they are."
+        )
+        return head, lists
+    if params.aggregation == "entries":
+        return head, "Sums are divided by how many clients came, a private number: no bound follows even for the replay."
+    if params.modes_per_task == 1:
+        return (head,)
+    clustered = (
+        "Lists are clustered together, so that one client can move what others are counted as: no bound follows even for "
+        "the replay, and the accounted number grants the printed sensitivity."
+    )
+    return head, clustered
+
+
+CARD = MethodCard(
+    name="cslr-published",
+    title="CSLR as published",
+    summary="In every round some clients send lists of Gaussians, which the server clusters by their log-densities at "
+    "public sentences and averages group by group with the paper's noise; clients rehearse texts invented from it. The "
+    "claimed epsilon leaves out the head, and its noise costs more than it claims.",
+    source=federated_params.SOURCE,
+    params=CslrPublishedParams,
+    module="dpcl_core.methods.federated.cslr_published",
+    shares="cell",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=check,
+    derived=federated_params.derived,
+    guarantee="nominal",
+    notes=notes,
+    assumes=federated_params.SIMULATED[:1],
+    needs_anchors=True,
+    printed=printed.PUBLISHED,
+)

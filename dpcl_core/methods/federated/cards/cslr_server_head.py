@@ -1,0 +1,37 @@
+"""Card of CSLR whose head the server trains on what was released."""
+
+from __future__ import annotations
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated.cards import federated_params, printed
+from dpcl_core.spec import Params
+
+
+class CslrServerHeadParams(federated_params.ListParams, federated_params.ReleaseParams, federated_params.ServerParams):
+    """One release a task, and a head trained on the mixture of all releases."""
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to."""
+    return f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more."
+
+
+CARD = MethodCard(
+    name="cslr-server-head",
+    title="CSLR, head on the server",
+    summary="Every client matches its texts to public groups and sends one clipped vector a task; the sum gets noise once "
+    "and becomes a mixture of Gaussians. The server trains the head on texts invented from it alone, of all tasks: the head "
+    "costs nothing beyond the release.",
+    source=f"{federated_params.SOURCE}, repaired: matched on the client, released once a task, head from the release",
+    params=CslrServerHeadParams,
+    module="dpcl_core.methods.federated.cslr_server_head",
+    shares="epsilons",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=federated_params.check,
+    derived=derived,
+    assumes=federated_params.SIMULATED,
+    needs_anchors=True,
+    printed=printed.SERVER_HEAD,
+)

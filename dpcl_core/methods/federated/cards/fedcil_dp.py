@@ -1,0 +1,43 @@
+"""Card of generative replay with clipped, noised updates."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.federated.cards import federated_params, printed
+
+
+class FedCilDpParams(federated_params.ClippedParams):
+    """A generator and a discriminator, averaged over clients."""
+
+    noise_size: int = Field(64, ge=1, le=1024, description="Random numbers that the generator starts from.")
+    consolidation_steps: int = Field(
+        20, ge=0, le=1000, description="Steps on embeddings of the noised generator alone, by the server, after a round."
+    )
+    consistency: float = Field(
+        1.0,
+        ge=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="What agreeing with the server's generated embeddings counts for a client.",
+    )
+
+
+CARD = MethodCard(
+    name="fedcil-dp",
+    title="FedCIL with noise",
+    summary="Clients train a generator of embeddings and a classifier that tells real ones from invented ones; their joint "
+    "change is clipped and the sum gets noise. The generator of the last round replays earlier classes. Clients' own "
+    "generators never reach the server, as they do in the original.",
+    source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
+    params=FedCilDpParams,
+    module="dpcl_core.methods.federated.fedcil_dp",
+    shares="cell",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=federated_params.check,
+    derived=federated_params.derived,
+    assumes=federated_params.SIMULATED,
+    printed=printed.FED_CIL,
+)

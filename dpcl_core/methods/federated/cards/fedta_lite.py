@@ -1,0 +1,50 @@
+"""Card of tail anchors, without noise."""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated.cards import federated_params, printed
+from dpcl_core.spec import RunSpec
+
+
+class FedTaLiteParams(federated_params.RoundParams):
+    """Trained anchors that features are mixed with."""
+
+    learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
+    mixing: float = Field(
+        0.5, ge=0, le=100, allow_inf_nan=False, description="What the nearest anchor counts beside the feature (alpha)."
+    )
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a budget, which it cannot keep, and as `cslr.check` does."""
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon):
+            allowed = "must be inf: FedTA-lite adds no noise"
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed)
+    federated_params.check(spec, facts)
+
+
+CARD = MethodCard(
+    name="fedta-lite",
+    title="FedTA-lite, no privacy",
+    summary="Every class has a trained anchor that is mixed into the embeddings near it; the server keeps of each class the "
+    "prototype least like those of the others. A simplified reading of its source, without noise: an upper line.",
+    source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
+    params=FedTaLiteParams,
+    module="dpcl_core.methods.federated.fedta_lite",
+    shares="cell",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=check,
+    derived=federated_params.derived,
+    guarantee="none",
+    assumes=federated_params.SIMULATED[:1],
+    printed=printed.FED_TA,
+)

@@ -1,0 +1,37 @@
+"""Card of lists that are noised before they leave a client."""
+
+from __future__ import annotations
+
+from dpcl_core.layers import ADDED
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated.cards import federated_params
+from dpcl_core.spec import Params
+
+
+class LocalListParams(federated_params.ListParams, federated_params.ReleaseParams, federated_params.ServerParams):
+    """One noisy list a client and task; a head trained on what the server makes of them."""
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to."""
+    return f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
+
+
+CARD = MethodCard(
+    name="local-list",
+    title="Noisy lists, nobody trusted",
+    summary="Every client adds noise to its own list of Gaussians, once a task, and sends it; the server clusters the lists "
+    "it got and trains the head on texts invented from their averages. Shows what it costs to trust nobody.",
+    source=f"{federated_params.SOURCE}, under local trust",
+    params=LocalListParams,
+    module="dpcl_core.methods.federated.local_list",
+    shares="epsilons",
+    labels=federated_params.LABELS,
+    scenarios=federated_params.SCENARIOS,
+    refuses=federated_params.check,
+    derived=derived,
+    assumes=federated_params.SIMULATED[:1],
+    needs_anchors=True,
+    printed=ADDED,
+)

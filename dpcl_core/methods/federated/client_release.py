@@ -1,0 +1,218 @@
+"""From clients to a replayed mixture: one clipped vector a client, one Gaussian, and what the server reads from the sum.
+
+Only `released` and `by_…` see what clients hold; whatever comes after the mechanism works on its output alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.projections import simplex
+from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.privacy.ledger import REPLAY, Ledger
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
+from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import clipped_rows, row_blocks
+
+_STDS_OF_NOISE = 2  # a share below so many of its noise says nothing
+_LEAST_SHARE = 1e-9  # without noise, a label that nobody has
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slotted:
+    """What n clients say about K slots: shares of rows [n, K] (a client's sum to 1, without data to 0), means [n, K, d].
+
+    The mean of a slot in which a client has nothing is never read.
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+
+
+def by_label(
+    z: NDArray[np.floating], labels: NDArray[np.int64], users: NDArray[np.int64], n_users: int, space: Sequence[int]
+) -> Slotted:
+    """Slots are the labels of `space`: every client's share and mean of each. Other rows are left out.
+
+    Args: z [n, d]; labels, users int64 [n], users in 0 ... n_users - 1.
+    """
+    slots = np.full(max(int(labels.max(initial=0)), *space) + 1, -1)
+    slots[list(space)] = np.arange(len(space))
+    rows = np.flatnonzero(slots[labels] >= 0)
+    places = users[rows] * len(space) + slots[labels[rows]]
+    rows, places = rows[order := np.argsort(places, kind="stable")], places[order]
+    sums = np.zeros((n_users * len(space), z.shape[1]))
+    for part in row_blocks(len(rows), z.shape[1]):
+        found, first = np.unique(places[part], return_index=True)
+        sums[found] += np.add.reduceat(z[rows[part]], first, axis=0, dtype=np.float64)
+    counts = np.bincount(places, minlength=len(sums))
+    means = (sums / np.maximum(counts, 1)[:, None]).reshape(n_users, len(space), -1)
+    return Slotted(_shares(counts.reshape(n_users, -1).astype(np.float64)), means)
+
+
+def by_matching(lists: Lists, ids: NDArray[np.int64], n_slots: int) -> Slotted:
+    """Slots by a matcher's ids [n, L]; elements of one client in one slot are averaged by weight."""
+    belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
+    weights = belongs.sum(axis=2)
+    means = belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None]
+    return Slotted(_shares(weights), means)
+
+
+class Layout(Protocol):
+    """How a client's slots become one vector of bounded length, and a noisy sum becomes weights and means again."""
+
+    @property
+    def view(self) -> PublicView: ...
+
+    @property
+    def n_slots(self) -> int: ...
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest length of a client's vector: how far the sum moves when a client's contribution becomes zero."""
+        ...
+
+    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+        """Client vectors [n, D], each at most `sensitivity` long."""
+        ...
+
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights [E, K] and means [E, K, d] of noisy sums [E, D] over the expected number of clients, a public constant.
+
+        `stds` [E]: of the noise on a coordinate of each sum, public like what it was scaled by.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvenSlots:
+    """Every client holds every slot: residual means U^T(mu_k - m0) side by side, no counts (card of one slot a task: K = 1).
+
+    A slot that a client has nothing in is zero, so that the mean is drawn towards m0 by the share of clients without it. The
+    whole vector is clipped to B sqrt(K), which is the sensitivity.
+    """
+
+    view: PublicView
+    n_slots: int = 1
+
+    @property
+    def sensitivity(self) -> float:
+        return float(self.view.radius * np.sqrt(self.n_slots))
+
+    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+        residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
+        return clipped_rows(side_by_side(residuals), self.sensitivity)
+
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        residuals = totals.reshape(len(totals), self.n_slots, -1) / expected
+        return np.full(residuals.shape[:2], 1 / self.n_slots), self.view.restored(residuals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedSlots:
+    """Clients may lack some slots: block k is [a w_k ; w_k clip(U^T(mu_k - m0), B) / B], w_k the client's share of rows.
+
+    Its squared length is w_k² (a² + 1) at most. Shares are not negative and sum to at most 1, and so do their squares: the
+    sensitivity is sqrt(1 + a²) whatever K. Decoding divides by the noisy shares and caps residuals at B. Shares count no
+    less than 1 / (4 K), or than two standard deviations of their noise where that is less: with little noise a rare label
+    is not drawn towards the centre.
+    """
+
+    view: PublicView
+    n_slots: int
+    share_scale: float = 0.5
+
+    @property
+    def sensitivity(self) -> float:
+        return float(np.hypot(1.0, self.share_scale))
+
+    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+        shares = slotted.weights[:, :, None]
+        residuals = clipped_rows(self.view.residuals(slotted.means), self.view.radius) / self.view.radius
+        blocks = np.concatenate([self.share_scale * shares, np.where(shares > 0, shares * residuals, 0.0)], axis=2)
+        return clipped_rows(side_by_side(blocks), self.sensitivity)
+
+    def decoded(
+        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
+        swallowed = _STDS_OF_NOISE * stds / expected / self.share_scale
+        least = np.clip(swallowed, _LEAST_SHARE, 1 / (4 * self.n_slots))
+        shares = np.maximum(blocks[:, :, 0] / self.share_scale, least[:, None])
+        residuals = clipped_rows(self.view.radius * blocks[:, :, 1:] / shares[:, :, None], self.view.radius)
+        return simplex(shares), self.view.restored(residuals)
+
+
+def released(
+    slotted: Slotted,
+    layout: Layout,
+    targets: NDArray[np.float64],
+    multipliers: Sequence[float],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+    n_clients: int,
+    sample_rate: float = 1.0,
+) -> list[Replay]:
+    """One release of the clients' slots, a mixture for each budget: joint vector, one Gaussian, division by constants.
+
+    `multipliers`: noise over sensitivity, one a budget (0: none, and the ledger says so). Targets [K, C] are public, the
+    slots being labels or parts of one. `n_clients`: the public number of all; with `sample_rate` < 1 `slotted` has only the
+    clients of a sample by independent coins, and sums are divided by rate times that number, not by how many came.
+    Components have the public covariance.
+
+    Sensitivity: the layout's, where a client's slots depend on its own data, public facts and earlier releases alone.
+    Raises BadInput for fewer than two clients.
+    """
+    stds = stds_of(multipliers, layout.sensitivity)
+    part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds)
+    what = f"sum of clients' vectors of {layout.n_slots} slots"
+    totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
+    return decoded(totals[0], layout, targets, expected_clients(n_clients, sample_rate), stds)
+
+
+def decoded(
+    totals: NDArray[np.float64], layout: Layout, targets: NDArray[np.float64], expected: float, stds: Sequence[float]
+) -> list[Replay]:
+    """The mixtures in noisy sums [E, D], `stds` of the noise on a coordinate of each: post-processing, for no client's data
+    come in."""
+    weights, means = layout.decoded(totals, expected, np.array(stds))
+    found = zip(weights, means, totals, strict=True)
+    return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in found]
+
+
+def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:
+    """Noise on each coordinate for these multiples of a clipping bound."""
+    return [multiplier * bound for multiplier in multipliers]
+
+
+def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Clients' values [n, ...] as one vector each, [n, D]; of no client as well."""
+    return values.reshape(len(values), math.prod(values.shape[1:]))
+
+
+def expected_clients(n_clients: int, sample_rate: float) -> float:
+    """What sums are divided by. Raises BadInput for fewer than two clients: one has nobody to be hidden among."""
+    if n_clients < 2:
+        raise BadInput("scenario.clients", n_clients, "must be at least 2, for one client has nobody to be hidden among")
+    return sample_rate * n_clients
+
+
+def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    totals = weights.sum(axis=1, keepdims=True)
+    shares: NDArray[np.float64] = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
+    return shares

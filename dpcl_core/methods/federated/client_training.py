@@ -1,0 +1,119 @@
+"""The head as clients train it in rounds: one model, its coins and its noise, whatever else travels with its updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
+from dpcl_core.methods.federated.head import Head, stop_if_diverged
+from dpcl_core.methods.federated.replay import Replay, sampled
+from dpcl_core.methods.federated.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved, own_draws
+from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.task_rows import of_this_task
+from dpcl_core.privacy.ledger import HEAD, Ledger
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
+from dpcl_core.privacy.noise import Batches, noise_of
+from dpcl_core.scenarios.stream import generator
+from dpcl_core.spec import Cell, RunSpec
+
+Chosen = NDArray[np.int64]
+Before = Callable[[Chosen], None]
+Beside = Callable[[Chosen], Sequence[ClientVectors]]  # what the clients of a round send beside their updates
+Took = Callable[[Sequence[NDArray[np.float64]]], None]  # what becomes of its noisy sums
+Mixtures = Callable[[], Sequence[Replay]]  # what clients rehearse, as it stands
+
+
+def participation(params: RoundParams, spec: RunSpec, cell: Cell, n_clients: int) -> Participation:
+    """Who is in a round: coins of each model's own, seeded for teaching alone."""
+    seed = cell.seed if spec.privacy.noise == "seeded" else None
+    coins = Batches(params.participation, seed, f"clients at epsilon {cell.epsilon}")
+    return Participation(n_clients, coins)
+
+
+class RoundHead:
+    """One cell's head. `noise_multiplier` 0: its updates travel without clipping and noise, and the ledger says so."""
+
+    def __init__(
+        self, spec: RunSpec, cell: Cell, known: PublicContext, n_clients: int, noise_multiplier: float, purpose: str = "head"
+    ) -> None:
+        params = spec.params
+        assert isinstance(params, RoundParams)
+        self._spec, self._params, self._cell, self._known, self._n_clients = spec, params, cell, known, n_clients
+        self._multiplier = noise_multiplier
+        self._head = Head(known.n_inputs, known.n_classes, params.hidden)
+        self._weights = self._head.initial(generator(cell.seed, "head"))[None]
+        self._participation = participation(params, spec, cell, known.n_users or 0)
+        self._noise = noise_of(spec.privacy.noise, cell, purpose)
+        weight = params.replay_weight if isinstance(params, RehearsalParams) else 0.0
+        self._plan = LocalPlan(params.local_steps, params.batch_size, params.learning_rate, weight)
+        self._clip = params.clip_norm if isinstance(params, ClippedParams) else 0.0
+
+    def released(self) -> dict[str, NDArray[np.generic]]:
+        """The `head`'s weights [P] as the last round left them."""
+        return {"head": self._weights[0].copy()}
+
+    def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
+        """[n, C] of embeddings [n, d]."""
+        found: NDArray[np.float32] = self._head.logits(self._weights, z)[0]
+        return found
+
+    def trained(
+        self,
+        rows: TaskRows,
+        index: int,
+        ledger: Ledger,
+        *,
+        mixtures: Mixtures | None = None,
+        before: Before | None = None,
+        beside: Beside | None = None,
+        took: Took | None = None,
+    ) -> Iterator[int]:
+        """All rounds of a task; yields those done so far. Each round's event is in the ledger before its sums are there.
+
+        `mixtures`: rehearsed beside own rows, empty before anything was released. `before`: what is done with a round's
+        clients first. `beside`, `took`: what they send beside their updates, under one noise on all of it, and who reads its
+        sums.
+        """
+        if self._multiplier == 0:
+            clean = dp.NonPrivateDpEvent()
+            ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
+        clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
+        invented = generator(self._cell.seed, f"rehearsal of task {index}")
+        is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
+        for done in range(self._params.rounds):
+            chosen = of_this_task(self._participation.draw(), rows, self._known)
+            if before is not None:
+                before(chosen)
+            replayed = self._replayed(mixtures() if mixtures is not None else (), invented)
+            draws = own_draws(chosen, None if is_release else self._cell.seed, f"round {done} of task {index}")
+            updates = local_updates(self._head, self._weights, clients, chosen, self._plan, draws, replayed)
+            parts = list(beside(chosen)) if beside is not None else []
+            if self._multiplier > 0:
+                own = ClientVectors(HEAD, updates[0], self._clip, [self._multiplier * self._clip])
+                sums = self._sums([own, *parts], index, ledger)
+                self._weights = moved(self._weights, sums.pop(0), self._params.participation * self._n_clients)
+            else:
+                sums = self._sums(parts, index, ledger) if parts else []
+                self._weights = averaged(self._weights, updates)
+            stop_if_diverged(self._weights, done, self._params.rounds, self._params.learning_rate, "round")
+            if took is not None:
+                took(sums)
+            yield done + 1
+
+    def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:
+        rate = self._params.participation
+        what = f"a round of {' and '.join(dict.fromkeys(part.channel for part in parts))}, sampling rate {rate:g}"
+        return noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
+
+    def _replayed(
+        self, mixtures: Sequence[Replay], random: np.random.Generator
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
+            return None
+        z, targets = sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
+        return z[None], targets[None]

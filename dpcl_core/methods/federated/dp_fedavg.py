@@ -1,0 +1,52 @@
+"""DP-FedAvg on the head alone: what all methods with replay are held against. Keeps nothing but the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.budget import Horizon
+from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
+from dpcl_core.methods.federated.client_training import RoundHead
+from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+class DpFedAvg:
+    """One model, trained on task after task."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        params = spec.params
+        assert isinstance(params, DpFedAvgParams)
+        (self._cell,) = cells
+        self._rounds = params.rounds
+        self._seen = SeenLabels(spec, known)
+        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
+        noise = horizon.head_alone(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
+        self._head = RoundHead(spec, self._cell, known, clients_of_a_task(known), noise)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        task = tasks[self._cell.seed]
+        rows = self._seen.rows(task)
+        for done in self._head.trained(rows, task.index, ledgers[self._cell]):
+            yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the head's logits [1, n, classes]."""
+        return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The head as the last round left it."""
+        return self._head.released()
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> DpFedAvg:
+    """The learner of one cell."""
+    return DpFedAvg(spec, cells, known)

@@ -1,0 +1,114 @@
+"""FedTA-lite: features mixed with a trained anchor of the nearest class, and prototypes kept apart. Adds no noise.
+
+A simplified reading: z' = norm(z + alpha a_c), c the class whose key is nearest, a_c trained by cross-entropy over cosines
+to class prototypes. Keys and prototypes start as class means; of each class the server keeps, among the clients' means, the
+one whose largest cosine to the other classes is smallest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import dp_accounting as dp
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.cards.fedta_lite import FedTaLiteParams
+from dpcl_core.methods.federated.client_release import by_label
+from dpcl_core.methods.federated.client_training import participation
+from dpcl_core.methods.federated.slot_assignment import TaskRows
+from dpcl_core.methods.federated.task_rows import SeenLabels, features
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.sums import unit_rows
+from dpcl_core.scenarios.stream import Task, generator
+from dpcl_core.spec import Cell, RunSpec
+
+_TEMPERATURE = 0.1  # of cosines in the cross-entropy
+
+
+class FedTaLite:
+    """One cell: keys, prototypes and tail anchors of the classes so far, each [C, d]."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        params = spec.params
+        assert isinstance(params, FedTaLiteParams)
+        (self._cell,) = cells
+        self._params, self._n_users, self._seen = params, known.n_users or 0, SeenLabels(spec, known)
+        self._participation = participation(params, spec, self._cell, self._n_users)
+        self._keys = np.zeros((known.n_classes, known.n_inputs))
+        self._prototypes, self._anchors = np.zeros_like(self._keys), np.zeros_like(self._keys)
+        self._labels: tuple[int, ...] = ()
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        task, clean = tasks[self._cell.seed], dp.NonPrivateDpEvent()
+        channels = {REPLAY: clean, HEAD: clean}
+        ledgers[self._cell].spend(clean, task=task.index, what="prototypes and anchors without noise", channels=channels)
+        rows = self._seen.rows(task)
+        self._gather(rows)
+        random = generator(self._cell.seed, f"rounds of task {task.index}")
+        for done in range(self._params.rounds):
+            chosen = self._participation.draw()
+            moves = [self._moved(rows, int(client), random) for client in chosen if (rows.users == client).any()]
+            if moves:
+                self._anchors = self._anchors + np.mean(moves, axis=0)
+            yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: cosines [1, n, classes] of mixed features to prototypes."""
+        mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
+        return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """Keys, prototypes and anchors [C, d] as they are."""
+        return {"keys": self._keys.copy(), "prototypes": self._prototypes.copy(), "anchors": self._anchors.copy()}
+
+    def _gather(self, rows: TaskRows) -> None:
+        """Keys are means of clients' class means; prototypes are chosen among those, away from the other classes."""
+        told = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
+        self._labels = tuple(sorted({*self._labels, *rows.space}))
+        candidates = {
+            label: unit_rows(told.means[told.weights[:, place] > 0, place]) for place, label in enumerate(rows.space)
+        }
+        for label, own in candidates.items():
+            if len(own):
+                self._keys[label] = unit_rows(own.mean(axis=0, keepdims=True))[0]
+        for label, own in candidates.items():
+            others = [other for other in self._labels if other != label]
+            if len(own):
+                nearest = (own @ self._keys[others].T).max(axis=1) if others else np.zeros(len(own))
+                self._prototypes[label] = own[nearest.argmin()]
+
+    def _mixed(self, z: NDArray[np.float64], anchors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Mixed features [n, d] of unit length, and the class [n] whose anchor went in."""
+        if not self._labels:
+            return z, np.zeros(len(z), dtype=np.int64)
+        nearest = np.array(self._labels)[(z @ self._keys[list(self._labels)].T).argmax(axis=1)]
+        return unit_rows(z + self._params.mixing * anchors[nearest]), nearest
+
+    def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> NDArray[np.float64]:
+        """What one client's steps change about the anchors [C, d]."""
+        own, anchors = np.flatnonzero(rows.users == client), self._anchors.copy()
+        labels = np.array(self._labels)
+        prototypes = self._prototypes[labels]
+        for _ in range(self._params.local_steps):
+            batch = random.choice(own, self._params.batch_size)
+            z = rows.z[batch].astype(np.float64)
+            mixed, nearest = self._mixed(z, anchors)
+            lengths = np.linalg.norm(z + self._params.mixing * anchors[nearest], axis=1, keepdims=True)
+            likely = np.exp((mixed @ prototypes.T - 1) / _TEMPERATURE)
+            likely /= likely.sum(axis=1, keepdims=True)
+            likely -= rows.labels[batch][:, None] == labels
+            slopes = likely @ prototypes / _TEMPERATURE / len(batch)
+            slopes -= (slopes * mixed).sum(axis=1, keepdims=True) * mixed  # through the normalisation
+            slopes = np.divide(self._params.mixing * slopes, lengths, out=np.zeros_like(slopes), where=lengths > 0)
+            step = np.zeros_like(anchors)
+            np.add.at(step, nearest, slopes)
+            anchors -= self._params.learning_rate * step
+        return anchors - self._anchors
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> FedTaLite:
+    """The learner of one cell."""
+    return FedTaLite(spec, cells, known)

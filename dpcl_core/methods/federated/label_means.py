@@ -1,0 +1,66 @@
+"""Noisy class means: what a method with lists must beat. One release a task, keyed by label, and nothing trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated.budget import Horizon
+from dpcl_core.methods.federated.cards.label_means import LabelMeansParams
+from dpcl_core.methods.federated.public_context import PublicEmbeddings
+from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
+from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.methods.federated.task_rows import SeenLabels, features
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+_FAR = -1e6  # of a label that nothing was released of yet: behind all others, and equal among themselves
+
+
+class LabelMeans:
+    """The budgets of one seed. Keeps released means alone."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        params = spec.params
+        assert isinstance(params, LabelMeansParams)
+        self._seed, self._n_classes = cells[0].seed, known.n_classes
+        self._seen = SeenLabels(spec, known)
+        self._public = PublicEmbeddings.of(known.anchors, self._seed, params.dimensions, params.radius)
+        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence)
+        multipliers = [horizon.releases(c.epsilon) if math.isfinite(c.epsilon) else 0.0 for c in cells]
+        self._releases = ReleaseSchedule(spec, cells, known, self._public, multipliers)
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        task = tasks[self._seed]
+        self._releases.of_task(self._seen.rows(task), task.index, ledgers)
+        yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: how near each class's mean is [epsilons, n, classes]."""
+        z = self._public.view.residuals(features(task.test.inputs))
+        scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
+        return {"nearest": self._seen.masked(scores, task)}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The noisy sums of the last task."""
+        return self._releases.released(cell)
+
+    def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
+        """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of several tasks'."""
+        found = np.full((len(z), self._n_classes), _FAR)
+        for part in parts:
+            means = self._public.view.residuals(part.means)
+            for mean, label in zip(means, part.targets.argmax(axis=1), strict=True):
+                found[:, label] = np.maximum(found[:, label], -((z - mean) ** 2).sum(axis=1) / 2)
+        return found
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> LabelMeans:
+    """The learner of one seed's budgets."""
+    return LabelMeans(spec, cells, known)

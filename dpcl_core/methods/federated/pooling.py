@@ -1,0 +1,145 @@
+"""Clustering the lists of all clients together: the reference rule for the paper's "deterministic stable rule"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from dpcl_core.methods.federated.matchers import Rule, margins, slots, squared_distances
+
+_ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooled:
+    """Groups of pooled lists: `ids` int64 [n, L], `prototypes` [K, f], `margins` [n, L], total squared distance `cost`."""
+
+    ids: NDArray[np.int64]
+    prototypes: NDArray[np.float64]
+    margins: NDArray[np.float64]
+    cost: float
+
+
+def pooled(
+    features: NDArray[np.float64],
+    n_groups: int,
+    rule: Rule,
+    coordinates: NDArray[np.float64],
+    previous: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
+    generator: np.random.Generator | None = None,
+    n_starts: int | None = None,
+) -> Pooled:
+    """Assigns and averages in turn from each client's list as start, at most 15 times, and keeps the lowest total cost.
+
+    `n_starts`: at most so many of the lists as starts, evenly among the sorted ones (None: each, which is the reference
+    rule).
+
+    Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
+    [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
+    sorted by what they say before anything else. "random" deals each list out once.
+
+    Removing one client can move the elements of others to other groups: how much one client changes a sum over groups has no
+    proven bound, and no epsilon follows from it.
+
+    Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
+    """
+    n, length, width = features.shape
+    elements, clients = _order(features)
+    sorted_features = np.take_along_axis(features, elements[:, :, None], axis=1)[clients]
+    shares = np.ones((n, length)) if weights is None else weights
+    shares = np.take_along_axis(shares, elements, axis=1)[clients]
+    if rule == "random":
+        starts = sorted_features.reshape(1, -1, width)[:, :1].repeat(n_groups, axis=1)
+    else:
+        chosen = sorted_features if n_starts is None else sorted_features[:: -(-n // n_starts)]
+        starts = np.stack([_start(each, sorted_features.reshape(-1, width), n_groups) for each in chosen])
+    ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
+    place = np.take_along_axis(coordinates, elements, axis=1)[clients]
+    renamed = _names(ids, prototypes, shares, place, previous)
+    found = np.empty((n, length), dtype=np.int64)
+    np.put_along_axis(unsorted := np.empty_like(found), elements[clients], renamed[ids], axis=1)
+    found[clients] = unsorted
+    ordered = prototypes[np.argsort(renamed)]
+    return Pooled(found, ordered, margins(features, ordered), cost)
+
+
+def _order(features: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places [n, L] of each list's elements, and [n] of the lists, in the order of what they say."""
+    elements = np.stack([_sorted(each) for each in features])
+    lists = np.take_along_axis(features, elements[:, :, None], axis=1)
+    return elements, _sorted(lists.reshape(len(lists), -1))
+
+
+def _sorted(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Places [n] of rows [n, w] by their first number, then by their second and so on; equal rows as they come."""
+    order = np.argsort(rows[:, 0], kind="stable")
+    before, after = rows[order[:-1]], rows[order[1:]]
+    if (before != after)[before[:, 0] == after[:, 0]].any():  # seldom, and a hundred times the work
+        order = np.lexsort(rows.T[::-1])
+    return order.astype(np.int64)
+
+
+def _start(own: NDArray[np.float64], pool: NDArray[np.float64], n_groups: int) -> NDArray[np.float64]:
+    """A client's list [L, f] as first prototypes [K, f]: the furthest apart of a longer one, others' added to a shorter."""
+    if len(own) == n_groups:
+        return own
+    chosen = own if len(own) < n_groups else own[[squared_distances(own, own.mean(axis=0)[None])[:, 0].argmax()]]
+    among = pool if len(own) < n_groups else own
+    while len(chosen) < n_groups:
+        chosen = np.concatenate([chosen, among[[squared_distances(among, chosen).min(axis=1).argmax()]]])
+    return chosen
+
+
+def _alternated(
+    features: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    prototypes: NDArray[np.float64],
+    rule: Rule,
+    generator: np.random.Generator | None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    """Ids [n, L], prototypes [K, f] and cost of the cheapest of the starts [S, K, f]; the first of equal ones."""
+    (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
+    ids, prototypes = np.full((n_starts, n, length), -1), prototypes.copy()
+    moving = np.arange(n_starts)  # starts whose assignment still changes: the others stay as they are
+    for _ in range(_ROUNDS):
+        costs = squared_distances(features[None], prototypes[moving, None])
+        repeated = np.broadcast_to(weights, (len(moving), n, length)).reshape(-1, length)
+        found = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator).reshape(len(moving), n, length)
+        changed = (found != ids[moving]).any(axis=(1, 2))
+        moving, found = moving[changed], found[changed]
+        if not len(moving):
+            break
+        ids[moving] = found
+        belongs = (found[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
+        totals = belongs.sum(axis=(1, 2))
+        sums = belongs.reshape(len(moving), -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
+        stayed = prototypes[moving]  # a group without weight stays where it was
+        prototypes[moving] = np.divide(sums, totals[:, :, None], out=stayed, where=totals[:, :, None] > 0)
+        if rule == "random":
+            break
+    costs = squared_distances(features[None], prototypes[:, None])
+    total = (np.take_along_axis(costs, ids[..., None], axis=3)[..., 0] * weights).sum(axis=(1, 2))
+    best = int(total.argmin())
+    return ids[best], prototypes[best], float(total[best])
+
+
+def _names(
+    ids: NDArray[np.int64],
+    prototypes: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    coordinates: NDArray[np.float64],
+    previous: NDArray[np.float64] | None,
+) -> NDArray[np.int64]:
+    """The canonical name of each group, [K]."""
+    if previous is not None:
+        matched: NDArray[np.int64] = linear_sum_assignment(squared_distances(prototypes, previous))[1]
+        return matched
+    belongs = (ids[..., None] == np.arange(len(prototypes))) * weights[..., None]
+    totals = belongs.sum(axis=(0, 1))
+    places = np.full(len(prototypes), np.inf)  # groups without weight come last
+    np.divide((belongs * coordinates[..., None]).sum(axis=(0, 1)), totals, out=places, where=totals > 0)
+    return np.argsort(np.argsort(places, kind="stable"), kind="stable")

@@ -1,0 +1,261 @@
+"""Lists as the paper sends them: the four statistics of every slot averaged under noise (Eq 2), and lists noised at home."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.methods.federated.client_release import expected_clients, side_by_side, stds_of
+from dpcl_core.methods.federated.lists import Lists
+from dpcl_core.methods.federated.projections import psd, simplex
+from dpcl_core.methods.federated.public_view import PublicView
+from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.privacy.ledger import REPLAY, Ledger
+from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy_client_vectors
+from dpcl_core.privacy.noise import Noise
+from dpcl_core.privacy.sums import clipped_rows
+
+_SHARE_SCALE = 0.5  # of shares and of targets beside means in a noisy list
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How the statistics of a group become an average, and that a mixture: what Eq. 2 leaves to be repaired, or not.
+
+    `by_shares`: entries count by their share of a client's rows, averages are over the expected number of clients, and a
+    mean is its sum over the group's share. Else each client's entries of a group count once, over the clients that came (Eq.
+    2 as printed): a client without one then draws the group's mean to zero, and the divisor is private. `on_simplex`:
+    whether targets are brought onto the simplex; the paper does so with weights alone.
+    """
+
+    by_shares: bool = True
+    on_simplex: bool = True
+
+
+REPAIRED = Aggregation()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotSums:
+    """Averages over clients as released: weights [K], means [K, d], second moments [K, d] or [K, d, d] and targets [K, C].
+
+    By shares all but the weights are still multiplied by them, w mu and so on: they are kept, and averaged over rounds,
+    before they are divided by shares; a slot without data then weighs nothing, where quotients of noise would stay.
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+    def mixed(self, other: SlotSums, keep: float = 0.9) -> SlotSums:
+        """The running average: `keep` of this one and the rest of the next round's `other`."""
+        return SlotSums(
+            keep * self.weights + (1 - keep) * other.weights,
+            keep * self.means + (1 - keep) * other.means,
+            keep * self.seconds + (1 - keep) * other.seconds,
+            keep * self.targets + (1 - keep) * other.targets,
+        )
+
+    def replay(self, floor: float = 1e-3, rule: Aggregation = REPAIRED) -> Replay:
+        """The mixture: by shares, sums over their shares (no less than 1 / (4 K)); brought to where clean statistics live.
+
+        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights come onto the simplex, targets by the rule.
+        """
+        shares = np.maximum(self.weights, 1 / (4 * len(self.weights))) if rule.by_shares else np.ones_like(self.weights)
+        means, targets = self.means / shares[:, None], self.targets / shares[:, None]
+        seconds = self.seconds / shares.reshape(-1, *[1] * (self.seconds.ndim - 1))
+        covariances = _covariances(means, seconds, floor)
+        weights = simplex(shares if rule.by_shares else self.weights)
+        return Replay(
+            weights,
+            means,
+            covariances[:, None, :] if covariances.ndim == 2 else covariances,
+            simplex(targets) if rule.on_simplex else targets,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """What n clients' lists of L entries consist of: weights [n, L], means, second moments and targets [n, L, ...].
+
+    Of clean lists private; of ones that clients noised themselves (`sent`) released.
+    """
+
+    weights: NDArray[np.float64]
+    means: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    targets: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, lists: Lists, bound: float = 1.0) -> Statistics:
+        """Every entry's mean, second moment (Frobenius norm) and target shortened to `bound` (Table 5: 1 each)."""
+        flat = lists.second_moments.reshape(*lists.weights.shape, math.prod(lists.covariances.shape[2:]))
+        seconds = clipped_rows(flat, bound).reshape(*lists.weights.shape, *lists.covariances.shape[2:])
+        return cls(lists.weights, clipped_rows(lists.means, bound), seconds, clipped_rows(lists.targets, bound))
+
+    def lists(self, floor: float = 1e-3) -> Lists:
+        """The lists as a matcher reads them: weights on the simplex, covariances M - mu muᵀ of eigenvalues >= `floor`."""
+        return Lists(simplex(self.weights), self.means, _covariances(self.means, self.seconds, floor), self.targets)
+
+    def by_slot(self, ids: NDArray[np.int64], n_slots: int, rule: Aggregation) -> list[NDArray[np.float64]]:
+        """Each statistic of every client, all slots side by side [n, D]: weights, means, second moments, targets.
+
+        By shares entries are weighted and added up. Else those of one client in one slot are averaged, so that a slot holds
+        at most one clipped entry of a client; weights are added up either way.
+        """
+        found = (ids[:, None, :] == np.arange(n_slots)[:, None]).astype(np.float64)
+        weighted = found * self.weights[:, None, :]
+        belongs = weighted if rule.by_shares else found / np.maximum(found.sum(axis=2, keepdims=True), 1)
+        flat = self.seconds.reshape(*self.weights.shape, math.prod(self.seconds.shape[2:]))
+        return [
+            side_by_side(values)
+            for values in (weighted.sum(axis=2), belongs @ self.means, belongs @ flat, belongs @ self.targets)
+        ]
+
+
+def published(
+    lists: Lists,
+    ids: NDArray[np.int64],
+    n_slots: int,
+    sigmas: Sequence[float],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+    sample_rate: float,
+    n_clients: int,
+    pooled: bool,
+    bound: float = 1.0,
+    rule: Aggregation = REPAIRED,
+) -> list[SlotSums]:
+    """Eq 2 for each budget: four statistics of every slot summed over the round's clients, noise sigma times each bound.
+
+    Every element's mu, M and y are clipped to `bound` (Table 5: 1 each). By shares they are weighted, w, w mu, w M, w y:
+    shares are not negative and sum to at most 1, so that each statistic of a client, all slots side by side, is at most
+    `bound` long, however many elements fall in one slot. Two deviations from the print repair it: there elements are added
+    up unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the
+    number of clients in the round, which is private; here by the expected one. As printed (`rule`) means, second moments
+    and targets of K slots are sqrt(K) times `bound` long at most, and the ledger counts that; the divisor it cannot count.
+
+    The statistics of a round share the client sample, so they are one event: of multiplier sigma / 2 by shares. That
+    sensitivity is proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists
+    together; the ledger then grants the printed sensitivity, which does not hold (see `pooling.pooled`), and says so in the
+    entry.
+
+    Raises BadInput for fewer than two clients.
+    """
+    expected = expected_clients(n_clients, sample_rate)
+    statistics = Statistics.of(lists, bound)
+    wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
+    bounds = (bound, wide, wide, wide)
+    parts = [
+        ClientVectors(REPLAY, values, longest, stds_of(sigmas, bound))
+        for values, longest in zip(statistics.by_slot(ids, n_slots, rule), bounds, strict=True)
+    ]
+    granted = " (printed sensitivity granted, not proven)" if pooled else ""
+    what = f"four statistics of {n_slots} slots{granted}"
+    sums = noisy_client_sums(parts, noises, ledgers, task=task, what=what, sample_rate=sample_rate)
+    return _slot_sums(sums, n_slots, statistics, expected if rule.by_shares else max(1, len(lists)))
+
+
+def sent(
+    lists: Lists, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int
+) -> list[Statistics]:
+    """Algorithm 1, line 2: every client noises the four statistics of its own list and sends them; one set a budget.
+
+    Each entry's mean, second moment and target is at most 1 long after clipping and shares sum to at most 1: a list of L
+    entries is at most sqrt(1 + 3 L) long, under noise of sigma on every number. The server sees whose list it is, so that
+    nothing is averaged and no sample amplifies (`mechanisms.noisy_client_vectors`).
+    """
+    clean = Statistics.of(lists)
+    shapes = [values.shape for values in (clean.weights, clean.means, clean.seconds, clean.targets)]
+    vectors = np.concatenate(
+        [side_by_side(values) for values in (clean.weights, clean.means, clean.seconds, clean.targets)], axis=1
+    )
+    part = ClientVectors(REPLAY, vectors, math.sqrt(1 + 3 * shapes[0][1]), list(sigmas))
+    what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
+    ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
+    return [
+        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(each, ends, axis=1), shapes, strict=True)))
+        for each in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+    ]
+
+
+def averaged(
+    received: Statistics,
+    ids: NDArray[np.int64],
+    n_slots: int,
+    sigma: float,
+    noise: Noise,
+    *,
+    expected: float,
+    rule: Aggregation,
+) -> SlotSums:
+    """Eq 2 over lists noised at home, under the printed noise once more: post-processing of what clients sent."""
+    sums = []
+    for values in received.by_slot(ids, n_slots, rule):
+        total = values.sum(axis=0)
+        sums.append((noise.added(total, sigma) if sigma > 0 else total)[None])
+    (found,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
+    return found
+
+
+def _slot_sums(sums: Sequence[NDArray[np.float64]], n_slots: int, statistics: Statistics, divisor: float) -> list[SlotSums]:
+    """Sums [E, D] of the four statistics over a divisor, slot by slot."""
+    shape, by_slot = statistics.seconds.shape[2:], (n_slots, -1)
+    weights, means, seconds, targets = (total / divisor for total in sums)
+    return [
+        SlotSums(shares, own.reshape(by_slot), second.reshape(n_slots, *shape), target.reshape(by_slot))
+        for shares, own, second, target in zip(weights, means, seconds, targets, strict=True)
+    ]
+
+
+def _covariances(means: NDArray[np.float64], seconds: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """M - mu muᵀ of means [..., d], as diagonals [..., d] or matrices [..., d, d], eigenvalues at least `floor`."""
+    if seconds.ndim == means.ndim:
+        return np.maximum(seconds - means**2, floor)
+    return psd(seconds - means[..., :, None] * means[..., None, :], floor)
+
+
+def noisy_lists(
+    lists: Lists,
+    view: PublicView,
+    multipliers: Sequence[float],
+    noises: Sequence[Noise],
+    ledgers: Sequence[Ledger],
+    *,
+    task: int,
+) -> list[Lists]:
+    """Local trust: every client clips and noises its own list before anyone sees it; one set of noisy lists a budget.
+
+    A client sends [clip(residual means, B sqrt(L)) / (B sqrt(L)) ; a shares ; a targets / sqrt(L)] with a = 0.5. The first
+    block is at most 1 long, shares sum to at most 1 and each target is clipped to 1: the sensitivity is sqrt(1 + 2 a²). The
+    server reads means m0 + U r, shares and targets on the simplex; covariances are the public ones' diagonal.
+
+    `multipliers`: noise over sensitivity, one a budget.
+    """
+    (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
+    scale, root = view.radius * np.sqrt(length), np.sqrt(length)
+    present = np.where(lists.weights[:, :, None] > 0, view.residuals(lists.means), 0.0)
+    residuals = clipped_rows(side_by_side(present), scale) / scale
+    targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
+    vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
+    bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
+    part = ClientVectors(REPLAY, vectors, bound, stds_of(multipliers, bound))
+    sent = noisy_client_vectors(part, noises, ledgers, task=task, what=f"every client's list of {length}, noised at home")
+    width = residuals.shape[1]
+    variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
+    return [
+        Lists(
+            simplex(each[:, width : width + length] / _SHARE_SCALE),
+            view.restored(scale * each[:, :width].reshape(n, length, -1)),
+            variances,
+            simplex(root / _SHARE_SCALE * each[:, width + length :].reshape(n, length, n_classes)),
+        )
+        for each in sent
+    ]

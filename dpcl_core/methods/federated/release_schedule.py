@@ -1,0 +1,129 @@
+"""What clients say of a task as noisy mixtures, one for each budget: once a task, or a part of every round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated.cards.federated_params import ListParams, ReleaseParams
+from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
+from dpcl_core.methods.federated.lists import ListLearner, Lists
+from dpcl_core.methods.federated.observations import NoiseStd
+from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
+from dpcl_core.methods.federated.public_view import public_modes
+from dpcl_core.methods.federated.replay import Replay
+from dpcl_core.methods.federated.slot_assignment import Draws, TaskRows, listed, matched
+from dpcl_core.methods.federated.task_rows import clients_of_a_task
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import noise_of
+from dpcl_core.scenarios.stream import generator
+from dpcl_core.spec import Cell, RunSpec
+
+AT_MOST = 500  # rows of a client and label that a list is fitted to
+
+
+class ReleaseSchedule:
+    """The mixtures of one seed's budgets. Keeps them and public facts, nothing that a client has.
+
+    `multipliers`: noise over sensitivity of each release, one a budget; 0: none.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        cells: Sequence[Cell],
+        known: PublicContext,
+        public: PublicEmbeddings,
+        multipliers: Sequence[float],
+    ) -> None:
+        params = spec.params
+        assert isinstance(params, ReleaseParams)
+        self._params, self._public, self.multipliers = params, public, tuple(multipliers)
+        self._lists = params if isinstance(params, ListParams) else None
+        self._cells, self._n_users, self._n_clients = tuple(cells), known.n_users or 0, clients_of_a_task(known)
+        self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
+        self._compared = EntryMatcher.of(self._lists, public) if self._lists is not None else None
+        self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): its groups' means, released last
+        self._fresh = public_modes(public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, known.n_inputs))
+        self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture a task
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of every label."""
+        return 1 if self._lists is None else self._lists.modes_per_task
+
+    def layout(self, rows: TaskRows) -> Layout:
+        """How a client's part of a task's sum is laid out: one slot alone needs no shares."""
+        n_slots = len(rows.space) * self.n_groups
+        if n_slots == 1 or self._params.slots == "even":
+            return EvenSlots(self._public.view, n_slots)
+        return WeightedSlots(self._public.view, n_slots)
+
+    def of_task(
+        self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
+    ) -> None:
+        """One release of all clients, a mixture for every budget; in the ledgers before it is there.
+
+        `lists`: gives the clients' lists of the task; called where a label has several groups.
+        """
+        own = lists() if lists is not None and self.n_groups > 1 else None
+        for budget, cell in enumerate(self._cells):
+            (found,) = client_release.released(
+                self.slotted(rows, own, budget, index),
+                self.layout(rows),
+                self.targets(rows),
+                [self.multipliers[budget]],
+                [self._noises[budget]],
+                [ledgers[cell]],
+                task=index,
+                n_clients=self._n_clients,
+            )
+            self.take(budget, index, rows, found)
+
+    def released(self, cell: Cell) -> dict[str, NDArray[np.generic]]:
+        """The noisy `sums` [D] of the last task that a cell's mixture is read from; nothing before there are any."""
+        own = self.parts[self._cells.index(cell)]
+        return {"sums": own[-1].sums} if own and own[-1].sums is not None else {}
+
+    def take(self, budget: int, index: int, rows: TaskRows, found: Replay) -> None:
+        """A released mixture of the task, in place of an earlier one of the same task."""
+        self.parts[budget][index:] = [found]
+        for place, label in enumerate(rows.space):
+            self._latest[budget, label] = found.means.reshape(len(rows.space), self.n_groups, -1)[place]
+
+    def lists(self, rows: TaskRows, index: int) -> Lists:
+        """Every client's list of the task, by label. Private: stays with the clients, or in the simulator's view."""
+        assert self._lists is not None
+        learner = ListLearner(self._lists.list_size, self._lists.restarts)
+        return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"), AT_MOST)
+
+    def slotted(self, rows: TaskRows, lists: Lists | None, budget: int, index: int) -> Slotted:
+        """What every client says of the task's slots. Private."""
+        if self.n_groups == 1 or lists is None:
+            return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
+        assert self._compared is not None
+        draws = self._draws(f"matching of task {index}")
+        ids = matched(lists, self._compared, self._prototypes(budget, rows.space), draws)
+        return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
+
+    def targets(self, rows: TaskRows) -> NDArray[np.float64]:
+        """One-hot targets [K, C] of the task's slots, public: slots are labels, or groups within one."""
+        return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
+
+    def stds(self, rows: TaskRows) -> list[NoiseStd]:
+        """How large the noise of each budget's release of such a task is, were all its slots equally full."""
+        layout, radius = self.layout(rows), self._public.view.radius
+        scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
+        return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
+
+    def _prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
+        """Means [S, M, d] that a budget's lists are matched to: of earlier releases where a label has any, else public."""
+        return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
+
+    def _draws(self, purpose: str) -> Draws:
+        seed = self._cells[0].seed
+        return lambda client: generator(seed, f"{purpose}, client {client}")

@@ -1,0 +1,103 @@
+"""Settings of PeCL's baselines, from which both their cards and what they cost are reckoned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.methods.language.cards.network_params import Budget, BudgetPer, LabelShare, LanguageParams, Length, Positive
+
+
+class BaselineParams(LanguageParams):
+    """Settings of a baseline of PeCL: the language model, and one of two ways to private training."""
+
+    mechanism: Literal["dp-sgd", "fn"] = Field(
+        "dp-sgd",
+        description="dp-sgd: every text's gradient is clipped, noise is added to each step. fn: every token's embedding is "
+        "clipped and gets noise once, and whatever is made of the noisy copies is free.",
+    )
+    budget: Budget = Field(
+        "total",
+        description="What epsilon is for. total: everything that a person's texts are ever used for. per-task: the training "
+        "of one task alone, as published; the total is then larger, and is shown.",
+    )
+    clip_norm: Length = Field(1.0, description="Longest gradient that one text contributes; not used under mechanism = fn.")
+    embedding_clip: Length | None = Field(
+        None, description="Longest embedding of a token, under mechanism = fn; empty: the median of the model's table."
+    )
+    budget_per: BudgetPer = Field(
+        "text",
+        description="Under mechanism = fn, what epsilon is for: a whole text, or one token in one place; the total is then "
+        "larger, and is shown.",
+    )
+    label_share: LabelShare = Field(
+        0.0,
+        description="Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public.",
+    )
+
+
+class ErParams(BaselineParams):
+    """What is kept of every task, and how much of it joins a step."""
+
+    buffer_share: float = Field(
+        0.1, gt=0, le=1, allow_inf_nan=False, description="Share of each task's texts that is kept; each is kept by chance."
+    )
+    replay_size: int = Field(32, ge=1, le=100_000, description="Kept texts that join each step of a later task, on average.")
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return self.buffer_share * task_size
+
+    def replay_rate(self, n_past: int, task_size: float) -> float:
+        """Chance of a kept text to be in a step's batch, with so many tasks in the past."""
+        return min(1.0, self.replay_size / (n_past * self.kept(task_size)))
+
+
+class EwcParams(BaselineParams):
+    """How strongly weights are held, and where their importance comes from."""
+
+    strength: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
+        100.0, description="How strongly weights are held: half of it times the sum of importance times change squared."
+    )
+    fisher: Literal["released", "gradients", "public"] = Field(
+        "released",
+        description="Where importance (the Fisher information) comes from. released: measured on the task's texts when it "
+        "is over, with noise, which costs. gradients: worked out from the noisy gradients of its last pass, for nothing. "
+        "public: measured on public texts, for nothing. With mechanism = fn released measures noisy copies, for nothing.",
+    )
+    fisher_noise: Positive = Field(
+        20.0, ge=0.1, le=1e4, description="Noise on the measured importance over what one text adds to it at most."
+    )
+
+
+class GemParams(BaselineParams):
+    """What is kept of every task, and what a step may not do to it."""
+
+    memory_size: int = Field(256, ge=1, le=10**6, description="Texts of each task kept, on average; each is kept by chance.")
+    margin: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
+        0.0, description="Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs."
+    )
+    reference_share: float = Field(
+        0.5,
+        ge=0.01,
+        le=0.99,
+        allow_inf_nan=False,
+        description="Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
+    )
+
+    def kept(self, task_size: float) -> float:
+        """Texts kept of a task of this public nominal size, on average."""
+        return min(float(self.memory_size), task_size)
+
+
+class OloraParams(BaselineParams):
+    """How strongly a task's adapters are kept apart from earlier ones."""
+
+    strength: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
+        0.5, description="What the overlap with earlier adapters counts: the sum of the squared entries of their products."
+    )
+
+
+class MtlParams(BaselineParams):
+    """Settings of training on all tasks together: none of its own."""

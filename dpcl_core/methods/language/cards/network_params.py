@@ -1,0 +1,70 @@
+"""What the methods that train a language model have in common: how texts are read, adapted and trained on."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.spec import Inputs, Params
+
+SCENARIOS = ("class-incremental", "split", "source-incremental")
+LABELS_PUBLIC = "The label of every text is declared public, and so is how many tokens it has."
+LENGTH_PUBLIC = "How many tokens a text has is public."
+Loss = Literal["answer", "full"]
+Evaluation = Literal["rank", "generate"]
+Budget = Literal["total", "per-task"]
+BudgetPer = Literal["text", "token"]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Its square times a little noise over a large batch still has a grid in single precision (`privacy.rounded`).
+Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
+LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
+
+
+class LanguageParams(Params):
+    """Settings of every method that trains a language model's low-rank adapters (LoRA, Hu et al. 2022) on texts."""
+
+    length: int = Field(64, ge=4, le=1024, description="Tokens kept of each text; what comes after is cut off.")
+    epochs: int = Field(3, ge=1, le=1000, description="Passes over a task, on average where batches are drawn at random.")
+    batch_size: int = Field(32, ge=1, le=100_000, description="Texts in a batch; expected ones where it is drawn at random.")
+    learning_rate: Positive = Field(2e-3, le=10, description="Step size of AdamW at the start; it falls as a cosine does.")
+    lora_rank: int = Field(8, ge=1, le=256, description="Rank of what is added to the attention's projections.")
+    lora_alpha: Positive = Field(16.0, le=1000, description="LoRA's alpha: what is added counts alpha / rank times.")
+    loss: Loss = Field(
+        "answer", description="answer: only the label is learned, given the text. full: the text as well, token by token."
+    )
+    eval: Evaluation = Field(
+        "rank",
+        description="rank: the label of the task whose name is likeliest after the text. generate: what the model writes, "
+        "which has to be a label's name letter by letter.",
+    )
+
+    @property
+    def inputs(self) -> Inputs:
+        return "text"
+
+    def n_steps(self, task_size: float) -> int:
+        """Optimizer's steps in a task of this public nominal size."""
+        return self.epochs * math.ceil(task_size / self.batch_size)
+
+    def sample_rate(self, task_size: float) -> float:
+        """Chance of a text to be in a batch, where batches are drawn at random."""
+        return min(1.0, self.batch_size / task_size)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has its share of the texts."""
+    assert isinstance(params, LanguageParams)
+    size = facts.task_size
+    return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."
+
+
+def derived_by_size(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has the steps of its own nominal size."""
+    assert isinstance(params, LanguageParams)
+    steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
+    if len(steps) < 2:
+        return derived(params, facts)
+    return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."

@@ -1,0 +1,156 @@
+"""Card of PeCL repaired: central, with DP-SGD on the adapters, or local, with one noise on every token."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language.cards import network_params, printed, sculpting_params
+from dpcl_core.methods.language.cards.network_params import (
+    LABELS_PUBLIC,
+    LENGTH_PUBLIC,
+    Budget,
+    BudgetPer,
+    LabelShare,
+    Length,
+    Positive,
+)
+from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
+from dpcl_core.privacy import gaussian
+from dpcl_core.spec import Params, RunSpec
+
+Unlearning = Literal["auto", "none", "hinge", "mask", "unlikelihood", "npo", "printed", "flipped"]
+LOCAL = "with params.mode = local"
+
+
+class PeclParams(SculptingParams):
+    """Settings of the repaired PeCL: where noise is added, and what the budget is for."""
+
+    mode: Literal["central", "local"] = Field(
+        "central",
+        description="central: every text's gradient is clipped and noise is added to each step (DP-SGD). local: every "
+        "token's embedding gets the same noise once, and whatever is made of the noisy copies is free.",
+    )
+    budget: Budget = Field(
+        "total",
+        description="What epsilon is for, where a person can be in every task. total: the whole stream. per-task: the "
+        "training of one task; the total is then larger, and is shown.",
+    )
+    clip_norm: Length = Field(0.5, description="Longest gradient that one text contributes, under mode = central.")
+    unlearning: Unlearning = Field(
+        "auto",
+        description="The term for sensitive tokens (Eq. 12). auto: hinge under mode = central, none under local. hinge: "
+        "until a token is less likely than the public model has it. mask: they are left out of the loss. npo, unlikelihood: "
+        "other bounded terms. printed, flipped: as published, and with the other sign. none: without.",
+    )
+    score2_scope: Literal["off", "public"] = Field(
+        "off",
+        description="Which texts tell how common a token is (Eq. 3), smoothed. off: none, a token's score is its surprise. "
+        "public: public ones.",
+    )
+    mean_score: Literal["auto", "released", "public"] = Field(
+        "auto",
+        description="Mean score of a task, which says how strongly it is held (Eq. 11). released: of its texts, with noise. "
+        "public: of public texts. auto: released under mode = central, public under local.",
+    )
+    mean_score_std: Positive = Field(
+        0.1, le=10, description="Standard deviation of the noise on a released mean score, which lies in [0, 1]."
+    )
+    budget_per: BudgetPer = Field(
+        "text",
+        description="Under mode = local, what epsilon is for: a whole text, or one token in one place; the total is then "
+        "larger, and is shown.",
+    )
+    label_share: LabelShare = Field(
+        0.0,
+        description="Under mode = local, share of epsilon that hides the label by a random answer; 0: labels are public.",
+    )
+
+    @property
+    def is_local(self) -> bool:
+        return self.mode == "local"
+
+    @property
+    def releases_mean_score(self) -> bool:
+        """Whether a task's mean score is read from its own texts, and paid for."""
+        return self.stability and (self.mean_score == "released" or (self.mean_score == "auto" and not self.is_local))
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where no bound could be stated, none holds, or settings have nothing to act on."""
+    params = spec.params
+    assert isinstance(params, PeclParams)
+    sculpting_params.check(spec)
+    if not params.is_local:
+        if params.label_share > 0:
+            allowed = "must be 0 with params.mode = central, which hides labels as it hides texts"
+            raise BadInput("params.label_share", params.label_share, allowed)
+        _refuse_dear_scores(spec, params, facts)
+        return
+    if spec.privacy.adjacency != "replace":
+        allowed = f"must be replace {LOCAL}: each token leaves a noisy copy, so that how many there are shows"
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+    if params.loss == "full":
+        allowed = f"must be answer {LOCAL}: to learn the text itself its tokens are read without noise"
+        raise BadInput("params.loss", params.loss, allowed)
+    if params.unlearning not in ("auto", "none"):
+        allowed = f"must be none {LOCAL}: to unlearn a token it is read without noise"
+        raise BadInput("params.unlearning", params.unlearning, allowed)
+    if params.mean_score == "released":
+        allowed = f"must be public {LOCAL}: scores are computed from texts without noise"
+        raise BadInput("params.mean_score", params.mean_score, allowed)
+    if params.score_model == "current":
+        allowed = f"must be base {LOCAL}, where no text is scored while it is learned"
+        raise BadInput("params.score_model", params.score_model, allowed)
+
+
+def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -> None:
+    """Raises BadInput where the released mean scores alone cost as much as there is: no noise on the steps could mend that.
+
+    A mean over n texts with noise of standard deviation s is one Gaussian of ratio s n, under either adjacency.
+    """
+    if not params.releases_mean_score:
+        return
+    n_lives = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
+    ratio = params.mean_score_std * facts.task_size / math.sqrt(n_lives)
+    cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
+    if cost >= smallest:
+        allowed = (
+            f"must be larger for epsilon = {smallest:g}: the released mean scores alone cost {cost:.3g}; "
+            "or take params.mean_score = public"
+        )
+        raise BadInput("params.mean_score_std", params.mean_score_std, allowed)
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given."""
+    assert isinstance(params, PeclParams)
+    if not params.is_local:
+        return (ROUNDING_ASSUMED,)
+    return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
+
+
+CARD = MethodCard(
+    name="pecl",
+    title="PeCL, repaired",
+    summary="PeCL with noise that keeps its promise. central: DP-SGD on a language model's adapters, tokens unlearned by a "
+    "bounded hinge against the public model, and a memory that is held by released or public numbers. local: the same noise "
+    "on every token of a text, stop words included, drawn once.",
+    source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
+    params=PeclParams,
+    module="dpcl_core.methods.language.pecl",
+    packages=("torch",),
+    shares="cell",
+    labels=("prior",),
+    scenarios=network_params.SCENARIOS,
+    refuses=check,
+    derived=network_params.derived,
+    notes=notes,
+    printed=printed.REPAIRED,
+)

@@ -1,0 +1,97 @@
+"""Card of PeCL as published: token-level dynamic noise, memory sculpting, unlearning with the printed sign."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language.cards import network_params, printed, sculpting_params
+from dpcl_core.methods.language.cards.network_params import Positive
+from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
+from dpcl_core.spec import Params, RunSpec
+
+NO_GUARANTEE = (
+    "published: heuristic noise, nominal budget only. No differential privacy guarantee for tokens, texts or people."
+)
+
+
+class PublishedParams(SculptingParams):
+    """Settings of PeCL as its paper has it; privacy.epsilons holds eps_upper, of the least noised token."""
+
+    eps_lower: Positive = Field(
+        1.0,
+        le=1e6,
+        description="Nominal budget of the most noised token (Eq. 4); privacy.epsilons is the least noised one's.",
+    )
+    granularity: Literal["token", "sentence"] = Field(
+        "token",
+        description="token: noise by each token's score, none on stop words. sentence: one noise for a text, by its mean "
+        "score, stop words included (the ablation w/o TDP).",
+    )
+    score2_scope: Literal["all", "seen", "public", "off"] = Field(
+        "seen",
+        description="Which texts tell how common a token is (Eq. 3). all: those of all tasks, later ones too, as printed; "
+        "they are then read before the first task. seen: those of the tasks so far, never below 0. public: public ones. "
+        "off: none, a token's score is its surprise.",
+    )
+    omega: Literal["before", "own"] = Field(
+        "before",
+        description="Which tasks say how important an adapter is (Eqs. 9 and 10). before: those that are over. own: the one "
+        "being learned as well, as printed, whose importance grows with what it changes.",
+    )
+    unlearning: Literal["printed", "flipped", "none"] = Field(
+        "printed",
+        description="The term for sensitive tokens. printed: Eq. 12 as it stands, which learns them harder. flipped: with "
+        "the other sign. none: without (w/o Unlearning).",
+    )
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where the nominal budget is none, or the settings do not fit together."""
+    params = spec.params
+    assert isinstance(params, PublishedParams)
+    sculpting_params.check(spec)
+    if len(spec.privacy.epsilons) != 1:
+        given = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
+        allowed = "must be one number, the nominal budget of the least noised token: it is no guarantee to be compared by"
+        raise BadInput("privacy.epsilons", given, allowed)
+    (upper,) = spec.privacy.epsilons
+    if math.isfinite(upper) and params.eps_lower > upper:
+        allowed = f"must be at most privacy.epsilons = {upper:g}, the nominal budget of the least noised token"
+        raise BadInput("params.eps_lower", params.eps_lower, allowed)
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What stands before everything else that is said of its protection."""
+    assert isinstance(params, PublishedParams)
+    raw = "Losses, scores and the memory read the texts without noise: the model is not made from noisy embeddings alone."
+    around = "Tokens of the prompt and of the answer are neither clipped nor noised: the answer's are the label itself."
+    harder = "The printed sign makes the model learn sensitive tokens harder, not forget them."
+    is_printed = params.unlearning == "printed" and params.lambda_unlearn > 0
+    return (NO_GUARANTEE, raw, around, *([harder] if is_printed else []))
+
+
+CARD = MethodCard(
+    name="pecl-published",
+    title="PeCL as published",
+    summary="Trains a language model's adapters on texts whose embeddings get noise, more of it the more surprising a token "
+    "is and none on stop words; unlearns surprising tokens, and holds what earlier tasks left. Its paper claims a budget "
+    "for every token. The noise depends on the text and the loss reads the text itself, so that no guarantee holds.",
+    source="Zhan et al., Forget What's Sensitive, Remember What Matters",
+    params=PublishedParams,
+    module="dpcl_core.methods.language.pecl_published",
+    packages=("torch",),
+    shares="cell",
+    labels=("prior",),
+    scenarios=network_params.SCENARIOS,
+    refuses=check,
+    derived=network_params.derived_by_size,
+    guarantee="nominal",
+    notes=notes,
+    printed=printed.PUBLISHED,
+)

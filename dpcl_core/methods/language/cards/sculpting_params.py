@@ -1,0 +1,49 @@
+"""Settings that PeCL as published and its repairs have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.language.cards.network_params import LanguageParams, Length, Positive
+from dpcl_core.spec import RunSpec
+
+ScoreModel = Literal["base", "current"]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+
+
+class SculptingParams(LanguageParams):
+    """The score of a token, what is done to sensitive ones, and what holds earlier tasks."""
+
+    alpha: Share = Field(
+        0.5, description="What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1)."
+    )
+    tau: Share = Field(0.2, description="How common a token must be in a task to count as one of that task (Eq. 3).")
+    score_model: ScoreModel = Field(
+        "base",
+        description="Whose surprise it is. base: the public model's, which never changes. current: that of the model being "
+        "trained, which finds what it has memorised no longer sensitive.",
+    )
+    theta: Share = Field(0.6, description="Tokens with a higher score are unlearned (Eq. 12).")
+    lambda_unlearn: Strength = Field(1.0, description="Weight of the term that unlearns (Eq. 13); 0: no such term.")
+    margin: Strength = Field(
+        1.0, description="The hinge ends once a token is so many nats less likely than the public model has it."
+    )
+    beta: Positive = Field(0.5, le=100, description="Beta of NPO, which unlearns more slowly the less likely a token is.")
+    stability: bool = Field(True, description="Hold the adapters near where the task before left them (L_reg, Eq. 10).")
+    lambda_min: Strength = Field(1.0, description="How strongly they are held after a task of sensitive tokens (Eq. 11).")
+    lambda_max: Strength = Field(10.0, description="How strongly they are held after a task without any (Eq. 11).")
+    embedding_clip: Length | None = Field(
+        None, description="Longest embedding of a token that gets noise; empty: the median of the model's table."
+    )
+
+
+def check(spec: RunSpec) -> None:
+    """Raises BadInput where bounds are the wrong way around."""
+    params = spec.params
+    assert isinstance(params, SculptingParams)
+    if params.lambda_min > params.lambda_max:
+        raise BadInput("params.lambda_min", params.lambda_min, f"must be at most params.lambda_max = {params.lambda_max:g}")

@@ -1,0 +1,24 @@
+"""Orthogonal low-rank adapters: a new pair for every task, at right angles to earlier ones.
+
+Loads torch with the first task, after the first words about its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.lazy_learner import LazyLearner, Model
+from dpcl_core.spec import Cell, RunSpec
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> LazyLearner:
+    """The learner of one cell."""
+    (cell,) = cells
+
+    def make() -> Model:
+        from dpcl_core.methods.language.olora import Olora
+
+        return Olora(spec, cell, known)
+
+    return LazyLearner(spec, cell, known, None, make)

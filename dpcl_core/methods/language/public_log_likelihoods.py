@@ -1,0 +1,22 @@
+"""What the frozen public model thinks of texts: without torch where it is the bundled one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.language.files import BUNDLED
+
+
+def log_probabilities(backbone: str, tokens: NDArray[np.integer], device: str) -> NDArray[np.float32]:
+    """log P(t_i | tokens before it) of texts' tokens [n, length] under the frozen model, in nats; 0 at the padding."""
+    if backbone == BUNDLED:
+        from dpcl_core.backbones.language import plain
+
+        return plain.load().log_probabilities(tokens)
+    from dpcl_core.backbones.language import causal, tokenizer
+    from dpcl_core.methods.language import token_log_likelihoods
+
+    return token_log_likelihoods.log_probabilities(
+        causal.load(backbone, device), tokens, tokenizer.load(backbone).bos, device
+    )

@@ -1,0 +1,175 @@
+"""What a run says of its texts while it trains on them: scored tokens, what is retained, what leaks.
+
+Said of synthetic and public texts alone; for others nothing is kept here. The first words need no torch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.language import tokenizer
+from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
+from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.public_log_likelihoods import log_probabilities
+from dpcl_core.methods.language.scoring import planes
+from dpcl_core.scenarios.stream import Task
+from dpcl_core.spec import Cell, RunSpec
+
+if TYPE_CHECKING:
+    from dpcl_core.backbones.language.causal import Adapted
+
+SHOWN = 4  # texts of a task that are shown token by token
+REMEMBERED = 48  # texts of a task that are asked for what is retained of it
+# Codes of each number of repetitions that a model is asked for. Fifteen can prove large epsilons, see `exposure.leaks`.
+ASKED_ON_THE_WAY, ASKED_IN_THE_END = 3, 15
+
+
+class Reports:
+    """Everything said of one cell's texts. Keeps a few texts of each task, where they may be shown."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
+        self._spec, self._cell, self._known = spec, cell, known
+        self._may_show = known.texts is not None and known.texts.may_show
+        self._kinds = () if known.texts is None else known.texts.kinds
+        self._inputs: list[NDArray[np.int32]] = []  # of each task so far
+        self._base: list[NDArray[np.float32]] = []
+        self._left = {canary: canary.repetitions for canary in known.canaries if canary.repetitions}  # texts not yet read
+        self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
+
+    def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
+        """Some texts of the task, as the public model sees them. `score2` [size]: None for 0 throughout."""
+        if not self._may_show or not len(task.train):
+            return
+        shown = task.train.take(_telling(task))
+        inputs = planes(shown)
+        base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
+        yield self._scored(task, "base", inputs, shown.labels, base, score2)
+
+    def at_start(self, net: Adapted) -> Iterator[Leaks]:
+        """What the public model tells of the codes, before any text is read."""
+        if self._may_show and self._left:
+            yield self._leaks(net, -1, _few(self._known.canaries, ASKED_ON_THE_WAY))
+
+    def remember(self, task: Task) -> None:
+        """Keeps a few texts of the task that has been learned, where they may be shown."""
+        if self._may_show:
+            kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
+            self._inputs.append(kept)
+            self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._known.device))
+            self._count(planes(task.train))
+
+    def _count(self, inputs: NDArray[np.int32]) -> None:
+        """Which codes have been read: a source may not be in the stream, and a code be cut off by the length of texts."""
+        ready = tokenizer.load(self._spec.data.backbone)
+        shown = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
+        strings = ["".join(shown[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
+        for canary in list(self._left):
+            line = "".join(map(ready.shown, ready.encode(canary.prefix + canary.code)[0]))
+            self._left[canary] -= sum(line in string for string in strings)
+            if self._left[canary] <= 0:
+                del self._left[canary]
+                self._read.append(canary)
+
+    def after(
+        self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
+    ) -> Iterator[TokensScored | Retained | Leaks]:
+        """The same texts as the model sees them now, what it retains of each remembered task, and what leaks.
+
+        Codes are asked for that were read, with controls, fewer on the way than in the end; where none was read, none.
+        """
+        if not self._may_show:
+            return
+        chosen = _telling(task)
+        if len(chosen):
+            shown = task.train.take(chosen)
+            yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
+        gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
+        yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
+        if self._read:
+            asked = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
+            is_last = task.index + 1 == self._known.n_tasks
+            yield self._leaks(net, task.index, _few(asked, ASKED_IN_THE_END if is_last else ASKED_ON_THE_WAY))
+
+    def _scored(
+        self,
+        task: Task,
+        model: Literal["base", "current"],
+        inputs: NDArray[np.int32],
+        labels: NDArray[np.int64],
+        found: NDArray[np.float32],
+        score2: NDArray[np.float64] | None,
+    ) -> TokensScored:
+        ready, kinds = tokenizer.load(self._spec.data.backbone), self._kinds
+        texts = []
+        for row, label, likely in zip(inputs, labels.tolist(), found, strict=True):
+            used = row[row[:, TOKEN] != PADDING]
+            ids = used[:, TOKEN].tolist()
+            texts.append(
+                ScoredText(
+                    tokens=tuple(ready.shown(token) for token in ids),
+                    probability=tuple(np.exp(np.minimum(likely[: len(ids)].astype(np.float64), 0.0)).tolist()),
+                    commonness=(0.0,) * len(ids) if score2 is None else tuple(score2[ids].tolist()),
+                    is_stop=tuple((used[:, STOP] != 0).tolist()),
+                    kinds=tuple(kinds[kind - 1] if kind else "" for kind in used[:, KIND].tolist()),
+                    label=self._known.classes[label],
+                )
+            )
+        return TokensScored(self._cell, task.index, model, tuple(texts))
+
+    def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
+        """log P of every token under the model as it is."""
+        from dpcl_core.methods.language import token_log_likelihoods
+
+        bos = tokenizer.load(self._spec.data.backbone).bos
+        return token_log_likelihoods.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._known.device)
+
+    def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
+        from dpcl_core.methods.language import leaks
+
+        ready = tokenizer.load(self._spec.data.backbone)
+        return leaks.measured(net.model, ready, canaries, cell=self._cell, task=task, privacy=self._spec.privacy)
+
+
+def retained(
+    cell: Cell,
+    task: int,
+    inputs: Sequence[NDArray[np.int32]],
+    gains: Sequence[NDArray[np.float32]],
+    kinds: Sequence[str] = KINDS,
+) -> Retained:
+    """Means of the gains [n, length] over tokens outside marked spans, and inside private ones, for the texts of each task.
+
+    Spans of look-alikes are neither.
+    """
+    is_private = np.array([False, *(not name.startswith(LOOKALIKE) for name in kinds)])
+    ordinary, private = [], []
+    for row, gain in zip(inputs, gains, strict=True):
+        is_text, kind = row[:, :, TOKEN] != PADDING, row[:, :, KIND]
+        outside, inside = is_text & (kind == 0), is_text & is_private[kind]
+        ordinary.append(float(gain[outside].mean()) if outside.any() else 0.0)
+        private.append(float(gain[inside].mean()) if inside.any() else None)
+    return Retained(cell, task, tuple(ordinary), tuple(private))
+
+
+def _few(canaries: Sequence[Canary], most: int) -> list[Canary]:
+    """The first codes of each number of repetitions, one of every source before a second of any."""
+    found: dict[int, list[tuple[int, Canary]]] = {}
+    so_far: Counter[tuple[int, str]] = Counter()
+    for canary in canaries:
+        kind = (canary.repetitions, canary.source)
+        found.setdefault(canary.repetitions, []).append((so_far[kind], canary))
+        so_far[kind] += 1
+    in_turn = (sorted(alike, key=lambda one: one[0]) for alike in found.values())
+    return [canary for alike in in_turn for _, canary in alike[:most]]
+
+
+def _telling(task: Task) -> NDArray[np.int64]:
+    """Places of the texts that are shown: those with most marked tokens among the first hundred, in their order."""
+    marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
+    return np.sort(np.argsort(-marked, kind="stable")[:SHOWN])

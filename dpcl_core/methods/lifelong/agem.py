@@ -1,0 +1,130 @@
+"""A-GEM (Chaudhry et al. 2019) without noise, as Lai et al. 2022 compare with it: one batch of each task is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import dp_accounting as dp
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.lifelong import nets
+from dpcl_core.methods.lifelong.batches import fixed, schedule
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams
+from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
+from dpcl_core.methods.lifelong.memory import Memory, picked
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task, generator
+from dpcl_core.spec import Cell, RunSpec
+
+AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a processor, and take memory
+
+
+class Agem:
+    """One network, one seed. Softmax cross-entropy and plain descent; what a task leaves is one batch, as it is.
+
+    Under a shared last layer the classes of all lists released so far compete, in training and at test; under one for each
+    task the classes of the example's own task. Examples of other classes are dropped.
+    """
+
+    _title, _unbounded = "A-GEM", "without noise"  # what learns, and why no bound holds, in the words of the ledger
+    _largest_weight = LARGEST_WEIGHT
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        assert isinstance(spec.params, BatchParams)
+        assert known.form is not None
+        (self._cell,) = cells
+        self._params, self._labels, self._known, self._form = spec.params, spec.labels, known, known.form
+        self._net = nets.build(self._form, known.n_classes, self._cell.seed).to(known.device)
+        self._memory: Memory[Batch] = Memory()
+        self._space: tuple[int, ...] = ()  # labels released so far
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        seed, params = self._cell.seed, self._params
+        task, ledger = tasks[seed], ledgers[self._cell]
+        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
+        self._space = tuple(sorted({*self._space, *own}))
+        batches = self._batches(task, self._competing(own))
+        nominal = max(1, int(self._known.task_size))
+        n_batches = len(batches) if self._known.counted else max(1, nominal // self._size(nominal))
+        n_steps = schedule(params, task.index, n_batches)
+        self._account(task.index, n_steps, ledger)
+        parameters = list(self._net.parameters())
+        draws = generator(seed, f"replayed batches of task {task.index}")
+        steps = descend(parameters, batches, self._memory, self._gradients, n_steps, params, draws, self._largest_weight)
+        for done in steps:
+            yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
+        stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
+        # A copy: a part of the task's tensor would keep all of it.
+        self._memory.keep(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the network's logits, -inf for classes that do not compete."""
+        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        columns = list(self._competing(own))
+        found = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
+        found[0][:, columns] = self._logits(task.test.inputs)[:, columns]
+        return {"argmax": found}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name; the stored batches stay inside."""
+        return nets.released(self._net)
+
+    def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
+        return nets.logits(self._net, inputs, self._form)
+
+    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
+        return own if self._params.head == "per-task" else self._space
+
+    def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
+        """The task's fixed batches. Where its examples of the competing classes do not fill one, raises BadInput; unless how
+        many there are is private: these are then a batch, be there none."""
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
+        size, device = self._size(len(train)), self._known.device
+        draws = generator(self._cell.seed, f"batches of task {task.index}")
+        chosen = fixed(len(train), size, draws)
+        if not chosen and not self._known.counted:
+            chosen = [np.arange(len(train))]
+        if not chosen:
+            allowed = f"must be at most {len(train)}, the number of training examples of {task.name} with public labels"
+            raise BadInput("params.batch_size", size, allowed)
+        used: Examples = train.take(np.concatenate(chosen))
+        inputs = torch.split(nets.tensor(used.inputs, self._form, device), size)
+        targets = torch.split(torch.from_numpy(np.searchsorted(competing, used.labels)).to(device), size)
+        columns = torch.tensor(competing, device=device)
+        return [Batch(x, y, columns) for x, y in zip(inputs, targets, strict=True)]
+
+    def _size(self, n: int) -> int:
+        """Examples in each batch of a task that has n of them."""
+        return self._params.batch_size
+
+    def _account(self, task: int, n_steps: int, ledger: Ledger) -> None:
+        """Writes down that this task's examples are read without a bound, and every stored batch with them."""
+        ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"{self._title} {self._unbounded}, {n_steps} steps")
+        if len(self._memory) > 0 and self._params.projection != "never":
+            what = f"stored batches of the tasks before, read again {self._unbounded}"
+            ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
+
+    def _gradients(self, batch: Batch) -> Gradients:
+        """Of the mean cross-entropy over the batch, for every parameter; in parts, so that memory stays small."""
+        parameters, size = list(self._net.parameters()), AT_ONCE[torch.device(self._known.device).type]
+        total: Gradients = []
+        for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
+            logits = self._net(inputs)[:, batch.columns]
+            loss = functional.cross_entropy(logits, targets, reduction="sum") / max(1, len(batch.targets))
+            part = torch.autograd.grad(loss, parameters)
+            total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else list(part)
+        return total
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Agem:
+    """The learner of one cell."""
+    return Agem(spec, cells, known)

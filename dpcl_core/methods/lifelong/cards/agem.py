@@ -1,0 +1,45 @@
+"""Card of A-GEM without noise."""
+
+from __future__ import annotations
+
+import math
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong.cards import network_params, printed
+from dpcl_core.spec import RunSpec
+
+
+class AgemParams(network_params.BatchParams):
+    """What A-GEM chooses: nothing beyond the fixed batches and the memory of all methods of its kind."""
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput for a budget, which it cannot keep, and as `lifelong.check` does."""
+    for epsilon in spec.privacy.epsilons:
+        if math.isfinite(epsilon):
+            allowed = "must be inf: A-GEM adds no noise; dp-agem is its private form"
+            raise BadInput("privacy.epsilons", f"{epsilon:g}", allowed)
+    network_params.check(spec, facts)
+
+
+CARD = MethodCard(
+    name="agem",
+    title="A-GEM without noise",
+    summary="A whole network learns one task after the other and keeps one batch of each. A step that would make it worse "
+    "on the batches it kept is bent until it does not. Adds no noise: an upper bound for its private relatives.",
+    source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
+    params=AgemParams,
+    module="dpcl_core.methods.lifelong.agem",
+    packages=("torch",),
+    shares="cell",
+    labels=("prior-const", "prior"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    refuses=check,
+    derived=network_params.derived,
+    guarantee="none",
+    batch_size=network_params.batch_size,
+    needs_values=True,
+    printed=printed.AGEM,
+)

@@ -1,0 +1,91 @@
+"""Card of A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and its repair R1, which differ in the budget."""
+
+from __future__ import annotations
+
+import math
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong.cards import network_params, printed
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.spec import Params, RunSpec
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where the settings do not fit together, or cannot be trained on data with these public numbers."""
+    network_params.check(spec, facts)
+    params = spec.params
+    assert isinstance(params, DpAgemParams)
+    if params.sample_rate * facts.task_size < 1:
+        least = 1 / facts.task_size
+        allowed = f"must be at least {least:.3g}, one of the {facts.task_size:.0f} examples that a task has on average"
+        raise BadInput("params.sample_rate", params.sample_rate, allowed)
+    if params.memory_size > facts.task_size:
+        allowed = f"must be at most {facts.task_size:.0f}, the examples that a task has on average"
+        raise BadInput("params.memory_size", params.memory_size, allowed)
+    if params.replay_rate * params.memory_size < 1:
+        allowed = f"must be at least {1 / params.memory_size:.3g}, one of the {params.memory_size} examples kept of a task"
+        raise BadInput("params.replay_rate", params.replay_rate, allowed)
+    if params.budget != "fixed":
+        return
+    if params.noise_multiplier is None:
+        raise BadInput("params.noise_multiplier", "nothing", "must be given with params.budget = fixed")
+    _refuse_too_little_noise(spec, params, facts)
+
+
+def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicSizes) -> None:
+    """A budget that the given noise does not keep must not stand on any surface."""
+    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
+    if not finite:
+        return
+    from dpcl_core.methods.lifelong import odometer  # loads the accountant, which takes a second
+
+    plan = odometer.plan(params, spec.privacy, facts.n_tasks, facts.recurrence)
+    noises = odometer.noises(params, plan, finite[0])
+    needed = odometer.worst(plan, noises, odometer.within(plan, noises, params.memory_epsilon_cap))
+    if needed > min(finite):
+        rounded = math.ceil(needed * 1e3) / 1e3
+        allowed = f"must be at least {rounded:g}: params.noise_multiplier = {params.noise_multiplier} costs that for life"
+        raise BadInput("privacy.epsilons", f"{min(finite):g}", allowed)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has its share of the examples."""
+    assert isinstance(params, DpAgemParams)
+    batch = params.sample_rate * facts.task_size
+    said = f"{params.n_steps:,} noisy steps a task, {batch:.0f} examples in a batch on average"
+    if params.projection == "never" or facts.n_tasks == 1:
+        return f"{said}; no replays."
+    return f"{said}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound leaves to whoever trains, and takes as given."""
+    assert isinstance(params, DpAgemParams)
+    if params.projection == "never":
+        return (ROUNDING_ASSUMED,)
+    kept = "Examples kept for replay are held as they are by whoever trains: the bound is about what is released."
+    return kept, ROUNDING_ASSUMED
+
+
+CARD = MethodCard(
+    name="dp-agem",
+    title="DP-A-GEM",
+    summary="Trains one network from task to task. Each step is kept from pointing against the gradient on a sample of an "
+    "earlier task; both gradients are clipped example by example and get fresh noise. Whoever is in a kept sample pays "
+    "for every replay, and the ledger adds that up.",
+    source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
+    params=DpAgemParams,
+    module="dpcl_core.methods.lifelong.dp_agem",
+    packages=("torch",),
+    shares="all",
+    labels=("prior-const", "prior"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    refuses=check,
+    derived=derived,
+    notes=notes,
+    needs_values=True,
+    printed=printed.DP_AGEM,
+)

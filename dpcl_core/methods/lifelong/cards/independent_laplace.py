@@ -1,0 +1,79 @@
+"""Card of noise for every record."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong.cards import printed
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
+from dpcl_core.spec import Params, RunSpec
+
+SIZES_ARE_PUBLIC = (
+    "how many examples a task has is public, and so is which task an example is in: one of the same task takes its place"
+)
+
+
+class IndependentLaplaceParams(CoefficientParams):
+    """Settings of noise for every record."""
+
+    steps: int = Field(
+        20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
+    )
+    project_to: int = Field(
+        16,
+        ge=0,
+        le=4096,
+        description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
+        "themselves, which data.backbone = pixels alone allows.",
+    )
+    clip: float = Field(
+        1.0,
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.",
+    )
+    label_share: float = Field(
+        0.5, ge=0.01, le=0.99, allow_inf_nan=False, description="Share of epsilon that pays for the label of each example."
+    )
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where no bound could be stated, or none holds."""
+    params = spec.params
+    assert isinstance(params, IndependentLaplaceParams)
+    if spec.privacy.adjacency != "replace":
+        allowed = "must be replace: each example leaves a noisy copy, so that how many there are is plain to see"
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+    if params.project_to == 0 and spec.data.backbone != "pixels":
+        allowed = "must be at least 1 with features of a network: they have no range, only their projection is clipped"
+        raise BadInput("params.project_to", 0, allowed)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to for the noise."""
+    assert isinstance(params, IndependentLaplaceParams)
+    if params.project_to == 0:
+        return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."
+    return f"Noise of scale {2 * params.clip:g} / ε of the values' part on each of {params.project_to} projected values."
+
+
+CARD = MethodCard(
+    name="independent-laplace",
+    title="Noise for every record (repair of L2DP-ML)",
+    summary="Every example is stored with noise of its own: Laplace noise on each value, and a label that is true with some "
+    "chance only. The copies may be used without limit. Local privacy: nobody need be trusted, at a high price.",
+    source="A repair of Lai et al. 2022, section 4: fresh noise for each record in place of one noise for all",
+    params=IndependentLaplaceParams,
+    module="dpcl_core.methods.lifelong.independent_laplace",
+    shares="all",
+    labels=("prior", "prior-const"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental"),
+    refuses=check,
+    assumes=(SIZES_ARE_PUBLIC,),
+    derived=derived,
+    printed=printed.LAPLACE,
+)

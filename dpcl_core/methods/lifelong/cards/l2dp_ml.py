@@ -1,0 +1,162 @@
+"""Card of L2DP-ML, the method of Lifelong DP, with the settings that its paper leaves open."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong.cards import claim, network_params, printed
+from dpcl_core.methods.lifelong.cards.claim import DeltaR, ThetaNorm
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Scope
+from dpcl_core.spec import Params, RunSpec
+
+Losses = Literal["taylor", "softmax"]
+Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
+FirstLayer = Literal["recentred", "plain", "batch-norm"]
+OutputNoise = Literal["per-class", "shared"]
+
+
+class L2dpMlParams(BatchParams):
+    """Noise, losses and what keeps both within bounds. Where the paper names no value, the description says whose it is."""
+
+    learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
+    batch_size: int = Field(
+        100, ge=1, le=100_000, description="Examples in each batch, which the noise is divided by; the rest is left out."
+    )
+    scope: Scope = Field(
+        "per-block",
+        description="joint: one projection of the whole gradient. per-block: one of the encoder, one of the classifier.",
+    )
+    algorithm: Literal["batches", "whole-task"] = Field(
+        "batches",
+        description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
+        "examples of a task, all of which are kept; the batch size is not used.",
+    )
+    encoder_share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper.",
+    )
+    delta_r: DeltaR = Field(
+        "literal",
+        description="Sensitivity of the reconstruction loss. literal: all inputs and hidden units, as printed. witness: one "
+        "patch and one feature map, as in the predecessor's code; smaller by about a thousand.",
+    )
+    theta_norm: ThetaNorm = Field(
+        "rows",
+        description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
+        "singular: largest singular value of the kernel, as in the predecessor's code.",
+    )
+    theta1_norm_cap: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="The encoder is scaled down after a step that brings its norm above this; 0: never.",
+    )
+    output_norm_cap: float = Field(
+        2.0,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
+        "up. 0: any length. Ours.",
+    )
+    losses: Losses = Field(
+        "taylor",
+        description="taylor: polynomials for an encoder and a classifier, trained apart, as published. softmax: A-GEM's "
+        "loss, which trains all layers.",
+    )
+    recon_objective: Reconstruction = Field(
+        "taylor1-abs",
+        description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
+        "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
+    )
+    encoder_weight: float = Field(
+        0.1,
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.",
+    )
+    encoder_divisor: Literal["noise", "none"] = Field(
+        "noise",
+        description="noise: the encoder's gradient is divided by the scales of its noise and by the number of input values, "
+        "public numbers, so that one step size serves all budgets. none: as printed.",
+    )
+    first_layer: FirstLayer = Field(
+        "recentred",
+        description="What the classifier reads. recentred: units less what noise alone gives them, so that no data is read "
+        "to bring the noise down. plain: units as they are. batch-norm: as in the predecessor's code; nobody "
+        "accounts for its statistics.",
+    )
+    output_noise: OutputNoise = Field(
+        "per-class",
+        description="Noise on the output layer. shared: one number for each last hidden unit, the same for all classes, as "
+        "printed. per-class: one for each class as well, as in the predecessor's code.",
+    )
+    test_noise: Literal["same", "none"] = Field(
+        "same",
+        description="Noise on test examples. same: that of training, which is then a part of the model. none: without.",
+    )
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where a part of the budget would be left with nothing, and as `lifelong.check` does."""
+    assert isinstance(spec.params, L2dpMlParams)
+    claim.check_share(spec.params.encoder_share)
+    network_params.check(spec, facts)
+
+
+def batch_size(params: Params) -> int:
+    """Examples in a batch: no task may have fewer. Algorithm 1 takes any that are there."""
+    assert isinstance(params, L2dpMlParams)
+    return params.batch_size if params.algorithm == "batches" else 1
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has its share of the examples."""
+    assert isinstance(params, L2dpMlParams)
+    if params.algorithm == "batches":
+        return network_params.derived(params, facts)
+    return f"Steps on all {facts.task_size:,.0f} examples of a task; all of them are kept for good."
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """Why its epsilon is no bound, and where the noise is."""
+    assert isinstance(params, L2dpMlParams)
+    inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
+    one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
+    return (
+        "One noise vector is shared by all records. Subtracting two noisy records removes it.",
+        *([one_row] if params.output_noise == "shared" else []),
+        *([inside] if params.test_noise == "same" else []),
+    )
+
+
+CARD = MethodCard(
+    name="l2dp-ml",
+    title="L2DP-ML",
+    summary="A-GEM whose losses are cut off after a few terms and perturbed: one Laplace noise for all inputs, one for all "
+    "hidden units, one for the output layer, drawn once and used for every example, step and task. Theorem 2 of its paper "
+    "claims one epsilon for any number of tasks. It does not hold: subtracting two examples removes the noise.",
+    source="Lai et al. 2022, Algorithms 1 and 2",
+    params=L2dpMlParams,
+    module="dpcl_core.methods.lifelong.l2dp_ml",
+    packages=("torch",),
+    shares="cell",
+    labels=("prior-const", "prior"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    refuses=check,
+    derived=derived,
+    guarantee="nominal",
+    batch_size=batch_size,
+    notes=notes,
+    needs_values=True,
+    printed=printed.L2DP_ML,
+)

@@ -1,0 +1,94 @@
+"""Settings that the methods of Lifelong DP share: a whole network trained from task to task, with or without a memory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.spec import Params, RunSpec
+
+Head = Literal["shared", "per-task"]
+Variant = Literal["basic", "balanced", "heterogeneous"]
+Projection = Literal["if-violated", "always", "never"]
+Scope = Literal["joint", "per-block"]
+
+
+class ReplayParams(Params):
+    """What every one of them chooses: outputs, step size, and what is done with the gradient on the memory (A-GEM)."""
+
+    head: Head = Field(
+        "shared",
+        description="shared: all classes compete. per-task: the task of a test example is told, and its classes compete.",
+    )
+    learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
+    projection: Projection = Field(
+        "if-violated",
+        description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
+        "code). always: at every step (as Lai et al. print it). never: plain fine-tuning.",
+    )
+    scope: Scope = Field(
+        "joint",
+        description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
+    )
+
+
+class BatchParams(ReplayParams):
+    """Methods that go through a task in fixed batches, and keep whole batches in memory."""
+
+    batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
+    variant: Variant = Field(
+        "basic",
+        description="basic: the same number of epochs for every task. balanced: the same number of steps. heterogeneous: "
+        "epochs given task by task.",
+    )
+    epochs: int = Field(1, ge=1, le=1000, description="How often each batch is used, under variant = basic.")
+    steps: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        None, description="Steps in every task, under variant = balanced; not used otherwise."
+    )
+    epochs_by_task: tuple[int, ...] | None = Field(
+        None, description="Epochs of each task, in the stream's order, under variant = heterogeneous; else not used."
+    )
+    memory_pick: Literal["random", "last"] = Field(
+        "random", description="Which batch of a task is kept: a random one (as printed), or the last."
+    )
+    ref_batches: int = Field(1, ge=1, le=100, description="Stored batches that the memory's gradient is taken on, at most.")
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where the settings do not fit together, or not the stream."""
+    params = spec.params
+    if spec.data.backbone != "pixels":
+        allowed = "must be pixels: the network that is trained reads the examples themselves"
+        raise BadInput("data.backbone", spec.data.backbone, allowed)
+    if isinstance(params, ReplayParams) and params.head == "per-task" and spec.labels != "prior":
+        raise BadInput("params.head", "per-task", "needs labels = prior: it takes each task's own list of labels as public")
+    if not isinstance(params, BatchParams):
+        return
+    if params.variant == "balanced" and params.steps is None:
+        raise BadInput("params.steps", "nothing", "must be given with params.variant = balanced")
+    if params.variant == "heterogeneous":
+        given = params.epochs_by_task or ()
+        if len(given) != facts.n_tasks:
+            allowed = f"must be {facts.n_tasks} whole numbers, one for each task, with params.variant = heterogeneous"
+            raise BadInput("params.epochs_by_task", ", ".join(map(str, given)) or "nothing", allowed)
+        for epochs in given:
+            if not 1 <= epochs <= 1000:
+                raise BadInput("params.epochs_by_task", epochs, "must be whole numbers from 1 to 1000")
+
+
+def batch_size(params: Params) -> int:
+    """Examples in a batch: no task may have fewer."""
+    assert isinstance(params, BatchParams)
+    return params.batch_size
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where a task has its share of the examples."""
+    assert isinstance(params, BatchParams)
+    batches = int(facts.task_size) // params.batch_size
+    steps = params.steps if params.variant == "balanced" else batches * params.epochs
+    kept = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
+    return kept if params.variant == "heterogeneous" else f"{steps:,} steps a task; {kept}"

@@ -1,0 +1,202 @@
+"""A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and the repair R1 of Lifelong DP, by budget.
+
+Each step takes two noisy gradients: g on a Poisson batch of the task being learned, g_ref on a Poisson batch of one earlier
+task's kept sample. Of each, every example's gradient is clipped to one norm over all weights, noise is added to the sum, and
+the sum is divided by the batch's expected size. What follows, the projection of g and the step, reads no example.
+`methods.lifelong.odometer` proves what all this costs whom.
+
+Published code of the baseline clips the average gradient of a batch layer by layer, which bounds nobody's influence; here
+it is done as Lai et al. describe it, with the sums that DP-SGD needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpcl_core.events import Progress
+from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.noisy_means import noisy_means
+from dpcl_core.methods.common.per_example_gradients import Gradients
+from dpcl_core.methods.lifelong import nets, odometer
+from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
+from dpcl_core.methods.lifelong.projection import projected
+from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, RunSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Examples that noisy gradients are taken on, all with labels among `classes`, which compete in the loss."""
+
+    examples: Examples
+    classes: NDArray[np.int64]
+    plan: Schedule
+    batches: Batches
+    noise: Noise
+    noise_multiplier: float
+
+
+def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False) -> Schedule:
+    """Public numbers of a task's steps, or of the replays of its sample.
+
+    Sums are divided by what a batch of the nominal task, or of the part of it that is kept, has on average.
+    """
+    rate = params.replay_rate if is_replay else params.sample_rate
+    expected = rate * (min(task_size, params.memory_size) if is_replay else task_size)
+    return Schedule(rate, params.n_steps, params.clip_norm, params.learning_rate, expected)
+
+
+class Model:
+    """What one cell has: its network, the samples it keeps, and the public turns in which they are used."""
+
+    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
+        assert isinstance(spec.params, DpAgemParams)
+        assert known.form is not None
+        self._spec, self._params, self._cell, self._known = spec, spec.params, cell, known
+        self._form = known.form
+        self._public = odometer.plan(self._params, spec.privacy, known.n_tasks, known.recurrence)
+        self._noises = odometer.noises(self._params, self._public, cell.epsilon)
+        self._turns = odometer.within(self._public, self._noises, self._params.memory_epsilon_cap)
+        self._net = nets.build(self._form, known.n_classes, cell.seed).to(known.device)
+        is_clipped = self._noises.first > 0
+        self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
+        self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # of each task that has ended, with its own labels
+        self._released: tuple[int, ...] = ()  # labels of all lists so far
+
+    def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
+        """Yields the steps taken so far; everything is in the ledger before the first."""
+        own = self._own_labels(task)
+        self._released = tuple(sorted({*self._released, *own}))
+        competing = self._competing(own)
+        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
+        turns = self._turns[task.index]
+        self._account(task.index, turns, ledger)
+        current = self._source(train, competing, task.index, None)
+        earlier = {sample: self._replayed(sample, task.index) for sample in set(turns) if sample is not None}
+        for step, sample in enumerate(turns):
+            means = self._noisy_gradient(current)
+            if sample is not None:
+                references = self._noisy_gradient(earlier[sample])
+                n_first = len(list(self._net.first.parameters()))
+                means = projected(means, references, self._params.projection, self._params.scope, n_first)
+            self._step(means, step, current.plan)
+            yield step + 1
+        self._keep(train, own, task.index)
+
+    def logits(self, task: Task) -> NDArray[np.float32]:
+        """[n, n_classes] of the task's test examples; -inf for labels that do not compete or have not been released."""
+        found = nets.logits(self._net, task.test.inputs, self._form)
+        scores = np.full_like(found, -np.inf)
+        competing = list(self._competing(self._own_labels(task)))
+        scores[:, competing] = found[:, competing]
+        return scores
+
+    def released(self) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name."""
+        return nets.released(self._net)
+
+    def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
+        """The steps, and the uses of every sample, each charged to the people whose examples it reads."""
+        plan, size = self._public, self._params.clip_norm
+        own = schedule(self._params, self._known.task_size)
+        ledger.spend(plan.own(task, self._noises), task=task, what=own.words)
+        for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
+            what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
+            ledger.spend(plan.uses(task, self._noises, uses), task=task, what=what, people_of=(sample,))
+
+    def _own_labels(self, task: Task) -> tuple[int, ...]:
+        """The public list of labels that is given for the task."""
+        return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+
+    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
+        """The classes of the loss for examples of a task with this list: its own, or all that have been released."""
+        return own if self._params.head == "per-task" else self._released
+
+    def _replayed(self, sample: int, task: int) -> Source:
+        examples, own = self._samples[sample]
+        return self._source(examples, self._competing(own), task, sample)
+
+    def _source(self, examples: Examples, classes: tuple[int, ...], task: int, sample: int | None) -> Source:
+        """The task's own examples (`sample` None) or a kept sample, with coins and noise of their own."""
+        plan = schedule(self._params, self._known.task_size, is_replay=sample is not None)
+        purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
+        batches = self._coins(plan.sample_rate, purpose)
+        noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
+        return Source(examples, np.asarray(classes, dtype=np.int64), plan, batches, noise, self._noises.of(task))
+
+    def _coins(self, rate: float, purpose: str) -> Batches:
+        seeded = self._spec.privacy.noise == "seeded"
+        return Batches(rate, self._cell.seed if seeded else None, f"{purpose} at epsilon {self._cell.epsilon}")
+
+    def _noisy_gradient(self, source: Source) -> list[Tensor]:
+        """Sum of clipped gradients on a batch, noise added, over the expected batch. An empty batch is noise alone.
+
+        An example more or less changes the sum by the clipping norm at most, and the multiplier times that norm is the
+        noise's standard deviation on every coordinate of the sum.
+        """
+        batch = source.examples.take(source.batches.draw(len(source.examples)))
+        device = self._known.device
+        x = nets.tensor(batch.inputs, self._form, device)
+        targets = torch.from_numpy(np.searchsorted(source.classes, batch.labels)).to(device)
+        sums = self._gradients.of(x, targets, torch.from_numpy(source.classes).to(device))
+        return noisy_means(sums, source.plan.expected_batch, source.plan.noise_std(source.noise_multiplier), source.noise)
+
+    def _step(self, means: Sequence[Tensor], step: int, plan: Schedule) -> None:
+        with torch.no_grad():
+            parameters = list(self._net.parameters())
+            for parameter, mean in zip(parameters, means, strict=True):
+                parameter.sub_(mean, alpha=plan.learning_rate)
+            if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():
+                raise diverged(step, plan)
+
+    def _keep(self, train: Examples, own: tuple[int, ...], task: int) -> None:
+        """Every example is kept by a coin of its own, so that how many are kept is expected, not given."""
+        rate = min(1.0, self._params.memory_size / self._known.task_size)
+        chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
+        self._samples.append((train.take(chosen), own))
+
+
+class DpAgem:
+    """One model a cell; cells share nothing. Keeps a sample of every task that has ended."""
+
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+        self._n_steps = odometer.plan(_params(spec), spec.privacy, known.n_tasks, known.recurrence).n_steps
+        self._models = {cell: Model(spec, cell, known) for cell in cells}
+
+    def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
+        total = self._n_steps * len(self._models)
+        for before, (cell, model) in enumerate(self._models.items()):
+            task = tasks[cell.seed]
+            for step in model.learn(task, ledgers[cell]):
+                done = before * self._n_steps + step
+                yield Progress("training", done, total, task.index, f"noisy steps on {task.name}")
+
+    def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
+        """By the one rule there is: the network's logits."""
+        return {"argmax": np.stack([model.logits(task) for cell, model in self._models.items() if cell.seed == seed])}
+
+    def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
+        """The network's weights by name; the kept samples stay inside."""
+        return self._models[cell].released()
+
+
+def _params(spec: RunSpec) -> DpAgemParams:
+    assert isinstance(spec.params, DpAgemParams)
+    return spec.params
+
+
+def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> DpAgem:
+    """The learner of a run's whole grid."""
+    return DpAgem(spec, cells, known)

@@ -1,0 +1,79 @@
+"""What all models of a run tell together about one person: each has a ledger of its own, and someone may see them all."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import dp_accounting as dp
+
+from dpcl_core.privacy.accounting import Unaccountable, has_lists
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.spec import Cell
+
+
+def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
+    """(epsilon, delta) of the release of all these models, for any one person.
+
+    Models of one seed that were trained on the same batches are one training with several noises (see `joint`); apart from
+    that, models add up in sequence. Another seed may put a person into another task, so that of every kind of entry each
+    seed counts as many as any of its people has. Lists of labels cost a delta each, so where there are some, delta is the
+    sum of the models' own.
+    """
+    any_one = next(iter(ledgers.values()))
+    events: Counter[dp.DpEvent] = Counter()
+    for seed in sorted({cell.seed for cell in ledgers}):
+        events += _worst([ledger for cell, ledger in ledgers.items() if cell.seed == seed])
+    delta = any_one.delta
+    if has_lists(events):
+        delta = min(0.5, delta * len(ledgers))
+    return any_one.accountant.epsilon(tuple(events.elements()), delta, any_one.adjacency), delta
+
+
+def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:
+    """Of every event as many as the person with most of it has, in the models of one seed."""
+    alone = [[entry for entry in ledger.entries if not entry.shares_batches] for ledger in ledgers]
+    shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in ledgers]
+    merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
+    if len({len(entries) for entries in shared}) > 1:
+        raise Unaccountable("models trained on the same batches must have as many trainings")
+    merged.entries += [entry for entries in alone for entry in entries]
+    for same in zip(*shared, strict=True):
+        merged.spend(
+            joint([entry.event for entry in same]), task=same[0].task, what=same[0].what, people_of=same[0].people_of
+        )
+    worst: Counter[dp.DpEvent] = Counter()
+    for events in merged.events_by_people().values():
+        worst |= Counter(events)
+    return worst
+
+
+def joint(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """One event for trainings with different noise on the same Poisson batches.
+
+    In each step the models' clipped sums, each divided by its noise sigma_e, are one vector with noise of standard
+    deviation 1, and someone who is in the batch moves it by at most sqrt(sum of 1/sigma_e^2): a sampled Gaussian of that
+    noise multiplier's inverse. Models may also look at one another's earlier steps: composition is adaptive.
+    """
+    found = [_taken_apart(event) for event in events]
+    if any(one is None for one in found):
+        return dp.NonPrivateDpEvent()
+    known = [one for one in found if one is not None]
+    (rate, count), *others = {(rate, count) for rate, _, count in known}
+    if others:
+        raise Unaccountable("trainings on the same batches must have the same steps")
+    step: dp.DpEvent = dp.GaussianDpEvent(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in known)))
+    return dp.SelfComposedDpEvent(step if rate == 1 else dp.PoissonSampledDpEvent(rate, step), count)
+
+
+def _taken_apart(event: dp.DpEvent) -> tuple[float, float, int] | None:
+    """Sampling rate, noise multiplier and steps of a training; None for one without noise."""
+    match event:
+        case dp.NonPrivateDpEvent():
+            return None
+        case dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count):
+            return rate, sigma, count
+        case dp.SelfComposedDpEvent(dp.GaussianDpEvent(sigma), count):
+            return 1.0, sigma, count
+    raise Unaccountable(f"nothing is known of other trainings on the batches of {event}")

@@ -1,0 +1,1 @@
+"""Pieces that recompute a published claim."""

@@ -1,0 +1,61 @@
+"""How many anchors Theorem 2 of CSLR asks for, and what its other theorems come to at given sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import streamlit as st
+
+from dpcl_core.explorers import cslr_theorems
+from pages.parts.shell import link
+from pages.parts.shell.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.cslr_accounting import Reading
+
+TABLE_8 = {10: (0.18, 0.07), 25: (0.31, 0.11), 50: (0.43, 0.18), 100: (0.46, 0.19), 200: (0.47, 0.20)}  # m: p-hat, margin
+_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # of an embedding; samples a round; clients in the smallest round
+FIELDS: list[link.Field[Any]] = [
+    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), 0.46),
+    link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
+    link.Field("r_length", "rm", "L", link.Whole(1, 1000), 4),
+]
+
+
+def part(view: View, reading: Reading) -> dict[str, object]:
+    """The card: controls of Theorem 2, its answer, and Table 8 beside it."""
+    st.markdown("**How many anchors?**")
+    with st.container(horizontal=True, gap="small"):
+        hit = _number(view, "r_hit", "p, chance that an anchor tells two entries apart", 0.001, 1.0)
+        eta = _number(view, "r_eta", "η, chance that it fails", 1e-9, 1.0)
+        length = int(st.number_input("L, entries of a list", 1, 1000, cast(int, view["r_length"]), key=view.key("r_length")))
+    share = 1.0 if reading.sampling == "everyone" else reading.sample_rate
+    entries = cslr_theorems.n_entries(reading.n_rounds, share * reading.n_clients, length)
+    needed = cslr_theorems.anchors_needed(entries, eta, hit)
+    st.markdown(
+        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** tell apart all pairs that "
+        f"must be, with chance {1 - eta:.6g}."
+    )
+    rows = "".join(
+        f"| {m} | {printed:.2f} | {cslr_theorems.anchors_needed(entries, eta, printed):,} | {margin:.2f} |\n"
+        for m, (printed, margin) in TABLE_8.items()
+    )
+    st.markdown(f"| m, Table 8 | p̂ printed | m by Theorem 2 | margin printed |\n|---:|---:|---:|---:|\n{rows}")
+    not_all, wrong = cslr_theorems.misaligned(length)
+    first, second = cslr_theorems.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
+    st.caption(
+        "p is a share of anchors: more of them estimate it better and do not raise it, though the printed column grows. "
+        "What grows is the largest difference at any anchor, and the smallest p̂ of all pairs, which few anchors put too "
+        "low. The theorem says when entries of different modes come apart, nothing about those of one mode staying "
+        f"together, and more anchors pull these apart as well. Proposition 3: {length} entries in random order are not all "
+        f"right with chance {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} values, "
+        f"{_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, times "
+        "unknown constants."
+    )
+    return {"r_hit": hit, "r_eta": eta, "r_length": length}
+
+
+def _number(view: View, name: str, title: str, low: float, high: float) -> float:
+    return float(
+        st.number_input(title, low, high, float(cast(float, view[name])), key=view.key(name), format="%g", width=180)
+    )

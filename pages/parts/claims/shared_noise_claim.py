@@ -1,0 +1,166 @@
+"""One noise for all, to the touch: a scale, what a learner keeps under it, what subtracting two pictures leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.figures.picture import Provenance
+from pages.parts.shell import figure_card, layout, link, style
+from pages.parts.shell.view import View
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dpcl_core.lessons.shared_noise import Accuracies, Pictures
+
+SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0, 40_000.0, 200_000.0)
+_LOW, _HIGH = 0.001, 1e9
+FIELDS = [link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(_LOW, _HIGH)), None)]
+_UNITS, _RECORDS = 16, 50
+
+
+def part(view: View, theorem: float | None) -> dict[str, object]:
+    """Slider, pictures, subtraction, second singular value. `theorem`: the scale that the theorem's card comes to."""
+    asked = cast("float | None", view["l_scale"])
+    options = sorted({*SCALES, *([asked] if asked is not None else [])})
+    start = asked if asked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
+    left, right = st.columns(2)
+    with left, layout.card("sharing"):
+        st.markdown("**The noise on a pixel**")
+        scale = float(
+            st.select_slider(
+                "Scale b of the Laplace noise; a pixel has a range of 2", options, start, format_func=_text,
+                key=f"{view.key('l_scale')}-{start:g}",
+            )
+        )  # fmt: skip
+        _learners(scale)
+    with right, layout.card("subtract"):
+        _subtraction(scale)
+        _second_value(scale)
+    return {"l_scale": None if asked is None and scale == start else scale}
+
+
+def _learners(scale: float) -> None:
+    found, clean = _accuracies(scale), _accuracies(0.0)
+    st.markdown(
+        "| accuracy of a small learner on new pictures | "
+        f"b = {_text(scale)} | no noise |\n|---|---:|---:|\n"
+        f"| one noise for all, before a ReLU | {_percent(found.shared)} | {_percent(clean.shared)} |\n"
+        f"| one noise for all, cut off at ±1 | {_percent(found.shared_clipped)} | {_percent(clean.shared_clipped)} |\n"
+        f"| fresh noise for each picture | {_percent(found.independent)} | {_percent(clean.independent)} |\n"
+    )
+    st.caption(
+        "Trained now, on the bundled digits: sixteen random public filters and a linear read-out; twice the scale on hidden "
+        "units, as the method has it. One draw of the noise. A fixed offset, however large, is a random mask of units to a "
+        "learner, and nothing to an attacker. Lesson 3 shows why."
+    )
+    if st.button("Train at every scale", key="every-scale"):
+        st.session_state["every-scale-seen"] = True
+    if st.session_state.get("every-scale-seen"):
+        _every_scale(scale)
+
+
+def _every_scale(scale: float) -> None:
+    from dpcl_core.figures import shared_noise as sharing
+
+    told, scales = _pictures(), sorted({0.0, scale, *SCALES})
+    with st.spinner("Training ..."):
+        found = {each: _accuracies(each) for each in scales}
+    curves = {
+        "one noise for all": {each: reached.shared for each, reached in found.items()},
+        "one noise for all, cut off": {each: reached.shared_clipped for each, reached in found.items()},
+        "fresh noise for each": {each: reached.independent for each, reached in found.items()},
+    }
+    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(told.classes), dark=style.is_dark())
+    figure_card.show(picture, _source(told), key="every-scale-figure", title="What three learners make of it")
+
+
+def _subtraction(scale: float) -> None:
+    st.markdown("**Subtract two records**")
+    if st.button("Subtract two records", key="subtract-two"):
+        st.session_state["subtracted"] = True
+    if not st.session_state.get("subtracted"):
+        st.caption("Two pictures, the same noise on both, and the difference of the two noisy ones.")
+        return
+    import numpy as np
+
+    from dpcl_core.figures import class_sums
+
+    told = _pictures()
+    first, second = (told.train[row] for row in told.one_of_each()[[3, 8]])
+    noise = _noise(scale)
+    left = (first + noise) - (second + noise)
+    error = max(float(np.abs(left - (first - second)).max()), 1e-16)
+    picture = class_sums.strips(
+        {
+            "without noise (public teaching data)": [first, second],
+            f"the same with one noise, b = {_text(scale)}": [first + noise, second + noise],
+            "first minus second: without, with noise": [first - second, left],
+        },
+        ["first", "second"],
+        finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
+        dark=style.is_dark(),
+    )
+    figure_card.show(picture, _source(told), key="subtract-figure", title="Two pictures, the same noise")
+
+
+def _second_value(scale: float) -> None:
+    st.markdown("**The second singular value**")
+    st.caption(
+        "Of a linear encoder's gradient the noise changes a part of rank one only. Subtract what a candidate data set alone "
+        "would give: if it is the true one, one singular value is left."
+    )
+    if not st.button("Test two candidates", key="second-value"):
+        return
+    import numpy as np
+
+    from dpcl_core.attacks import shared_noise_games
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    records = _pictures().train[: _RECORDS + 1]
+    theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
+    chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
+    gradient = shared_noise_games.encoder_gradient(records[:-1], theta, chi1, chi2)
+    candidates = {"the true data": records[:-1], "one picture exchanged": np.vstack([records[:-2], records[-1:]])}
+    values = {
+        name: float(shared_noise_games.second_singular_value(gradient, shared_noise_games.cross_covariance(rows, theta)))
+        for name, rows in candidates.items()
+    }
+    rows = "".join(f"| {name} | {value:.2g} |\n" for name, value in values.items())
+    st.markdown(f"| candidate | second singular value at b = {_text(scale)} |\n|---|---:|\n{rows}")
+
+
+@st.cache_resource(show_spinner=False)
+def _pictures() -> Pictures:
+    from dpcl_core.lessons import shared_noise
+
+    return shared_noise.pictures()
+
+
+@st.cache_data(max_entries=50, show_spinner=False)
+def _accuracies(scale: float) -> Accuracies:
+    from dpcl_core.lessons import shared_noise
+
+    return shared_noise.accuracies(_pictures(), scale)
+
+
+@st.cache_data(max_entries=50, show_spinner=False)
+def _noise(scale: float) -> NDArray[np.float64]:
+    from dpcl_core.privacy.noise import ReleaseNoise
+
+    return scale * ReleaseNoise().laplace((_pictures().n_pixels,))
+
+
+def _source(told: Pictures) -> Provenance:
+    return Provenance(told.title, len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
+
+
+def _text(scale: float) -> str:
+    return f"{scale:,.0f}" if scale >= 1000 else f"{scale:g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"

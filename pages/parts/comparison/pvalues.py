@@ -1,0 +1,129 @@
+"""Compare's p-value curve: two runs, a budget each, a t-test of their average accuracies after every task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import Provenance, epsilon_label
+from dpcl_core.results import Result
+from pages.parts.comparison import pairs
+from pages.parts.shell import figure_card, link, style
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+
+if TYPE_CHECKING:
+    from dpcl_core.figures.pvalues import PValue
+
+Side = tuple[str, float]  # a run's letter and one of its budgets
+NOT_CHOSEN: Mapping[str, object] = {
+    "t_first": None, "t_first_budget": None, "t_second": None, "t_second_budget": None, "paired": True
+}  # fmt: skip
+
+
+def fields(letters: tuple[str, ...]) -> list[object]:
+    """What the page's link carries of this part."""
+    return [
+        link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(letters)), None),
+        link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
+        link.Field("t_second", "tb", "second curve of the t-test", link.Maybe(link.Choice(letters)), None),
+        link.Field("t_second_budget", "td", "budget of the second curve", link.Maybe(link.BUDGET), None),
+        link.Field("paired", "tp", "paired t-test", link.Flag(), True),
+    ]
+
+
+def p_value_curve(
+    view: View, found: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
+) -> dict[str, object]:
+    """Chooses two curves, draws their p values; gives what the link carries. `chosen`: the budget shown above, if any."""
+    from dpcl_core.figures import pvalues
+
+    sides = [(letter, epsilon) for letter, result in found.items() for epsilon in sorted(result.spec.privacy.epsilons)]
+    if len(sides) < 2:
+        st.info("Two curves are needed: pick another run above, or one with several budgets.")
+        return {}
+    first, second, is_paired = _chosen(view, found, sides, chosen)
+    values: dict[str, object] = {
+        "t_first": first[0], "t_first_budget": first[1], "t_second": second[0], "t_second_budget": second[1],
+        "paired": is_paired,
+    }  # fmt: skip
+    try:
+        tests = pvalues.p_values(_curve(found[first[0]], first[1]), _curve(found[second[0]], second[1]), is_paired=is_paired)
+    except BadInput as error:
+        st.warning(plain(f"No test is made: {error}."))
+        return values
+    runs = {letter: found[letter] for letter in dict.fromkeys((first[0], second[0]))}
+    refusal = pairs.different_tests({letter: result.spec for letter, result in runs.items()})
+    if refusal:
+        st.warning(f"{plain(refusal)} No test is made.")
+        return values
+    names = (_name(found, first), _name(found, second))
+    picture = pvalues.p_value_curve(tests, names=names, dark=style.is_dark())
+    kind = "paired by task" if is_paired else "not paired, equal variances"
+    figure_card.show(
+        picture, provenance(runs), key="p-values", title="Do the two curves differ?",
+        note=f"{names[0]} against {names[1]}; two-tailed t-test, {kind}; lines at 0.05 and 0.01",
+        table=pvalues.table(tests), share=st.query_params.to_dict(),
+    )  # fmt: skip
+    st.caption(pvalues.CAVEAT)
+    _shown_as_table(tests)
+    return values
+
+
+def _chosen(view: View, found: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
+    """Both curves and whether tasks are paired: from the link where it names what is here, else two runs at one budget."""
+    wanted = [cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"])) for place in ("first", "second")]
+    likely = [side for side in sides if side[1] == chosen] or sides
+    left, right = st.columns(2)
+    start = wanted[0] if wanted[0] in sides else likely[0]
+    first = left.selectbox(
+        "First curve", sides, index=sides.index(start), format_func=lambda side: _name(found, side), key=view.key("t-first")
+    )
+    others = [side for side in sides if side != first]
+    likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
+    start = wanted[1] if wanted[1] in others else likely[0]
+    second = right.selectbox(
+        "Second curve", others, index=others.index(start), format_func=lambda side: _name(found, side),
+        key=view.key("t-second"),
+    )  # fmt: skip
+    is_paired = st.toggle(
+        "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
+        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks had nothing in "
+        "common. The paper that introduced these curves does not say which it used.",
+    )  # fmt: skip
+    return first, second, is_paired
+
+
+def _curve(result: Result, epsilon: float) -> list[float | None]:
+    """Average accuracy after each task, mean over the seeds; None where nothing was evaluated."""
+    from dpcl_core.figures import curves
+
+    frame = result.accuracy[result.accuracy["epsilon"] == epsilon]
+    means = curves.mean_so_far(frame).groupby("after_task")["value"].mean()
+    return [float(means[task]) if task in means.index else None for task in range(result.n_tasks)]
+
+
+def _name(found: dict[str, Result], side: Side) -> str:
+    return f"{side[0]}, {epsilon_label(side[1], found[side[0]].standing)}"
+
+
+def _shown_as_table(tests: list[PValue]) -> None:
+    from dpcl_core.figures import pvalues
+
+    with st.expander("The same as a table"):
+        table = pvalues.table(tests)
+        table["difference"] *= 100
+        st.dataframe(
+            table, hide_index=True, key="p-values-table", height="content",
+            alt=f"p values after 2 to {tests[-1].n_tasks} tasks",
+            column_config={
+                "tasks": "tasks learned",
+                "difference": st.column_config.NumberColumn("mean difference, points", format="%.2f"),
+                "t": st.column_config.NumberColumn(format="%.2f"),
+                "p": st.column_config.NumberColumn(format="%.2g"),
+                "note": "why there is no test",
+            },
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Pieces of every page: header, layout, links, state, figure cards."""

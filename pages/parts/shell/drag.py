@@ -1,0 +1,87 @@
+"""The ε-drag: one browser-side element that redraws while it is dragged and tells the server once it is let go.
+
+It is fed once (`_document`) and computes in the browser, exactly, from products that hold no feature
+(explorers/cosine_replay.py), or looks up trained cells. A plain slider stands in where the element cannot load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+from streamlit.errors import StreamlitAPIException
+
+from dpcl_core import paths
+from dpcl_core.figures.picture import epsilon_text
+from pages.parts.training.whatif import Source
+
+_FILES = ("replay.mjs", "drag.mjs")
+
+
+def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
+    """The element, and the budget it was let go at. `start`: where it stands at first.
+
+    `panels`: of accuracy, matrix, classes. `is_plain`, or an element that cannot load, gives a select slider instead.
+    """
+    start = source.nearest(start)
+    if not is_plain:
+        try:
+            found = _element()(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
+        except (OSError, StreamlitAPIException):
+            return _plain(source, start, key)
+        return _said(found.get("epsilon"), source, start)
+    return _plain(source, start, key)
+
+
+def _plain(source: Source, start: float, key: str) -> float:
+    nearest = min(source.stops, key=lambda stop: 0.0 if stop == start else abs(math.log(stop / start)))
+    value = st.select_slider(
+        "Privacy budget ε", source.stops, nearest, format_func=epsilon_text, key=f"{key}-plain",
+        help="From stronger privacy (left) to higher accuracy (right).",
+    )  # fmt: skip
+    st.markdown(f"**{source.sentence(value)}**")
+    st.caption(source.odds(value))
+    return float(value)
+
+
+def _said(reported: object, source: Source, start: float) -> float:
+    """The budget that the browser reports; what this source cannot show counts as not said."""
+    try:
+        value = float(str(reported))
+    except ValueError:
+        return start
+    return value if value > 0 and source.nearest(value) == value else start
+
+
+@lru_cache(maxsize=1)
+def _element() -> Any:
+    folder = paths.assets_dir() / "drag"
+    return st.components.v2.component(
+        "epsilon_drag",
+        html=(folder / "drag.html").read_text(encoding="utf-8"),
+        css=(folder / "drag.css").read_text(encoding="utf-8"),
+        js="\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES),
+    )
+
+
+def _document(source: Source, start: float, panels: Sequence[str]) -> dict[str, object]:
+    """What the element is fed. The same for every budget it is let go at, so that it is sent only once."""
+    return {
+        "key": source.key,
+        "stops": [_number(stop) for stop in source.stops],
+        "start": _number(start),
+        "delta": source.delta,
+        "words": dict(source.words),
+        "classes": list(source.classes),
+        "interval_factor": source.interval_factor,
+        "panels": list(panels),
+        "replay": source.replay,
+        "table": source.table or None,
+    }
+
+
+def _number(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value

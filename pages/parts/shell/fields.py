@@ -1,0 +1,92 @@
+"""What a settings model lets a person choose, read from its schema: the same list makes the widgets and the link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from pydantic import BaseModel
+
+from pages.parts.shell import link
+
+Sort = Literal["whole", "number", "choice", "flag", "text", "texts", "wholes"]
+Schema = dict[str, object]
+_MOST = 10**6
+_HUGE = 1e300
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a card: `low` and `high` are allowed bounds (None: unbounded), `is_optional`: may be left empty."""
+
+    name: str
+    title: str
+    help: str
+    sort: Sort
+    default: object
+    low: float | None = None
+    high: float | None = None
+    options: tuple[str, ...] = ()
+    is_optional: bool = False
+
+    def kind(self) -> link.Kind[object]:
+        """How the setting is written into a link."""
+        kinds: dict[Sort, object] = {
+            "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
+            "number": link.Number(-_HUGE if self.low is None else self.low, _HUGE if self.high is None else self.high),
+            "choice": link.Choice(self.options),
+            "flag": link.Flag(),
+            "text": link.Text(),
+            "texts": link.Many(link.Text(60)),
+            "wholes": link.Many(link.Whole(-_MOST, _MOST), 1000),
+        }
+        kind = cast("link.Kind[object]", kinds[self.sort])
+        return link.Maybe(kind) if self.is_optional else kind
+
+
+def settings(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> tuple[Setting, ...]:
+    """The settings of a model in its own order. Raises TypeError for a field that no widget can show."""
+    schema = model.model_json_schema()
+    shared = cast("dict[str, Schema]", schema.get("$defs", {}))
+    fields = cast("dict[str, Schema]", schema.get("properties", {}))
+    return tuple(_setting(name, field, shared) for name, field in fields.items() if name not in leave_out)
+
+
+def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
+    branches = cast("list[Schema]", field.get("anyOf", [field]))
+    main = next(branch for branch in branches if branch.get("type") != "null")
+    if "$ref" in main:
+        main = {**shared[str(main["$ref"]).rpartition("/")[2]], **{k: v for k, v in main.items() if k != "$ref"}}
+    low = main.get("minimum", main.get("exclusiveMinimum"))
+    high = main.get("maximum", main.get("exclusiveMaximum"))
+    return Setting(
+        name=name,
+        title=_title(name, field),
+        help=str(field.get("description", "")),
+        sort=_sort(name, main),
+        default=field.get("default"),
+        low=cast("float | None", low),
+        high=cast("float | None", high),
+        options=tuple(cast("list[str]", main.get("enum", []))),
+        is_optional=len(branches) > 1,
+    )
+
+
+def _title(name: str, field: Schema) -> str:
+    """What the model calls the setting, where it does not leave that to its name."""
+    words = name.replace("_", " ")
+    given = str(field.get("title", words.title()))
+    return words.capitalize() if given == words.title() else given
+
+
+def _sort(name: str, schema: Schema) -> Sort:
+    if "enum" in schema:
+        return "choice"
+    if cast("Schema", schema.get("items", {})).get("type") == "integer":
+        return "wholes"
+    sorts: dict[object, Sort] = {
+        "integer": "whole", "number": "number", "boolean": "flag", "string": "text", "array": "texts",
+    }  # fmt: skip
+    if schema.get("type") not in sorts:
+        raise TypeError(f"no widget for the setting {name}: {schema}")
+    return sorts[schema["type"]]

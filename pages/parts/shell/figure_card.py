@@ -1,0 +1,78 @@
+"""A figure with what belongs below it: the finding, where the numbers come from, and the ways to take them along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures import html
+from dpcl_core.figures.picture import Picture, Provenance
+from pages.parts.shell import link as links
+from pages.parts.shell.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
+
+
+def show(
+    picture: Picture,
+    provenance: Provenance | None,
+    *,
+    key: str,
+    title: str = "",
+    note: str = "",
+    table: pd.DataFrame | None = None,
+    share: Mapping[str, str] | None = None,
+    live: bool = False,
+) -> None:
+    """A card with title, figure, finding and strip; where there is nothing to draw, it says why.
+
+    `key` must be stable: zoom and live updates hang on it. `table`: what is drawn, offered as CSV. `share`: query parameters
+    of this view. `live`: the run goes on, so the downloads are left out until it has ended (they would be rebuilt with each
+    update).
+    """
+    with st.container(key=f"card-{key}", gap="small"):
+        if title:
+            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""))
+        if picture.figure.data:
+            st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
+        else:  # in words that break lines, and as high as the figure will be
+            height = f"{picture.figure.layout.height or 200:g}px"
+            st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
+        footer(picture, provenance, key=key, table=table, share=share, live=live)
+
+
+def footer(
+    picture: Picture,
+    provenance: Provenance | None,
+    *,
+    key: str,
+    table: pd.DataFrame | None = None,
+    share: Mapping[str, str] | None = None,
+    live: bool = False,
+) -> None:
+    """The lines below a figure alone, for what is not drawn by plotly."""
+    if picture.figure.data:
+        st.markdown(f"**{plain(picture.finding)}**")
+    if live:
+        st.caption(plain(provenance.line()) if provenance is not None else "")
+        return
+    with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(plain(provenance.line()) if provenance is not None else "", width="stretch")
+        if table is not None:
+            st.download_button(
+                "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",
+                key=f"csv-{key}", type="tertiary", on_click="ignore", help="The numbers of this figure as a table",
+            )  # fmt: skip
+        st.download_button(
+            "HTML", lambda: html.page(picture, provenance), f"{key}.html", "text/html",
+            key=f"html-{key}", type="tertiary", on_click="ignore", help="This figure as a file that opens without the app",
+        )  # fmt: skip
+        if share is not None:
+            with st.popover("link", type="tertiary"):
+                st.code(links.address(st.context.url or "", share), language=None, wrap_lines=True)

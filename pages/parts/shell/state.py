@@ -1,0 +1,114 @@
+"""The one store and the one executor of this app process, and the thread that keeps the queue moving."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput, StoreTrouble
+from pages.parts.shell.text import plain
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.executor import LocalExecutor
+    from dpcl_core.runs.store import Store
+    from dpcl_core.runs.warm_worker import WarmWorker
+
+PUMP_SECONDS = 0.5
+P = ParamSpec("P")
+
+
+def store() -> Store:
+    """The store; where it cannot be opened, its one sentence is shown and the page ends here."""
+    try:
+        return _store(where())
+    except StoreTrouble as trouble:
+        st.error(plain(str(trouble)))
+        st.stop()
+
+
+def executor() -> LocalExecutor:
+    """The executor that runs what the store has queued."""
+    return _executor(where())
+
+
+def expect_run(method: str) -> None:
+    """Says that a run of this method may soon be started; a process gets ready for it as soon as nothing else runs."""
+    from dpcl_core.methods import catalog
+    from dpcl_core.methods.language.cards.network_params import LanguageParams
+
+    card = catalog.card(method)
+    models = ["dpcl_core.backbones.language.libraries"] if issubclass(card.params, LanguageParams) else []
+    _spare().expect(store().url, card.module, *models)
+
+
+def keep_queue_moving() -> None:
+    """Starts, once per app process, the thread that starts queued runs and marks lost ones, page open or not."""
+    try:
+        if not _pump(where()).is_alive():  # something unforeseen ended it; the terminal has the traceback
+            _pump.clear()
+            _pump(where())
+    except StoreTrouble:
+        return  # each page that needs the store says so itself
+
+
+def guarded(draw: Callable[P, None]) -> Callable[P, None]:
+    """The page, or a part of it that updates itself, with a store's trouble and bad input shown as their one sentence."""
+
+    @wraps(draw)
+    def drawn(*arguments: P.args, **named: P.kwargs) -> None:
+        try:
+            draw(*arguments, **named)
+        except (StoreTrouble, BadInput) as trouble:
+            st.error(plain(str(trouble)))
+
+    return drawn
+
+
+def where() -> tuple[str, str]:
+    """What decides which store is meant; part of the cache key, so that another home never meets a cached store."""
+    return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
+
+
+@st.cache_resource(show_spinner=False)
+def _store(where: tuple[str, str]) -> Store:
+    from dpcl_core.runs.store import Store
+
+    return Store()
+
+
+@st.cache_resource(show_spinner=False)
+def _executor(where: tuple[str, str]) -> LocalExecutor:
+    from dpcl_core.runs.executor import LocalExecutor
+
+    return LocalExecutor(_store(where), spare=_spare())
+
+
+@st.cache_resource(show_spinner=False)
+def _spare() -> WarmWorker:
+    from dpcl_core.runs.executor import WORKER
+    from dpcl_core.runs.warm_worker import WarmWorker
+
+    return WarmWorker(WORKER)
+
+
+@st.cache_resource(show_spinner=False)
+def _pump(where: tuple[str, str]) -> threading.Thread:
+    runner = _executor(where)
+
+    def forever() -> None:
+        while True:
+            try:
+                runner.pump()
+            except StoreTrouble:
+                time.sleep(5)  # a full or locked disk may recover; the pages show the trouble meanwhile
+            time.sleep(PUMP_SECONDS)
+
+    thread = threading.Thread(target=forever, name="queue", daemon=True)
+    thread.start()
+    return thread

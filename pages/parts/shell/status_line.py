@@ -1,0 +1,179 @@
+"""The words for every state a run can be in. Pure: no streamlit, the clock is an argument."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dpcl_core.events import Event, Progress, Started, TaskLearned
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs import progress_estimate
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run
+
+Tone = Literal["calm", "busy", "good", "bad"]
+_FIXES = {
+    "wrong-input": "Change the setting that the sentence names, then start again.",
+    "out-of-memory": "Take fewer examples a class, a smaller network or fewer seeds, then start again.",
+    "diverged": "Change the settings that the sentence names, then start again.",
+    "data-missing": "Put the data where the sentence says, or choose another dataset.",
+    "worker-died": "Retry; if it happens again, take fewer examples or seeds.",
+    "store": "Free some disk space or make the folder writable, then retry.",
+    "internal": "Retry; if it happens again, the details below say where it broke.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """A run's state in words. `fraction`: share of the work done, never falling within a run; None: means nothing."""
+
+    label: str
+    headline: str
+    detail: str
+    tone: Tone
+    fraction: float | None = None
+
+
+def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
+    """What the page says about a run at the time `now` (seconds since 1970)."""
+    if run.status == "queued":
+        place = run.place_in_queue
+        where = f"place {place} in the queue for {run.device}" if place is not None else f"waiting for {run.device}"
+        takes = f"then {_about(run.estimate_seconds)}" if run.estimate_seconds is not None else ""
+        return StatusLine("Queued", "Queued", " · ".join(filter(None, [where, takes])), "calm")
+    if run.status == "starting":
+        return StatusLine(
+            "Starting", "Starting", f"{_doing(events) or 'the worker is loading'} · {_since(run, now)}", "busy"
+        )
+    if run.status == "running":
+        return _running(run, events, now)
+    if run.status == "stopping":
+        detail = "ends within a few seconds; what was learned is kept"
+        return StatusLine("Stopping", "Stopping", detail, "busy", _fraction(run, events))
+    if run.status == "cancelled":
+        kept = "the curves so far are kept" if _learned(events) else "it had not learned a task yet"
+        return StatusLine("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", _fraction(run, events) or None)
+    if run.status == "failed":
+        why = run.error or "The run ended with an error that left no message."
+        return StatusLine("Failed", _sentence(why), _FIXES.get(run.error_kind or "internal", _FIXES["internal"]), "bad")
+    if run.status == "lost":
+        at = run.heartbeat or run.finished or run.started
+        when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
+        detail = "Its worker is gone. What it had learned is kept; Retry starts it anew with the same settings."
+        return StatusLine("Lost", run.error or f"The computer stopped this run{when}.", detail, "bad")
+    seconds = run.finished - run.started if run.finished is not None and run.started is not None else None
+    took = f"took {span(seconds)}" if seconds is not None else ""
+    return StatusLine("Finished", "Finished", took, "good")
+
+
+def _sentence(text: str) -> str:
+    """What a program reported as a sentence of a page; the name of a setting or of a file in front stays as it is."""
+    first = text.split(maxsplit=1)[0]
+    start = text[0].upper() + text[1:] if first.isalpha() else text
+    return start if start.endswith((".", "!", "?")) else f"{start}."
+
+
+def _running(run: Run, events: Sequence[Event], now: float) -> StatusLine:
+    opened = next((event for event in events if isinstance(event, Started)), None)
+    if opened is None:
+        return StatusLine("Running", "Preparing", f"{_doing(events) or 'opening the data'} · {_since(run, now)}", "busy")
+    task = min(_tasks_done(run, events) + 1, opened.n_tasks)
+    spent = [event.epsilon for event in events if isinstance(event, TaskLearned) and math.isfinite(event.cell.epsilon)]
+    fraction = _fraction(run, events)
+    parts = [
+        f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else "",
+        _spent(run, spent),
+        _left(run, fraction, now),
+    ]
+    return StatusLine("Running", f"Task {task} of {opened.n_tasks}", " · ".join(filter(None, parts)), "busy", fraction)
+
+
+def _spent(run: Run, spent: Sequence[float]) -> str:
+    if run.readable_spec is not None and methods.is_nominal(run.readable_spec.method):
+        return "ε only claimed, no bound"
+    return f"largest ε accounted so far {_budget(max(spent))}" if spent else ""
+
+
+def _learned(events: Sequence[Event]) -> int:
+    return sum(isinstance(event, TaskLearned) for event in events)
+
+
+def _n_cells(run: Run) -> int:
+    spec = run.readable_spec
+    return len(spec.privacy.epsilons) * len(spec.seeds) if spec is not None else 1
+
+
+def _tasks_done(run: Run, events: Sequence[Event]) -> int:
+    """Tasks that every model under way has learned: of the newest group of models where they come one after another."""
+    counts: dict[object, int] = {}
+    for event in events:
+        if isinstance(event, TaskLearned):
+            counts[event.cell] = event.task + 1
+    opened = next((event for event in events if isinstance(event, Started)), None)
+    under_way = [count for count in counts.values() if opened is None or count < opened.n_tasks]
+    if under_way:
+        return min(under_way)
+    return max(counts.values(), default=0) if len(counts) == _n_cells(run) else 0
+
+
+def _fraction(run: Run, events: Sequence[Event]) -> float:
+    return progress_estimate.fraction_done(run.readable_spec, events) if run.readable_spec is not None else 0.0
+
+
+def _left(run: Run, fraction: float, now: float) -> str:
+    if run.started is None:
+        return ""
+    left = progress_estimate.seconds_left(fraction, now - run.started, run.estimate_seconds)
+    return f"{between(*left)} left" if left is not None else ""
+
+
+def _doing(events: Sequence[Event]) -> str:
+    return next((event.text for event in reversed(events) if isinstance(event, Progress)), "")
+
+
+def _since(run: Run, now: float) -> str:
+    return f"{span(now - run.started)} so far" if run.started is not None else "starting now"
+
+
+def _budget(epsilon: float) -> str:
+    from dpcl_core.privacy.statement import shown
+
+    return shown(epsilon)
+
+
+def _about(seconds: float) -> str:
+    return f"about {_range(seconds)}"
+
+
+def _range(seconds: float) -> str:
+    """A duration as an honest range: a quarter less to a half more, in whole units."""
+    return between(0.75 * seconds, 1.5 * seconds)
+
+
+def between(low: float, high: float) -> str:
+    """A duration from and to, in whole units."""
+    if high < 90:
+        first, last = max(1, round(low)), max(2, math.ceil(high))
+        return f"{first}–{last} s"
+    if high < 5400:
+        return f"{max(1, round(low / 60))}–{max(2, math.ceil(high / 60))} min"
+    return f"{low / 3600:.1f}–{high / 3600:.1f} h"
+
+
+def span(seconds: float) -> str:
+    """A duration in the unit a reader would choose."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def estimate(seconds: float | None) -> str:
+    """The line beside Start."""
+    return f"About {_range(seconds)} on this computer." if seconds is not None else "No run like this yet: time unknown."

@@ -1,0 +1,47 @@
+"""What pages read of a run: its result from the store, or that of the bundled example."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks, events, paths
+from dpcl_core.events import Event
+from dpcl_core.results import Result
+from pages.parts.shell import state
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run
+
+EXAMPLE = "digits-cosine"
+
+
+def of(run: Run) -> Result:
+    """The result of a run so far; new events are read, old ones kept. Raises BadInput where its spec cannot be read."""
+    known: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
+    if run.is_over:
+        known.pop(run.id, None)
+        return _over(state.where(), run.id, run.name)
+    # What a run under way has said so far is kept for this visit, so that each look reads only what is new.
+    seq, said = known.get(run.id, (0, ()))
+    fresh = state.store().events_after(run.id, seq)
+    if fresh:
+        known[run.id] = (fresh[-1][0], said + tuple(event for _, event in fresh))
+    return Result(run.id, run.name, run.spec, known.get(run.id, (0, ()))[1])
+
+
+@st.cache_resource(max_entries=50, show_spinner=False)
+def _over(where: tuple[str, str], run_id: str, name: str) -> Result:
+    run = state.store().get(run_id)
+    return Result(run.id, name, run.spec, tuple(event for _, event in state.store().events_after(run_id)))
+
+
+@st.cache_resource(show_spinner=False)
+def example() -> Result:
+    """The bundled example: one true run of the first preset, recorded."""
+    folder = paths.assets_dir() / "examples"
+    spec = checks.parse(checks.read_toml((folder / f"{EXAMPLE}.toml").read_text(encoding="utf-8")))
+    lines = (folder / f"{EXAMPLE}.jsonl").read_text(encoding="utf-8").splitlines()
+    return Result(None, "Example", spec, tuple(events.from_json(json.loads(line)) for line in lines))

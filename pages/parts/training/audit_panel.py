@@ -1,0 +1,180 @@
+"""The audit of a run on the page: the button that starts it, how far it is, and what it proves beside what is promised."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core.figures.picture import epsilon_label, given
+from dpcl_core.methods import catalog as methods
+from dpcl_core.privacy.statement import shown
+from dpcl_core.runs import progress_estimate
+from dpcl_core.runs.audits import Audit, Audits, refusal
+from pages.parts.shell import state, status_line
+from pages.parts.shell.text import capital, plain
+from pages.parts.training import run_panel
+
+if TYPE_CHECKING:
+    from dpcl_core.privacy.lower_bound import Audited
+    from dpcl_core.privacy.statement import Standing
+    from dpcl_core.runs.store import Run
+    from dpcl_core.spec import RunSpec
+
+WHAT = (
+    "An audit plays the run's settings once more with examples planted among the data, each there by the toss of a coin, "
+    "and guesses from what is released which were there. Many right guesses prove that ε is at least so large. "
+    "It runs in the background, in a process of its own, and reads none of the run's own data."
+)
+LIMIT = "An audit can show that a promise is broken. It can never prove that one is kept: a better attacker may find more."
+_START = "Audit this run"
+_HEAD = "| claimed | accounted: ε at most | audited: ε at least | right guesses |\n|---|---:|---:|---:|\n"
+_LOG_SHOWN = ("failed", "lost")
+
+
+def audits() -> Audits:
+    """The audits of the app's store."""
+    return Audits(state.store())
+
+
+def panel(run: Run, *, always: bool = False) -> None:
+    """The newest audit of a run that is over, looked at once a second while it goes on; a button where there is none.
+
+    `always`: what an audit is, even where nothing was audited yet, and what it proved of every budget without a press.
+    """
+    if run.readable_spec is None or run.status != "finished":
+        return
+    known = audits().of_run(run.id)
+    if known and not known[0].turn.is_over:
+        _watch(run.id)
+    else:
+        _draw(run, run.readable_spec, known, always=always)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(run_id: str) -> None:
+    run, known = state.store().get(run_id), audits().of_run(run_id)
+    if not known or known[0].turn.is_over or run.readable_spec is None:
+        st.rerun()  # the last look starts the page anew, without a timer
+    else:
+        _draw(run, run.readable_spec, known, always=True)
+
+
+def _draw(run: Run, spec: RunSpec, known: list[Audit], *, always: bool) -> None:
+    refused = refusal(spec) if not known else None
+    with st.container(key="card-audit", gap="small"):
+        with st.container(key="status-line-audit", horizontal=True, vertical_alignment="center", gap="small"):
+            if known:
+                st.html(run_panel.pill(words(known[0], time.time())), width="stretch")
+            else:
+                st.markdown("**Audit**", width="stretch", help=None if always else WHAT)
+            _button(run, known[0].turn if known else None, is_refused=refused is not None)
+        if known and not known[0].turn.is_over:
+            done, n_budgets = len(known[0].results), len(spec.privacy.epsilons)
+            st.html(run_panel.segments(done / n_budgets, n_budgets))
+        if message := st.session_state.pop("refused", None):
+            st.error(plain(message))
+        if refused is not None:
+            st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}. This audits its settings:"))
+            st.code(refused[1], language=None, wrap_lines=True)
+        elif always and not any(audit.results for audit in known):
+            st.caption(WHAT)
+        if known and known[0].turn.status in _LOG_SHOWN and known[0].turn.error_log:
+            with st.expander("Details", key="audit-log"):
+                st.code(known[0].turn.error_log, language=None)
+        _results(known, methods.standing(spec), is_open=always)
+
+
+def words(audit: Audit, now: float) -> status_line.StatusLine:
+    """The audit's state in words, at the time `now` (seconds since 1970)."""
+    run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
+    fraction = done / len(budgets)
+    kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
+    if run.status == "queued":
+        place = f"place {run.place_in_queue} in the queue for {run.device}" if run.place_in_queue else ""
+        return status_line.StatusLine("Queued", "Audit queued", place, "calm")
+    if run.status in ("starting", "running"):
+        elapsed = now - run.started if run.started is not None else 0.0
+        left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
+        when = f"{status_line.between(*left)} left" if left is not None else f"{status_line.span(elapsed)} so far"
+        doing = f"a training with planted data {given(budgets[min(done, len(budgets) - 1)])}"
+        return status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
+    if run.status == "stopping":
+        return status_line.StatusLine("Stopping", "Audit stops", "within a few seconds", "busy", fraction)
+    if run.status == "cancelled":
+        return status_line.StatusLine("Cancelled", "Audit stopped on request", kept, "calm", fraction)
+    if run.status in ("failed", "lost"):
+        return status_line.StatusLine(run.status.capitalize(), run.error or "The audit ended without a word.", kept, "bad")
+    took = run.finished - run.started if run.finished is not None and run.started is not None else 0.0
+    return status_line.StatusLine("Finished", "Audit", f"took {status_line.span(took)}", "good")
+
+
+def _button(run: Run, turn: Run | None, *, is_refused: bool) -> None:
+    if turn is not None and turn.status in ("queued", "starting", "running"):
+        st.button("Stop", key="audit-stop", type="primary", on_click=run_panel.attempt(lambda: run_panel.stop(turn.id)))
+    elif turn is not None and turn.status == "stopping":
+        st.button("Stopping …", key="audit-stop", disabled=True)
+    else:
+        label = _START if turn is None else "Audit again"
+        st.button(label, key="audit-start", disabled=is_refused, on_click=run_panel.attempt(lambda: _start(run.id)))
+
+
+def _start(run_id: str) -> None:
+    state.executor().submit(audits().create(run_id))
+
+
+def _results(known: list[Audit], standing: Standing, *, is_open: bool) -> None:
+    """What was proved, budget by budget, of the newest audit that has proved anything; what exceeds, of any."""
+    for result in [result for audit in known for result in audit.results if result.exceeds]:
+        st.error(plain(exceeding(result)))
+    found = next((audit.results for audit in known if audit.results), ())
+    if not found:
+        return
+    finite = [result for result in found if math.isfinite(result.claimed)]
+    strongest = max(finite or found, key=lambda result: result.lower_bound)
+    st.markdown(plain(reading(strongest)))
+    rows = ""
+    for result in found:
+        asked, least = epsilon_label(result.claimed, standing), _least(result.lower_bound)
+        rows += f"| {asked} | {_most(result)} | **{least}** | {_right(result)} |\n"
+    with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
+        st.markdown(f"{_HEAD}{rows}")
+        caught = "" if strongest.detects is None else f" It would have caught {strongest.detects} nine times in ten."
+        st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
+
+
+def reading(result: Audited) -> str:
+    """What the audit did and what follows, as one would tell it."""
+    planted = result.unit.partition(",")[0]
+    guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "the guesses"
+    told = (
+        f"Someone who guesses which of {result.trials:,} planted {planted} were in the training is right in {guesses} "
+        f"{given(result.claimed)}"
+    )
+    if result.lower_bound == 0:
+        return f"{told}, which tossing a coin might be, too: that proves nothing about ε."
+    return f"{told}; that proves ε ≥ {_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
+
+
+def exceeding(result: Audited) -> str:
+    """What it means that more was proved than the ledger says."""
+    return (
+        f"The audit proves ε ≥ {_least(result.lower_bound)}, and the ledger accounts for {shown(result.accounted)} only: "
+        "what this run released tells more about people than it promises. Do not release it, and report this."
+    )
+
+
+def _most(result: Audited) -> str:
+    return "no bound" if math.isinf(result.accounted) else shown(result.accounted)
+
+
+def _right(result: Audited) -> str:
+    return "" if result.right is None or result.guessed is None else f"{result.right:,} of {result.guessed:,}"
+
+
+def _least(epsilon: float) -> str:
+    """A lower bound, rounded down."""
+    return f"{math.floor(100 * epsilon) / 100:.2f}"

@@ -1,0 +1,106 @@
+"""The form's questions about the list of labels: where it comes from, what a learned one costs, which names are public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import PrivacySpec
+from pages.parts.claims import privacy_bar
+from pages.parts.shell.view import View
+
+LABELS = {
+    "prior-const": ("One public list", "All names known beforehand; every class carries noise from every task."),
+    "prior": ("A public list per task", "Known which task has which labels: less noise, a stronger assumption."),
+    "dp-learned": ("Learned under DP", "A share of ε pays for the list; labels that few people have are left out."),
+    "data": ("From the data: not DP", "The list itself can show that someone took part."),
+}
+
+
+def setting(view: View, card: MethodCard) -> str:
+    """Where the list comes from, of the ways that the method takes."""
+    labels, asked = [name for name in LABELS if name in card.labels], str(view["labels"])
+    chosen = st.radio(
+        "Label list",
+        labels,
+        index=labels.index(asked) if asked in labels else 0,
+        format_func=lambda name: LABELS[name][0],
+        captions=[LABELS[name][1] for name in labels],
+        key=f"{view.key('labels')}-{len(labels)}",  # other choices are another widget, or the browser keeps the old one
+        help="Where the classifier's list of labels comes from.",
+    )
+    if asked not in labels:
+        st.caption(f"{card.title} does not go with “{LABELS[asked][0]}”.")
+    if chosen == "data":
+        privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
+    return str(chosen)
+
+
+def say_what_a_learned_list_takes(raw: Mapping[str, object]) -> None:
+    """How many people a label needs to be on a learned list, at the smallest and the largest budget."""
+    try:
+        spec = checks.parse(raw)
+        facts = datasets.facts_of(spec.data)
+        n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
+    except BadInput:
+        return  # said where the form is checked
+    finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
+    if spec.labels != "dp-learned" or not finite:
+        return
+    ends = dict.fromkeys((finite[0], finite[-1]))
+    needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in ends}
+    said = [
+        f"{'more people than there are' if n is None else f'{n} people'} (ε = {epsilon_text(epsilon)})"
+        for epsilon, n in needed.items()
+    ]
+    st.caption(f"A label is as likely listed as not when it has {' or '.join(said)} in a task.")
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def _people_needed(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:
+    from dpcl_core.privacy.labels import people_to_be_named  # loads the accountant, which takes a second
+
+    return people_to_be_named(privacy, epsilon, n_tasks, at_most)
+
+
+def share(view: View, chosen: str) -> float:
+    """The share of ε that pays for a learned list."""
+    start = cast(float, view["label_share"])
+    if chosen != "dp-learned":
+        return start
+    return st.number_input(
+        "Share of ε for the list of labels", 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
+        help="More: rarer labels get on the list. Less: less noise on what is learned about them.",
+    )  # fmt: skip
+
+
+def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
+    """The class names assumed public; None: all of them, or a setting that assumes none."""
+    start = cast("tuple[str, ...] | None", view["public_labels"])
+    if chosen in ("data", "dp-learned"):
+        return None
+    names = _class_names(dataset)
+    if not names:
+        return start
+    picked = st.multiselect(
+        "Labels assumed public", names, default=[n for n in start or () if n in names], key=view.key("public_labels"),
+        placeholder="all classes", help="Examples of other classes are dropped. Empty: all classes.",
+    )  # fmt: skip
+    return tuple(picked) or None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _class_names(dataset: str) -> tuple[str, ...]:
+    try:
+        return datasets.facts(dataset).classes or ()
+    except BadInput:
+        return ()

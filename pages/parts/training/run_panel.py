@@ -1,0 +1,295 @@
+"""One run on the page: its state in words, its privacy bar, its figures. The same panel while it runs and afterwards."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
+from dpcl_core.results import Result, rule_title
+from dpcl_core.spec import RunSpec
+from pages.parts.anchors import ofrun as lists
+from pages.parts.claims import privacy_bar
+from pages.parts.shell import state, status_line, style
+from pages.parts.shell.figure_card import show
+from pages.parts.shell.text import capital
+from pages.parts.tokens import ofrun
+
+if TYPE_CHECKING:
+    from dpcl_core.runs.store import Run
+
+ACTIVE = ("queued", "starting", "running", "stopping")
+_ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
+_RULES = "Post-processing: switching costs no privacy; choosing the best on private validation data would."
+
+
+def status_card(run: Run, result: Result) -> None:
+    """State, task, ε so far, time left, and the buttons that make sense in this state."""
+    said = status_line.of(run, result.said, time.time())
+    with st.container(key="card-status", gap="small"):
+        with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(pill(said), width="stretch")
+            _buttons(run, result)
+        if said.fraction is not None:
+            st.html(segments(said.fraction, result.n_tasks))
+        if run.status == "failed" and run.error_log:
+            with st.expander("Details"):
+                st.code(run.error_log, language=None)
+
+
+def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
+    """The privacy bar of this run: its statement, or what holds before there is one."""
+    if result.guarantees:
+        privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
+    else:
+        privacy_bar.pending(result.spec.labels, result.spec.privacy.noise, result.spec.method, is_over=is_over)
+
+
+def usual_focus(spec: RunSpec) -> float:
+    """The budget that is looked at before the visitor chooses one: 1, else the largest finite one."""
+    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
+    return 1.0 if 1.0 in finite else max(finite or spec.privacy.epsilons)
+
+
+def focus(result: Result, key: str, start: float | None) -> float:
+    """The budget whose matrix and statement are shown, chosen by the visitor where the run has several."""
+    budgets = sorted(result.spec.privacy.epsilons)
+    default = start if start in budgets else usual_focus(result.spec)
+    picked = None
+    with st.container(key="focus-row", horizontal=True, vertical_alignment="center", gap="small"):
+        if len(budgets) > 1:
+            st.caption("ε in the bar and the tables", width="content")
+            picked = st.segmented_control(
+                "ε in the bar and the tables", budgets, default=default, format_func=epsilon_text, key=key, required=True,
+                label_visibility="collapsed",
+            )  # fmt: skip
+        if result.guarantees:
+            privacy_bar.full_statement(result.guarantees)
+    return float(default if picked is None else picked)
+
+
+def under_rule(result: Result, key: str, start: str | None) -> Result:
+    """The run under the prediction rule that the visitor chooses, where its method has several; as it is elsewhere."""
+    if not result.rules:
+        return result
+    with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("Prediction rule", width="content")
+        picked = st.segmented_control(
+            "Prediction rule", result.rules, default=start if start in result.rules else result.rules[0],
+            format_func=rule_title, key=key, required=True, label_visibility="collapsed",
+        )  # fmt: skip
+        st.caption(_RULES, width="stretch")
+    return replace(result, rule=None if picked in (None, result.rules[0]) else picked)
+
+
+def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
+    """Curves, matrix and forgetting of a run; the trade-off when its tab is opened.
+
+    While a run goes on that tells of its texts or lists, these come first: they are there before a model has been tested.
+    """
+    from dpcl_core.figures import curves
+
+    if live and ofrun.has_any(result):
+        ofrun.now(result, chosen, key="live")
+        ofrun.figures(result, chosen, share=None, live=True)
+    if live:
+        lists.now(result, chosen, live=True)
+    dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
+    key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
+    overall, matrix, forgotten = _pictures(key, result)
+    left, right = st.columns([1.45, 1], gap="small")
+    with left:
+        few = len(spec.seeds) < 3
+        show(
+            overall,
+            source,
+            key="accuracy",
+            title=f"{capital(result.score)} on the tasks seen so far",
+            note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
+            table=result.scores,
+            share=share,
+            live=live,
+        )
+    with right:
+        which = epsilon_label(chosen, result.standing)
+        show(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
+        note = f"{which}, points lost since its best"
+        show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
+    if live:
+        return
+    has_texts = ofrun.has_any(result)
+    more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
+    names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
+    cost, lost, settings, *told = st.tabs(names, key="more-figures", on_change="rerun")
+    if cost.open:
+        with cost:
+            _trade_off(result, share)
+    if lost.open:
+        with lost:
+            picture = curves.forgetting_over_tasks(
+                table, n_tasks=result.n_tasks, labels=spec.labels, standing=result.standing, dark=dark
+            )
+            show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean of old tasks")
+    if settings.open:
+        with settings:
+            st.code(checks.to_toml(spec), language="toml")
+            st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+    for name, tab in zip(more, told, strict=True):
+        if tab.open:
+            with tab:
+                if name == "Tokens":
+                    ofrun.now(result, chosen, key="over")
+                    ofrun.figures(result, chosen, share=share, live=False)
+                else:
+                    lists.now(result, chosen, live=False)
+
+
+@st.cache_resource(max_entries=60, show_spinner=False)
+def _pictures(
+    key: tuple[str, str, str | None, int, str | None, float, bool], _result: Result
+) -> tuple[Picture, Picture, Picture]:
+    """Curves, matrix and forgetting of a run: drawn once for all who look, and anew only when the run has said more.
+
+    `key`: store, run, number of events, prediction rule, budget, theme.
+    """
+    from dpcl_core.figures import curves, grids
+
+    *_, chosen, dark = key
+    table, n_tasks, score, standing = _result.accuracy, _result.n_tasks, _result.score, _result.standing
+    return (
+        curves.accuracy_over_tasks(
+            table, n_tasks=n_tasks, labels=_result.spec.labels, score=score, standing=standing, dark=dark
+        ),
+        grids.accuracy_matrix(table, epsilon=chosen, n_tasks=n_tasks, score=score, standing=standing, dark=dark),
+        grids.forgetting_grid(table, epsilon=chosen, n_tasks=n_tasks, standing=standing, dark=dark),
+    )
+
+
+def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
+    from dpcl_core.figures import theme, tradeoff
+
+    dark, spec = style.is_dark(), result.spec
+    picture = tradeoff.trade_off(
+        {"this run": result.finished_accuracy},
+        colours=[theme.colour_of_method(spec.method, dark)],
+        labels=[spec.labels],
+        score=result.score,
+        standings={"this run": result.standing},
+        dark=dark,
+    )
+    show(
+        picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",
+        note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, share=share,
+    )  # fmt: skip
+
+
+def pill(said: status_line.StatusLine) -> str:
+    """State and what it means; announced politely when it changes."""
+    return (
+        f'<div class="run-state {said.tone}" role="status"><span class="pill">{escape(said.label)}</span> '
+        f"<b>{escape(said.headline) if said.headline != said.label else ''}</b> "
+        f'<span class="soft">{escape(said.detail)}</span></div>'
+    )
+
+
+def segments(fraction: float, n_tasks: int) -> str:
+    """One segment a task, filled by the share of all work that is done."""
+    n = min(n_tasks, 20)
+    parts = "".join(
+        f'<i><b style="width:{100 * min(1.0, max(0.0, fraction * n - part)):.0f}%"></b></i>' for part in range(n)
+    )
+    done = f'aria-label="Work done" aria-valuenow="{100 * fraction:.0f}"'
+    return f'<div class="run-bar" role="progressbar" {done}>{parts}</div>'
+
+
+def _buttons(run: Run, result: Result) -> None:
+    if run.status in ("queued", "starting", "running"):
+        st.button("Stop", key="stop", type="primary", on_click=attempt(lambda: stop(run.id)))
+        return
+    if run.status == "stopping":
+        st.button("Stopping …", key="stop", disabled=True)
+        return
+    if run.readable_spec is not None:
+        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(lambda: retry(run.id)))
+    if run.status == "finished":
+        st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
+    if result.said:
+        export(run.id)
+
+
+def stop(run_id: str) -> None:
+    """Asks a run to stop. Raises BadInput where it came too late, so that nobody wonders at a run that finished."""
+    state.executor().stop(run_id)
+    status = state.store().status(run_id)
+    if status not in ("stopping", "cancelled"):
+        raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; all that it said is kept")
+
+
+def retry(run_id: str) -> None:
+    """Starts the run anew with the same settings and shows the new one."""
+    fresh = state.store().retry(run_id)
+    state.executor().submit(fresh)
+    st.session_state["show-run"] = fresh
+
+
+def attempt(action: Callable[[], None]) -> Callable[[], None]:
+    """The action as a callback whose one-sentence refusals are shown instead of raised."""
+    from dpcl_core.errors import StoreTrouble
+
+    def callback() -> None:
+        try:
+            action()
+        except (BadInput, StoreTrouble) as refused:
+            st.session_state["refused"] = str(refused)
+
+    return callback
+
+
+def export(run_id: str) -> None:
+    """The run as files: everything in one archive, made when it is asked for, and the parts that people ask for most."""
+    with st.popover("Export", key="export"):
+        st.download_button(
+            "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
+            key="export-zip", on_click="ignore", help="Tables as CSV, figures as HTML, settings, privacy card, command line",
+        )  # fmt: skip
+        for name, mime in (
+            ("accuracy.csv", "text/csv"), ("spec.toml", "text/plain"),
+            ("command.txt", "text/plain"), ("privacy.txt", "text/plain"),
+        ):  # fmt: skip
+            content = partial(_file, run_id, name)
+            st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
+
+
+def _file(run_id: str, name: str) -> str:
+    """One file of the export, without making the others."""
+    from dpcl_core import export as files
+
+    spec = state.store().get(run_id).spec
+    if name == "spec.toml":
+        return checks.to_toml(spec)
+    if name == "command.txt":
+        return checks.command_line(spec) + "\n"
+    said = [event for _, event in state.store().events_after(run_id)]
+    return files.privacy_text(said) if name == "privacy.txt" else files.scores(said, spec).to_csv(index=False)
+
+
+def _archive(run_id: str) -> bytes:
+    import io
+    import zipfile
+
+    from dpcl_core import export as files
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.bundle(state.store(), run_id).items():
+            archive.writestr(f"run-{run_id}/{name}", content)
+    return packed.getvalue()

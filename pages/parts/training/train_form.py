@@ -1,0 +1,458 @@
+"""The form of a run, made from the cards: settings to widgets, to a link, and to the raw mapping that the checks read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import cast
+
+import streamlit as st
+
+from dpcl_core import checks
+from dpcl_core.backbones import catalog as backbones
+from dpcl_core.data import catalog as datasets
+from dpcl_core.data import files, own
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.methods import catalog as methods
+from dpcl_core.scenarios import catalog as scenarios
+from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
+from pages.parts.claims import privacy_bar
+from pages.parts.shell import fields, link
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import label_form
+
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, math.inf)
+SEED_COUNTS = (1, 3, 5, 10)
+_OWN_HELP = (
+    "Your own: a folder NAME with train.parquet and test.parquet (columns image and label, text and label, or window, "
+    "rate_hz and label), with train.csv and test.csv of texts (first line text,label), or with folders train/CLASS and "
+    "test/CLASS of images, in the folder that DPCL_DATA names. Type own:NAME if it is not on the list."
+)
+_TIMM_HELP = (
+    "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
+    "from the hub or from the folder DPCL_WEIGHTS."
+)
+_SUM = (
+    "Every task has the same examples. Where a method spends this ε on each task, as the cosine classifier does, the run as "
+    "a whole promises less: its statement says what the tasks add up to."
+)
+TUNED = {
+    "no": "not by looking at results on any data",
+    "public": "on public data",
+    "private": "on the private data (not accounted)",
+}
+NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
+_ADJACENCY = {"add-remove": "one example there or left out", "replace": "one example replaced"}
+_OF_CLIENTS = {"add-remove": "one client there or left out", "replace": "one client replaced"}
+_SIZES = {
+    "train_per_class": "Training examples a class",
+    "train_per_source": "Training examples a source",
+    "test_per_class": "Test examples a class",
+}
+_NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
+
+Values = dict[str, object]
+
+
+def codec_for(parameters: Mapping[str, str]) -> link.Codec:
+    """The codec of a link to the Train page; the method and scenario it names decide which settings it knows."""
+    return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
+
+
+def codec(method: str, scenario: str) -> link.Codec:
+    """The codec for links with the settings of this method and scenario (unknown ones: the defaults')."""
+    spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields
+    field = link.Field
+    return link.Codec(
+        [
+            field("run", "run", "run", link.Maybe(link.Text(20)), None),
+            field("focus", "f", "budget shown", link.Maybe(link.BUDGET), None),
+            field("rule", "ru", "prediction rule shown", link.Maybe(link.Text(20)), None),
+            field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
+            field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
+            field("backbone", "bb", "network", link.Text(), data["backbone"].default),
+            field("train_per_class", "tr", "training examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("train_per_source", "ts", "training examples a source", link.Maybe(link.Whole(1, 10**7)), None),
+            field("test_per_class", "te", "test examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
+            *(_own_field("s", setting) for setting in _scenario_settings(scenario)),
+            *(_own_field("p", setting) for setting in _method_settings(method)),
+            field("labels", "l", "label list", link.Choice(tuple(label_form.LABELS)), spec["labels"].default),
+            field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
+            field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
+            field("epsilons", "e", "ε", link.Many(link.BUDGET), privacy["epsilons"].default),
+            field("delta", "dl", "δ", link.Maybe(link.Number(0, 1)), None),
+            field("adjacency", "a", "neighbours", link.Choice(tuple(_ADJACENCY)), privacy["adjacency"].default),
+            field("noise", "n", "noise", link.Choice(tuple(_NOISE)), privacy["noise"].default),
+            field("tuned", "tn", "settings tuned", link.Choice(tuple(TUNED)), spec["tuned"].default),
+            field("study", "tu", "tuning", link.Maybe(link.Text(20)), None),
+            field("seeds", "sd", "seeds", link.Many(link.Whole(0, 2**32 - 1), 100), spec["seeds"].default),
+        ]
+    )
+
+
+def _own_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
+    """The link field of a setting that a card brings along; `s.` for the scenario's, `p.` for the method's."""
+    name = f"{prefix}.{setting.name}"
+    return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
+
+
+def values_of(spec: RunSpec) -> Values:
+    """The form's values for a spec; a δ that follows the rule is left to the rule."""
+    by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
+    values: Values = {
+        "method": spec.method,
+        "dataset": spec.data.dataset,
+        "backbone": spec.data.backbone,
+        "train_per_class": spec.data.train_per_class,
+        "train_per_source": spec.data.train_per_source,
+        "test_per_class": spec.data.test_per_class,
+        "scenario": spec.scenario.kind,
+        "labels": spec.labels,
+        "label_share": spec.privacy.label_share,
+        "public_labels": spec.public_labels,
+        "epsilons": spec.privacy.epsilons,
+        "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta,
+        "adjacency": spec.privacy.adjacency,
+        "noise": spec.privacy.noise,
+        "tuned": spec.tuned,
+        "seeds": spec.seeds,
+    }
+    values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
+    return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
+
+
+def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
+    """The link that fills the form with a spec, and shows a run."""
+    return codec(spec.method, spec.scenario.kind).write({**values_of(spec), "run": run_id})
+
+
+def raw_of(values: Mapping[str, object]) -> dict[str, object]:
+    """The nested mapping that `checks.parse` reads, from the form's values."""
+    data = {name: values[name] for name in DataSpec.model_fields}
+    delta = values["delta"]
+    if delta is None:
+        delta = rule_delta(str(values["dataset"]), *_caps(values))
+    privacy = {name: values[name] for name in ("epsilons", "adjacency", "noise", "label_share")}
+    return {
+        "method": values["method"],
+        "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
+        "data": data,
+        "scenario": _scenario_of(values),
+        "labels": values["labels"],
+        "public_labels": values["public_labels"],
+        "privacy": privacy if delta is None else {**privacy, "delta": delta},
+        "tuned": values["tuned"],
+        "seeds": values["seeds"],
+    }
+
+
+def _scenario_of(values: Mapping[str, object]) -> dict[str, object]:
+    return {"kind": values["scenario"], **{key[2:]: value for key, value in values.items() if key.startswith("s.")}}
+
+
+def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
+    """How many training examples are kept of a class, and of a source."""
+    per_class, per_source = values["train_per_class"], values["train_per_source"]
+    return cast("int | None", per_class), cast("int | None", per_source)
+
+
+def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
+    """δ by the rule, the largest power of ten below 1/(10·n); None where n is not known."""
+    n_people = _n_people(dataset, train_per_class, train_per_source)
+    return checks.default_delta(n_people) if n_people else None
+
+
+@st.cache_data(ttl=300, show_spinner=False)
+def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
+    try:
+        return datasets.facts(dataset, train_per_class, None, train_per_source).n_train or None
+    except BadInput:
+        return None
+
+
+@st.cache_data(ttl=60, show_spinner=False)
+def _is_here(dataset: str) -> bool:
+    """Whether the dataset's files are on this computer; asks no network."""
+    try:
+        for member in datasets.members(datasets.card(dataset)):
+            if member.name != datasets.BUNDLED and not member.made_per_source:
+                files.find(member)
+    except BadInput:
+        return False
+    return True
+
+
+def form(view: View) -> Values:
+    """Draws the widgets and gives the values they hold."""
+    values: Values = {}
+    values["dataset"] = _one_of(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, typed=_OWN_HELP)
+    values["scenario"] = _one_of(view, "scenario", "Stream", list(scenarios.CARDS), _scenario_title)
+    values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
+    values["method"] = _one_of(view, "method", "Method", list(methods.CARDS), lambda name: methods.CARDS[name].title)
+    values |= _widgets(view, "p", _method_settings(str(values["method"])))
+    values["backbone"] = _one_of(
+        view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, typed=_TIMM_HELP
+    )
+    values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
+    list_line = st.container()
+    values["epsilons"] = _epsilons(view, str(values["method"]), comes_again=_comes_again(values))
+    values["seeds"] = _seeds(view)
+    delta_line = st.container(gap=None)
+    with st.expander("More settings", key=view.key("more")):
+        values |= _more(view, values)
+    with list_line:
+        label_form.say_what_a_learned_list_takes(raw_of(values))
+    with delta_line:
+        _say_delta(values)
+        if values["tuned"] != "no":
+            st.caption(f"Settings tuned {TUNED[str(values['tuned'])]}. To change this: More settings.")
+    return values
+
+
+def _one_of(
+    view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], typed: str | None = None
+) -> str:
+    """A choice by name; `typed`: help for choices that no list can hold and that are typed in instead."""
+    current = str(view[name])
+    if current not in options:
+        options = [*options, current]  # own:NAME and timm:NAME of a link
+    picked = st.selectbox(
+        title,
+        options,
+        index=options.index(current),
+        format_func=shown,
+        key=view.key(name),
+        help=typed,
+        accept_new_options=typed is not None,
+    )
+    return str(picked).strip()
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _own() -> list[str]:
+    """The visitor's own datasets that lie ready."""
+    return own.names()
+
+
+def _backbone_title(name: str) -> str:
+    try:
+        return backbones.card(name).title
+    except BadInput:
+        return name  # typed, and known to nobody: the checks say so
+
+
+def _dataset_title(name: str) -> str:
+    title = datasets.card(name).title if name in datasets.CARDS else name
+    return title if _is_here(name) else f"{title} (not on this computer)"
+
+
+def _scenario_title(name: str) -> str:
+    return scenarios.CARDS[name].title if name in scenarios.CARDS else name
+
+
+def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...]:
+    start = cast("tuple[float, ...]", view["epsilons"])
+    box = st.container(gap=None)
+    picked = box.pills(
+        "Privacy budget ε",
+        EPSILONS,
+        selection_mode="multi",
+        default=[e for e in start if e in EPSILONS],
+        format_func=epsilon_text,
+        key=view.key("epsilons"),
+        help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
+    )
+    box.caption("← stronger privacy · higher accuracy →")
+    others = [e for e in start if e not in EPSILONS]
+    key = view.key("exact")
+    text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
+    chosen = tuple(sorted({*picked, *_numbers(str(text))}))
+    with box:
+        if reason := privacy_bar.of_method(method):
+            privacy_bar.not_dp(reason)
+        elif comes_again:
+            st.caption(_SUM)
+        else:
+            _promise(chosen)
+    return chosen
+
+
+def _comes_again(values: Mapping[str, object]) -> bool:
+    """Whether the stream has the same examples in every task; budgets of clients are of all tasks together."""
+    try:
+        scenario = checks.parse({"scenario": _scenario_of(values)}).scenario
+        return scenario.recurrence == "every" and scenario.n_users is None
+    except BadInput:
+        return False  # said where the form is checked
+
+
+def _promise(epsilons: tuple[float, ...]) -> None:
+    """What the chosen budgets promise in odds, and where they promise little."""
+    from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
+
+    finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
+    ends = [finite[0], finite[-1]] if len(finite) > 1 else finite
+    if not ends:
+        return
+    bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
+    note = " That is little." if ends[-1] >= WEAK_EPSILON else ""
+    st.caption(f"Guessing whether someone took part is right at most {' to '.join(bounds)} (plus δ, worst case).{note}")
+
+
+def _say_delta(values: Mapping[str, object]) -> None:
+    """δ in sight, though it is changed under "More settings"."""
+    dataset, caps = str(values["dataset"]), _caps(values)
+    people, own = _n_people(dataset, *caps), cast("float | None", values["delta"])
+    delta = own if own is not None else rule_delta(dataset, *caps)
+    if delta is not None and people is not None:
+        st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if own is not None else ", by the rule."))
+
+
+def _numbers(text: str) -> list[float]:
+    """The budgets typed into the box of exact numbers; what cannot be read is left out here and refused beside the box."""
+    found = []
+    for part in text.replace(",", " ").split():
+        try:
+            found.append(link.BUDGET.read(part))
+        except ValueError:
+            continue
+    return found
+
+
+def _seeds(view: View) -> tuple[int, ...]:
+    start = cast("tuple[int, ...]", view["seeds"])
+    counts = sorted({*SEED_COUNTS, len(start)})
+    picked = st.segmented_control(
+        "Seeds", counts, default=len(start), key=view.key("seeds"), required=True,
+        help="One model each: another class order, another subset. Fewer than 3 give no interval.",
+    )  # fmt: skip
+    count = len(start) if picked is None else picked
+    if count == 1:
+        st.caption("One seed: bands are off, and the result is a single draw.")
+    return start if count == len(start) else tuple(range(count))
+
+
+def _more(view: View, values: Mapping[str, object]) -> Values:
+    more: Values = {}
+    others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
+    typed = st.text_input(
+        "Exact ε values", " ".join(f"{e:g}" for e in others), key=view.key("exact"), max_chars=200,
+        help="More budgets beside the buttons above, separated by spaces.", placeholder="0.3 3",
+    )  # fmt: skip
+    bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
+    if bad:
+        st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
+    for name, title in _SIZES.items():
+        start = cast("int | None", view[name])
+        more[name] = st.number_input(
+            title, min_value=1, value=start, step=1, key=view.key(name), placeholder="all",
+            help=DataSpec.model_fields[name].description,
+        )  # fmt: skip
+    more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
+    differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
+    for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
+        names = list(options)
+        more[name] = st.radio(
+            title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
+        )
+    more["tuned"] = st.selectbox(
+        "These settings were tuned", list(TUNED), index=list(TUNED).index(str(view["tuned"])),
+        format_func=TUNED.__getitem__, key=view.key("tuned"),
+        help="The statement of the run says so. Say it too where you tuned by hand.",
+    )  # fmt: skip
+    more["label_share"] = label_form.share(view, str(values["labels"]))
+    more["public_labels"] = label_form.public(view, str(values["labels"]), str(values["dataset"]))
+    return more
+
+
+def _delta(view: View, dataset: str, train_per_class: int | None, train_per_source: int | None) -> float | None:
+    start = cast("float | None", view["delta"])
+    by_rule = rule_delta(dataset, train_per_class, train_per_source)
+    shown = f"{by_rule:g}" if by_rule is not None else "the default"
+    typed = st.text_input(
+        "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
+        help="Probability that ε leaves open. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+    )  # fmt: skip
+    if not typed.strip():
+        return None
+    try:
+        value = float(typed)
+    except ValueError:
+        st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
+        return None
+    if not 0 < value < 1:
+        st.warning(f"δ = {plain(typed[:40])}: must lie between 0 and 1; using {shown}.")
+        return None
+    return value
+
+
+def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
+    name = scenario if scenario in scenarios.CARDS else checks.DEFAULT_SCENARIO
+    return fields.settings(scenarios.CARDS[name].settings, leave_out=("kind", *NO_WIDGET))
+
+
+def _method_settings(method: str) -> tuple[fields.Setting, ...]:
+    """A method's own settings; the help of each says what is printed of it."""
+    card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
+    return tuple(
+        replace(one, help=f"{one.help} {card.printed.of_setting(f'params.{one.name}')}".rstrip())
+        for one in fields.settings(card.params)
+    )
+
+
+def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
+    """A widget for every setting of a card; settings that the view's link did not know start from the card's default."""
+    values: Values = {}
+    for pair in range(0, len(settings), 2):
+        for place, setting in zip(st.columns(2, gap="small"), settings[pair : pair + 2], strict=False):
+            with place:
+                values[f"{prefix}.{setting.name}"] = _widget(view, f"{prefix}.{setting.name}", setting)
+    return values
+
+
+def _widget(view: View, name: str, setting: fields.Setting) -> object:
+    start = view.read.values.get(name, _plain(setting.default))
+    key, title, text = view.key(name), setting.title, setting.help
+    if setting.sort == "whole":
+        low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
+        value = cast("int | None", start)
+        return st.number_input(
+            title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="auto"
+        )
+    if setting.sort == "number":
+        least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
+        number = None if start is None else float(cast(float, start))
+        return st.number_input(title, least, most, number, key=key, help=text, format="%g", placeholder="auto")
+    if setting.sort == "flag":
+        return st.checkbox(title, bool(start), key=key, help=text)
+    if setting.sort == "choice":
+        options = list(setting.options)
+        return st.selectbox(title, options, index=options.index(str(start)), key=key, help=text)
+    if setting.sort == "texts":
+        names = ", ".join(cast("tuple[str, ...]", start or ()))
+        typed = st.text_input(title, names, key=key, help=f"{text} Separated by commas.", max_chars=300)
+        return tuple(filter(None, map(str.strip, typed.split(",")))) or (None if setting.is_optional else ())
+    if setting.sort == "wholes":
+        numbers = " ".join(map(str, cast("tuple[int, ...]", start or ())))
+        typed = st.text_input(title, numbers, key=key, help=f"{text} Separated by spaces.", max_chars=1000)
+        return _wholes(typed, title) or (None if setting.is_optional else ())
+    return st.text_input(title, str(start or ""), key=key, help=text, max_chars=100) or None
+
+
+def _wholes(typed: str, title: str) -> tuple[int, ...]:
+    """The whole numbers typed; what is none is left out, and said to be."""
+    found = []
+    for part in typed.replace(",", " ").split():
+        try:
+            found.append(int(part))
+        except ValueError:
+            st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
+    return tuple(found)
+
+
+def _plain(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

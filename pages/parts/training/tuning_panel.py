@@ -1,0 +1,202 @@
+"""A tuning on the page: its state in words, its trials as they end, and what the best one means for the full run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal
+
+import streamlit as st
+
+from dpcl_core.errors import BadInput
+from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.methods import catalog as methods
+from dpcl_core.runs import progress_estimate
+from dpcl_core.runs.studies import Studies, Study
+from dpcl_core.tuning import outcome
+from pages.parts.shell import state, status_line, style
+from pages.parts.shell.figure_card import show
+from pages.parts.shell.text import plain
+from pages.parts.shell.view import View
+from pages.parts.training import run_panel, train_form
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpcl_core.spec import RunSpec
+
+ANCHOR = "tuning"
+_LOG_SHOWN = ("failed", "lost")
+
+
+def studies() -> Studies:
+    """The tunings of the app's store."""
+    return Studies(state.store())
+
+
+def title(study: Study) -> str:
+    """A tuning in one line, for a list."""
+    where = study.tune.proxy or "the private data"
+    done = f"{len(study.trials)} of {study.tune.n_trials} trials"
+    return f"{_what(study)}, on {where}: {done}, {study.turn.status}"
+
+
+def _what(study: Study) -> str:
+    base = study.tune.base
+    budget = epsilon_label(study.tune.epsilon, methods.standing(base))
+    return f"{methods.card(base.method).title} for {base.data.dataset}, {budget}, seed {study.tune.seed}"
+
+
+def panel(view: View, study_id: str, form: RunSpec | None) -> None:
+    """The tuning the link names; looked at once a second while it goes on. `form`: what the form says now."""
+    try:
+        study = studies().get(study_id)
+    except BadInput as refused:
+        st.warning(plain(f"{refused}."))
+        return
+    if study.turn.is_over:
+        _draw(view, study, form)
+    else:
+        _watch(view, study_id, form)
+
+
+@st.fragment(run_every=1.0)
+@state.guarded
+def _watch(view: View, study_id: str, form: RunSpec | None) -> None:
+    study = studies().get(study_id)
+    if study.turn.is_over:
+        st.rerun()  # the last look starts the page anew, without a timer
+    _draw(view, study, form)
+
+
+def _draw(view: View, study: Study, form: RunSpec | None) -> None:
+    said = words(study, time.time())
+    with st.container(key="card-tuning", gap="small"):
+        with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
+            st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{run_panel.pill(said)}</div>', width="stretch")
+            _buttons(view, study)
+        if said.fraction is not None:
+            st.html(run_panel.segments(said.fraction, study.tune.n_trials))
+        st.caption(plain(f"{_what(study)}. {outcome.privacy_sentence(study.tune)}"))
+        if study.turn.status in _LOG_SHOWN and study.turn.error_log:
+            with st.expander("Details", key="tuning-log"):
+                st.code(study.turn.error_log, language=None)
+        _best(view, study, form)
+        if study.trials and study.sizes is not None:
+            _trials(study)
+
+
+def words(study: Study, now: float) -> status_line.StatusLine:
+    """The tuning's state in words, at the time `now` (seconds since 1970)."""
+    run, done, asked = study.turn, len(study.trials), study.tune.n_trials
+    kept = f"{done} of {asked} trials are kept" if done else "no trial had ended yet"
+    fraction = done / asked
+    if run.status == "queued":
+        place = f"place {run.place_in_queue} in the queue for {run.device}" if run.place_in_queue else ""
+        return status_line.StatusLine("Queued", "Tuning queued", place, "calm")
+    if run.status == "starting":
+        return status_line.StatusLine("Starting", "Tuning starts", "loading the tuning data", "busy")
+    if run.status == "running":
+        spent = sum(trial.seconds for trial in study.trials)
+        left = progress_estimate.seconds_left(fraction, spent)
+        when = f"{status_line.between(*left)} left" if left is not None else ""
+        return status_line.StatusLine("Running", f"Trial {min(done + 1, asked)} of {asked}", when, "busy", fraction)
+    if run.status == "stopping":
+        return status_line.StatusLine(
+            "Stopping", "Tuning stops", "within a few seconds; trials that ended are kept", "busy", fraction
+        )
+    if run.status == "cancelled":
+        return status_line.StatusLine("Cancelled", "Tuning stopped on request", kept, "calm", fraction)
+    if run.status in ("failed", "lost"):
+        label = run.status.capitalize()
+        return status_line.StatusLine(
+            label, run.error or "The tuning ended without a word.", kept, "bad", fraction if done else None
+        )
+    return status_line.StatusLine(
+        "Finished", f"{asked} trials", f"took {status_line.span(sum(t.seconds for t in study.trials))}", "good"
+    )
+
+
+def _buttons(view: View, study: Study) -> None:
+    run = study.turn
+    if run.status in ("queued", "starting", "running"):
+        st.button("Stop", key="tune-stop", type="primary", on_click=run_panel.attempt(lambda: run_panel.stop(run.id)))
+    elif run.status == "stopping":
+        st.button("Stopping …", key="tune-stop", disabled=True)
+    else:
+        if study.is_resumable:
+            st.button("Resume", key="tune-resume", type="primary", on_click=run_panel.attempt(lambda: _resume(study.id)))
+        st.button("Close", key="tune-close", on_click=lambda: view.go(_without(st.query_params.to_dict())))
+
+
+def _resume(study_id: str) -> None:
+    state.executor().submit(studies().resume(study_id))
+
+
+def _without(parameters: dict[str, str]) -> dict[str, str]:
+    return {key: text for key, text in parameters.items() if key != "tu"}
+
+
+def _best(view: View, study: Study, form: RunSpec | None) -> None:
+    """The best trial's settings for the full data, and the button that puts them into the form."""
+    found = outcome.best(study.trials)
+    if found is None or study.sizes is None:
+        return
+    carried = outcome.transferred(found, study.sizes)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="tuning-best"):
+        st.markdown(
+            f"**For the full data:** learning rate {carried.learning_rate:.3g}, sampling rate {carried.sample_rate:.3g} "
+            f"(about {carried.batch_size:.0f} examples a batch), clipping norm {carried.clip_norm:.3g}.",
+            width="stretch",
+            help=f"r = {study.sizes.n_final:g} / {study.sizes.n_tune} = {carried.ratio:.3f}. The batch grows by r, so the "
+            f"sampling rate stays; the learning rate is multiplied by √r = {carried.learning_rate_factor:.3f}; clipping "
+            "norm and epochs stay.",
+        )
+        kind: Literal["primary", "secondary"] = "primary" if study.turn.status == "finished" else "secondary"
+        if st.button("Use these settings", key="tune-use", type=kind):
+            base = form if form is not None and form.method == study.tune.base.method else None
+            wanted = train_form.parameters_of(outcome.tuned_spec(study.tune, carried, base=base))
+            kept = {key: text for key, text in st.query_params.to_dict().items() if key in ("run", "tu", "f")}
+            view.go(wanted | kept)
+            st.rerun()
+
+
+def _trials(study: Study) -> None:
+    from dpcl_core.figures import tuning as figures
+
+    table, sizes = frame(study), study.sizes
+    assert sizes is not None  # the caller has looked
+    picture = figures.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=style.is_dark())
+    show(picture, None, key="tuning-trials", live=True)
+    shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
+    st.dataframe(
+        shown,
+        key="tuning-table",
+        hide_index=True,
+        height=min(250, 38 + 35 * len(shown)),
+        column_config={
+            "trial": st.column_config.NumberColumn("Trial", width="small"),
+            "accuracy": st.column_config.NumberColumn("Held-out accuracy", format="%.1f %%"),
+            "learning_rate": st.column_config.NumberColumn("Learning rate", format="%.2e"),
+            "batch_size": st.column_config.NumberColumn("Batch"),
+            "clip_norm": st.column_config.NumberColumn("Clipping norm", format="%.2f"),
+            "trouble": st.column_config.TextColumn("Failed because"),
+        },
+        column_order=[name for name in shown.columns if name != "trouble" or shown["trouble"].any()],
+        alt=f"{len(shown)} trials with accuracy on held-out examples, learning rate, batch size and clipping norm",
+    )
+    st.caption(
+        f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
+        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give ranges alone."
+    )
+
+
+def frame(study: Study) -> pd.DataFrame:
+    """One row a trial: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm, trouble."""
+    import pandas as pd
+
+    columns = ["trial", "accuracy", "learning_rate", "batch_size", "clip_norm", "trouble"]
+    rows = [
+        (trial.number + 1, trial.accuracy, trial.learning_rate, trial.batch_size, trial.clip_norm, trial.trouble)
+        for trial in study.trials
+    ]
+    return pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64"})

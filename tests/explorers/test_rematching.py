@@ -1,0 +1,217 @@
+"""What a run told of its lists, matched anew: as the run had it, by fewer anchors, under noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcl_core.events import Signatures, from_json, to_json
+from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison
+from dpcl_core.explorers.rematching import ENTRY, Rematch, _noised
+from dpcl_core.methods.federated.cards.federated_params import ListParams
+from dpcl_core.spec import Cell
+from tests.support import clients
+
+OF, PUBLIC = clients.stream(per_class=60)
+AT_HOME = clients.at_home(clients.stream(per_class=60, classes_per_task=2)[0])
+FEW = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
+
+
+def told(method: str = "cslr-server-head", **changes: object) -> tuple[Sequence[Signatures], ListParams]:
+    asked = clients.spec(method, **{"params": FEW, **changes})
+    assert isinstance(asked.params, ListParams)
+    return [event for event in clients.run(asked, OF, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+
+
+@pytest.fixture(scope="module")
+def source() -> Rematch:
+    said, params = told()
+    found = Rematch.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
+    assert found is not None
+    return found
+
+
+def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 40))
+    rows[3] = 0
+    of = list_encoding.coarse(rows)
+    assert (np.abs(list_encoding.rows_of(of) - rows) <= np.array(of.steps)[:, None] * 0.5001).all()
+    assert not list_encoding.rows_of(of)[3].any()
+    assert list_encoding.rows_of(list_encoding.coarse(np.zeros((0, 7)))).shape == (0, 7)
+
+
+def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) -> None:
+    """Rounding moves an entry by a few hundredths of its distance to others; those that are clear stay where they were."""
+    again, now = source.event(source.n_anchors, 0.0), source.now
+    assert again.entries.client == now.entries.client
+    assert again.entries.mode == now.entries.mode
+    assert again.matcher == now.matcher
+    clear = np.array(now.entries.margin) > 0.05
+    assert clear.sum() > 20
+    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    for space in ("mean", "signature"):
+        mine, theirs = np.array(getattr(again.entries, space)), np.array(getattr(now.entries, space))
+        assert np.abs(mine - theirs).max() < 0.1 * theirs.std(axis=0).max()
+    kept = source.agreement(source.n_anchors, 0.0)
+    assert kept["Hungarian"] == now.agreement["Hungarian"]
+    assert kept[matcher_comparison.CENTRED] == pytest.approx(now.agreement[matcher_comparison.CENTRED], abs=0.1)
+
+
+def test_few_anchors_are_those_alone(source: Rematch) -> None:
+    """Whatever stands at the others' place, nothing changes: the first five decide."""
+    other = source.public.anchors.copy()
+    other[5:] = other[5:][::-1]
+    moved = replace(source, public=replace(source.public, anchors=other))
+    assert moved.event(5, 0.1).entries.group == source.event(5, 0.1).entries.group
+    assert source.event(5, 0.0).entries.margin != source.event(20, 0.0).entries.margin
+    assert source.event(5, 0.0).entries.mean == source.event(20, 0.0).entries.mean
+
+
+def test_a_map_of_fewer_anchors_is_turned_towards_the_runs(source: Rematch) -> None:
+    spread = np.full(source.public.anchors.shape, 1e-3)
+    before = source.run_maps.signatures(source.public.anchors, spread)
+    for m in (19, 10):
+        after = source._maps(m).signatures(source.public.anchors, spread)
+        across = (after - after.mean(axis=0)).T @ (before - before.mean(axis=0))
+        assert across == pytest.approx(across.T, rel=1e-6, abs=1e-9 * abs(across).max())  # no turn would bring them nearer
+        assert np.linalg.eigvalsh(across).min() > -1e-9 * abs(across).max()
+
+
+def test_noise_is_of_the_level_asked_for_and_drowns_what_is_told(source: Rematch) -> None:
+    """Of 12,000 and more draws, whose standard deviation is within 4 % at a false alarm below 1e-9."""
+    added = _noised(source.lists, 0.1).means - source.lists.means
+    assert added.std() == pytest.approx(0.1, rel=0.04)
+    assert (_noised(source.lists, 0.2).means - source.lists.means) == pytest.approx(2 * added)
+    loud = source.event(20, 0.8)
+    assert loud.signal[ENTRY] < loud.noise[ENTRY] == pytest.approx(0.8 * math.sqrt(len(source.public.view.centre)))
+    assert ENTRY not in source.event(20, 0.0).signal
+    assert source.agreement(20, 0.8)["Hungarian"] < 0.3 < source.now.agreement["Hungarian"]
+
+
+def test_the_sweep_keeps_what_no_anchor_changes(source: Rematch) -> None:
+    swept = source.sweep(5)
+    assert set(swept) == set(matcher_comparison.SWEPT)
+    assert swept["Hungarian"] == source.now.agreement_at["Hungarian"]
+    assert swept[matcher_comparison.CENTRED] != source.now.agreement_at[matcher_comparison.CENTRED]
+    scores = source.scores(0.0)
+    assert scores is not None
+    assert scores.mean_rate[-1] == pytest.approx(source.now.anchors.mean_rate[-1], abs=0.05)  # type: ignore[union-attr]
+
+
+def test_lists_are_told_once_for_the_first_seed_and_budget() -> None:
+    privacy = {"epsilons": [4.0, 8.0], "noise": "seeded"}
+    said, params = told(privacy=privacy)
+    assert [(event.cell.epsilon, event.task) for event in said if event.lists is not None] == [(4.0, t) for t in range(4)]
+    assert [event.task for event in said if event.public is not None] == [0]
+    assert all(event.prototypes.full is not None for event in said)
+    other = next(event for event in said if event.cell.epsilon == 8.0 and event.task == 2)
+    found = Rematch.of(said, other, params)
+    assert found is not None
+    assert found.event(20, 0.0).cell == other.cell
+    assert Rematch.of(said, replace(other, cell=Cell(8.0, 99)), params) is None
+
+
+def test_only_the_first_clients_of_many_are_told_and_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_encoding, "MOST", 3 * 4 * 4)  # three clients of four entries in each of four tasks
+    said, params = told()
+    found = Rematch.of(said, said[-1], params)
+    assert found is not None
+    assert len(found.lists) == 3
+    assert found.is_part
+    assert set(found.event(20, 0.0).entries.client) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"matcher": "target"}, {"signature_covariance": "shared-full"}, {"anchors": 1, "matcher": "mean"}]
+)
+def test_what_cannot_be_matched_anew_is_not_told(changes: dict[str, object]) -> None:
+    said, params = told(params={**FEW, **changes})
+    assert said
+    assert all(event.lists is None and event.public is None and event.prototypes.full is None for event in said)
+    assert Rematch.of(said, said[-1], params) is None
+
+
+def test_an_events_size_stays_small(source: Rematch) -> None:
+    """A byte a number at most, before base64: means and variances of one task's entries."""
+    of = source.now.lists
+    assert of is not None
+    assert of.log_variances is not None
+    n_numbers = len(of.means.steps) * of.means.width
+    assert len(of.means.values) < 4 / 3 * n_numbers + 64
+    assert len(of.log_variances.values) < n_numbers
+
+
+def told_at_home(**changes: object) -> tuple[Sequence[Signatures], ListParams]:
+    asked = clients.spec("cslr-server-head", **{"params": FEW, **changes})
+    assert isinstance(asked.params, ListParams)
+    return [event for event in clients.run(asked, AT_HOME, PUBLIC)[2] if isinstance(event, Signatures)], asked.params
+
+
+def test_clients_of_one_task_each_are_told_of_under_one_another() -> None:
+    said, params = told_at_home()
+    assert [event.lists.client for event in said if event.lists is not None] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    found = Rematch.of([from_json(json.loads(json.dumps(to_json(each)))) for each in said], said[-1], params)  # type: ignore[misc]
+    assert found is not None
+    assert found.has_homes
+    assert not found.is_part
+    again, now = found.event(found.n_anchors, 0.0), said[-1]
+    assert again.entries.client == now.entries.client
+    assert again.entries.mode == now.entries.mode
+    assert again.entries.weight == pytest.approx(now.entries.weight, rel=1e-3)
+    clear = np.array(now.entries.margin) > 0.05
+    assert clear.sum() > 20
+    assert (np.array(again.entries.group) == np.array(now.entries.group))[clear].all()
+    assert found.agreement(found.n_anchors, 0.0)["Hungarian"] == now.agreement["Hungarian"]
+    assert found.sweep(5)["Hungarian"] == now.agreement_at["Hungarian"]
+    first = Rematch.of(said, said[0], params)
+    assert first is not None
+    assert first.clients.tolist() == [0, 1, 2, 3]
+
+
+def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # three clients of eight entries in each of two tasks
+    said, params = told_at_home()
+    found = Rematch.of(said, said[-1], params)
+    assert found is not None
+    assert found.clients.tolist() == [0, 1, 2, 4, 5, 6]
+    assert found.is_part
+    assert found.agreement(20, 0.0).keys() == said[-1].agreement.keys()
+    monkeypatch.setattr(list_encoding, "MOST", 1)  # two are needed to compare anything
+    assert [len(event.lists.weight) for event in told_at_home()[0] if event.lists is not None] == [2, 2]
+
+
+def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same entries of the same clients: what no anchor changes is kept to the digit, the rest is close."""
+    monkeypatch.setattr(list_subsample, "LONGEST", 7)
+    monkeypatch.setattr(list_subsample, "KEPT", 5)
+    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)
+    said, params = told_at_home()
+    now = said[-1]
+    assert now.n_compared == 6 * 5 < len(now.entries.client)
+    assert now.anchors is not None
+    assert set(now.agreement_at) == set(matcher_comparison.SWEPT)
+    found = Rematch.of(said, now, params)
+    assert found is not None
+    again = found.agreement(20, 0.0)
+    assert again["Hungarian"] == now.agreement["Hungarian"]
+    assert again[matcher_comparison.CENTRED] == pytest.approx(now.agreement[matcher_comparison.CENTRED], abs=0.1)
+    assert found.sweep(20)["Hungarian"] == now.agreement_at["Hungarian"]
+    assert found.event(5, 0.1).n_compared == now.n_compared
+    assert found.agreement(20, 0.4)["Hungarian"] != now.agreement["Hungarian"]
+
+
+def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(source: Rematch) -> None:
+    of = source.now.lists
+    assert of is not None
+    fewer = replace(
+        of, weight=of.weight[:5], mode=of.mode[:5], means=list_encoding.coarse(source.lists.means[:5, -4:].reshape(20, -1)),
+        log_variances=None,
+    )  # fmt: skip
+    lists, modes, whose = list_encoding.lists_of([of, fewer], 0.1)
+    assert whose.tolist() == [0, 1, 2, 3, 4]
+    assert lists.weights.shape == modes.shape == (5, 8)

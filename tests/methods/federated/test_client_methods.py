@@ -1,0 +1,361 @@
+"""Methods of clients: the common rules of all of them, three numbers of every ledger, and what a person may get wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcl_core.errors import BadInput
+from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
+from dpcl_core.methods import catalog
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.federated import client_release, client_training, replay, server_head
+from dpcl_core.methods.federated.rounds import Participation
+from dpcl_core.privacy import card as privacy_card
+from dpcl_core.privacy import mechanisms
+from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
+from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.statement import guarantee, standing, three_numbers
+from dpcl_core.privacy.written import written
+from dpcl_core.scenarios.stream import Examples, Task, TaskStream
+from dpcl_core.spec import Cell
+from tests.support import clients
+
+CLIENT_METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",)]
+PROVED = [name for name in CLIENT_METHODS if catalog.card(name).guarantee == "proved"]
+OF, PUBLIC = clients.stream(per_class=40)
+
+
+def without_times(said: list[Event]) -> list[object]:
+    return [to_json(event) for event in said]
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS)
+def test_every_method_of_clients_keeps_the_common_rules(method: str) -> None:
+    """Same spec, same events and scores; every task has entries of its own; three numbers stand."""
+    asked = clients.small(method)
+    first, again = (clients.run(asked, OF, PUBLIC) for _ in range(2))
+    assert first[1] == again[1]
+    assert without_times(first[2]) == without_times(again[2])
+    (cell,) = asked.cells()
+    ledger = first[0][cell]
+    assert {entry.task for entry in ledger.entries} == set(range(len(OF.tasks)))
+    given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
+    assert three_numbers(given).startswith("Replay ε = ")
+    finished = CellFinished(cell, {}, given, 1.0, written(ledger))
+    (found,) = privacy_card.verify(json.dumps(privacy_card.document("0" * 12, method, "", [finished])).encode())
+    assert found.verdict == "matches", privacy_card.sentence(found)
+    for event in first[2]:
+        assert isinstance(event, Progress | Signatures)
+        if isinstance(event, Progress):
+            assert 0 <= event.done <= event.total
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS)
+def test_what_left_a_learner_is_a_copy_of_finite_numbers(method: str) -> None:
+    """An auditor's view: arrays of public sizes, which the next task does not change under his hands."""
+    asked = clients.small(method)
+    (cell,) = asked.cells()
+    learner = catalog.maker(method)(asked, [cell], clients.known(OF, PUBLIC))
+    ledgers = {cell: Ledger(asked.privacy.delta, asked.privacy.adjacency, OF.recurrence)}
+    seen = []
+    for task in OF.tasks[:2]:
+        list(learner.learn({cell.seed: task}, ledgers))
+        found = learner.released(cell)
+        assert found
+        assert all(np.isfinite(array).all() for array in found.values())
+        seen.append((found, {name: array.copy() for name, array in found.items()}))
+    for found, copied in seen:
+        for name in found:
+            assert (found[name] == copied[name]).all(), name
+
+
+@pytest.mark.parametrize("method", PROVED)
+def test_a_proved_budget_is_kept_and_nearly_spent(method: str) -> None:
+    asked = clients.small(method)
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    assert 3.9 < ledger.epsilon() <= 4.0 + 1e-3
+    parts = ledger.by_channel()
+    assert max(parts.values()) <= ledger.epsilon() + 1e-9
+    if len(parts) == 2:
+        assert ledger.epsilon() < sum(parts.values())
+
+
+@pytest.mark.parametrize("method", PROVED)
+def test_under_replace_the_budget_is_kept_with_more_noise(method: str) -> None:
+    privacy = {"epsilons": [4.0], "noise": "seeded", "adjacency": "replace"}
+    asked = clients.small(method, privacy=privacy)
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    assert 3.8 < ledger.epsilon() <= 4.0 + 1e-3
+
+
+@pytest.mark.parametrize("method", CLIENT_METHODS)
+def test_without_noise_nothing_is_called_private(method: str) -> None:
+    asked = clients.small(method, privacy={"epsilons": [math.inf], "noise": "seeded"})
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    assert ledger.epsilon() == math.inf
+
+
+@pytest.mark.parametrize("method", ["cslr-central", "cslr-published"])
+def test_the_total_is_infinite_while_the_head_is_clean(method: str) -> None:
+    params = {"head": "clean"} if method == "cslr-central" else {"modes_per_task": 1}
+    asked = clients.small(method, params=params)
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    assert math.isfinite(ledger.by_channel()[REPLAY])
+    assert ledger.by_channel()[HEAD] == ledger.epsilon() == math.inf
+    expected = "replay" if method == "cslr-central" else "claimed"
+    assert catalog.standing(asked) == expected, "every surface sets it apart from budgets that are bounds"
+    assert catalog.standing(clients.small("cslr-central")) == "bound"
+    (cell,) = asked.cells()
+    given = guarantee(ledger, asked, cell, unit="user", n_people=clients.N_CLIENTS, n_tasks=len(OF.tasks))
+    assert standing(given) == expected
+
+
+def test_replay_and_head_of_one_round_are_one_event_of_the_joint_noise() -> None:
+    """The same clients send both: one amplified Gaussian a round, as the closed form of the joint multiplier has it."""
+    asked = clients.small("cslr-central", params={"releases": "round", "participation": 0.5, "rounds": 3})
+    (ledger,) = clients.run(asked, OF, PUBLIC)[0].values()
+    assert len(ledger.entries) == 4 * 3
+    parts = ledger.by_channel()
+    assert parts[REPLAY] == pytest.approx(parts[HEAD], rel=1e-6)  # an even share of 1/z² each
+    joint = {entry.event for entry in ledger.entries}
+    (one,) = joint
+    alone = {entry.channels[HEAD] for entry in ledger.entries}
+    assert one.event.noise_multiplier * math.sqrt(2) == pytest.approx(alone.pop().event.noise_multiplier)
+    expected = Pld().epsilon([subsampled_gaussian(one.event.noise_multiplier, 0.5, 12)], 1e-5, "add-remove")
+    assert ledger.epsilon() == pytest.approx(expected, rel=1e-6)
+    assert ledger.epsilon() == pytest.approx(4.0, rel=1e-3)
+
+
+def test_accuracy_comes_with_clients_and_goes_with_noise() -> None:
+    """Eight clients without noise know all four classes; forgetting is what training in rounds without replay does."""
+    kept = clients.run(clients.small("cslr-server-head", privacy={"epsilons": [math.inf], "noise": "seeded"},
+                             params={"steps": 200, "samples": 200, "learning_rate": 3e-3}), OF, PUBLIC)[1]  # fmt: skip
+    lost = clients.run(clients.small("dp-fedavg", privacy={"epsilons": [math.inf], "noise": "seeded"},
+                             params={"rounds": 8, "local_steps": 5, "learning_rate": 1e-2}), OF, PUBLIC)[1]  # fmt: skip
+    assert next(iter(kept.values()))[-1] > 0.9
+    assert next(iter(lost.values()))[-1] < 0.6
+
+
+def test_stat_share_is_a_list_of_one_entry() -> None:
+    """Lists of one entry leave nothing to match: the same mixture, head and accuracy as CSLR with one group a label."""
+    one, other = (clients.run(clients.small(name), OF, PUBLIC) for name in ("dp-stat-share", "cslr-central"))
+    (cell,) = clients.small("cslr-central").cells()
+    assert one[1] == other[1]
+    assert one[0][cell].entries == other[0][cell].entries
+
+
+def changed(of: TaskStream, random: np.random.Generator) -> TaskStream:
+    """The same stream with other private rows and labels."""
+    tasks = []
+    for task in of.tasks:
+        rows = random.standard_normal((len(task.train), clients.WIDTH)).astype(np.float32)
+        tasks.append(replace(task, train=Examples(rows, task.train.labels, task.train.users)))
+    return replace(of, tasks=tuple(tasks))
+
+
+def test_the_server_s_head_is_a_function_of_the_releases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 2: the same noisy sums with other private data give bit-identical scores."""
+    recorded: list[list[np.ndarray]] = []
+    true = mechanisms.noisy_client_sums
+
+    def recording(*given: object, **named: object) -> list[np.ndarray]:
+        recorded.append(true(*given, **named))  # type: ignore[arg-type]
+        return recorded[-1]
+
+    monkeypatch.setattr(client_release, "noisy_client_sums", recording)
+    first = clients.run(clients.small("cslr-server-head"), OF, PUBLIC)
+    again = iter(recorded[:])
+    monkeypatch.setattr(client_release, "noisy_client_sums", lambda *given, **named: next(again))
+    second = clients.run(clients.small("cslr-server-head"), changed(OF, np.random.default_rng(1)), PUBLIC)
+    task = OF.tasks[0]
+    scores = [run[3][0].scores(0, task)["argmax"] for run in (first, second)]
+    assert np.array_equal(scores[0], scores[1])
+
+
+def test_another_matcher_leaves_everything_else_as_it_is() -> None:
+    """Check 16: anchors, first weights and who takes part do not depend on the matcher."""
+    runs = [clients.run(clients.small("cslr-central", params={"matcher": matcher, "releases": "round"}), OF, PUBLIC)
+            for matcher in ("signature", "mean")]  # fmt: skip
+    assert runs[0][1] == runs[1][1], "one group a label: the matcher has nothing to decide"
+
+
+def test_seeds_differ_and_each_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = clients.run(clients.small("cslr-server-head", seeds=[17]), OF, PUBLIC)[1]
+    among = clients.run(clients.small("cslr-server-head", seeds=[13, 17, 19]), OF, PUBLIC)[1]
+    assert alone[Cell(4.0, 17)] == among[Cell(4.0, 17)]
+
+
+def test_nothing_of_a_client_reaches_what_is_told_of_one_s_own_data() -> None:
+    """Check 18: the simulator's view is told of public data alone; of a person's own data there is progress, in public
+    numbers, and nothing else."""
+    own = clients.small("cslr-server-head").model_copy(update={"data": clients.small("cslr-server-head").data.model_copy(
+        update={"dataset": "own:mine"})})  # fmt: skip
+    said = clients.run(own, OF, PUBLIC)[2]
+    assert {type(event) for event in said} == {Progress}
+    other = clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2]
+    assert without_times(said) == without_times(other)
+
+
+def test_an_empty_client_and_one_with_a_single_class_take_part_like_any_other() -> None:
+    tasks = []
+    for task in OF.tasks:
+        users = task.train.users
+        assert users is not None
+        keep = users != 3  # a client without a row at all
+        keep &= (users != 5) | (task.train.labels == 0)  # and one with a class alone
+        tasks.append(replace(task, train=task.train.take(np.flatnonzero(keep))))
+    for method in CLIENT_METHODS:
+        accuracies = clients.run(clients.small(method), replace(OF, tasks=tuple(tasks)), PUBLIC)[1]
+        assert all(0 <= value <= 1 for values in accuracies.values() for value in values)
+
+
+def test_a_task_without_any_rows_releases_noise_like_any_other() -> None:
+    first = OF.tasks[0]
+    empty = replace(first, train=first.train.take(np.zeros(0, dtype=np.int64)))
+    of = replace(OF, tasks=(empty, *OF.tasks[1:]))
+    for method in ("cslr-server-head", "cslr-central", "label-means", "dp-fedavg"):
+        (ledger,) = clients.run(clients.small(method), of, PUBLIC)[0].values()
+        assert ledger.epsilon() == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize("method", ["cslr-server-head", "cslr-central", "dp-fedavg", "label-means", "local-list"])
+def test_a_task_more_than_planned_is_refused(method: str) -> None:
+    asked = clients.small(method)
+    (cell,) = asked.cells()
+    two = replace(OF, tasks=OF.tasks[:2])
+    learner = catalog.maker(method)(asked, [cell], clients.known(two, PUBLIC))
+    ledgers = {cell: Ledger(1e-5, "add-remove", "every")}
+    for task in two.tasks:
+        list(learner.learn({0: task}, ledgers))
+    spent = len(ledgers[cell].entries)
+    late: Task = OF.tasks[2]
+    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2: the budget was shared out"):
+        list(learner.learn({0: late}, ledgers))
+    assert len(ledgers[cell].entries) == spent
+
+
+FACTS = PublicSizes(4000, 4, 4, "every", 20)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "facts", "said"),
+    [
+        ("cslr-server-head", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1: must be at least 2: with one client"),
+        ("label-means", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
+        ("label-means", {}, replace(FACTS, n_users=7, recurrence="once"), r"scenario\.clients = 7: must be at least 8"),
+        ("dp-fedavg", {}, replace(FACTS, n_users=1), r"scenario\.clients = 1"),
+        ("cslr-central", {"list_size": 60}, FACTS, r"params\.list_size = 60: must be at most 50, the texts that a"),
+        ("cslr-central", {"modes_per_task": 5}, FACTS, r"params\.modes_per_task = 5: must be at most params\.list_size = 4"),
+        ("cslr-server-head", {"anchors": 1}, FACTS, r"params\.anchors = 1: must be at least 2: centred over one anchor"),
+        ("cslr-published", {"anchors": 1}, FACTS, r"params\.anchors = 1"),
+        ("cslr-published", {"unit_length": True, "dimensions": 6}, FACTS, r"params\.unit_length = true: must be false with"),
+        ("dp-fedavg", {"participation": 0.01}, FACTS, r"params\.participation = 0\.01: must be at least 0\.05"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_in_one_sentence(
+    method: str, params: dict[str, object], facts: PublicSizes, said: str
+) -> None:
+    with pytest.raises(BadInput, match=said):
+        catalog.card(method).refuses(clients.spec(method, params=params), facts)
+
+
+def test_a_task_without_a_public_label_is_refused() -> None:
+    asked = clients.small("label-means").model_copy(update={"public_labels": ("b", "c")})
+    learner = catalog.maker("label-means")(asked, list(asked.cells()), replace(clients.known(OF, PUBLIC), public=(1, 2)))
+    with pytest.raises(BadInput, match=r"public_labels = b, c: must name a label of every task: task 1 would have none"):
+        list(learner.learn({0: OF.tasks[0]}, {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}))
+
+
+def test_a_client_of_one_task_alone_has_all_its_texts_in_it() -> None:
+    catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "once", 20))
+    with pytest.raises(BadInput, match=r"params\.list_size = 4: must be at most 1"):
+        catalog.card("cslr-central").refuses(clients.spec("cslr-central"), PublicSizes(100, 5, 2, "every", 20))
+
+
+def test_a_method_without_noise_refuses_a_budget() -> None:
+    with pytest.raises(BadInput, match=r"must be inf: FedTA-lite adds no noise"):
+        catalog.card("fedta-lite").refuses(clients.spec("fedta-lite"), FACTS)
+
+
+def test_more_anchors_or_axes_than_public_sentences_are_refused() -> None:
+    for params, said in (({"anchors": 299}, r"params\.anchors = 299: must be at most 296"),
+                         ({"dimensions": 200}, r"params\.dimensions = 200: must be at most 24")):  # fmt: skip
+        with pytest.raises(BadInput, match=said):
+            clients.run(clients.small("cslr-server-head", params=params), OF, PUBLIC)
+
+
+def test_labels_of_a_told_task_alone_compete() -> None:
+    """One against the rest: the task is told when tested, and a model trained on all tasks answers with its two labels."""
+    tasks = []
+    for index, task in enumerate(clients.stream(per_class=20)[0].tasks[:2]):
+        labels = 2 * index + (np.arange(len(task.train)) % 2)
+        tests = 2 * index + (np.arange(len(task.test)) % 2)
+        pair = (2 * index, 2 * index + 1)
+        tasks.append(replace(task, train=replace(task.train, labels=labels), test=replace(task.test, labels=tests),
+                             prior=pair, task_id=index))  # fmt: skip
+    of = TaskStream(tuple(tasks), ("not a", "a", "not b", "b"), "every", "user")
+    for labels_setting in ("prior", "prior-const"):
+        _, _, _, (learner,) = clients.run(clients.small("label-means", labels=labels_setting), of, PUBLIC)
+        for index, task in enumerate(tasks):
+            answers = learner.scores(0, task)["nearest"].argmax(axis=2)
+            assert set(np.unique(answers)) <= {2 * index, 2 * index + 1}
+
+
+def test_a_task_still_to_come_is_no_gift_to_a_model_that_knows_nothing() -> None:
+    """With one label a task, its own label alone would always be right: all public ones compete until it is learned."""
+    asked = clients.small("label-means")
+    learner = catalog.maker("label-means")(asked, list(asked.cells()), clients.known(OF, PUBLIC))
+    last = OF.tasks[-1]
+    assert np.isfinite(learner.scores(0, last)["nearest"]).all()
+    ledgers = {cell: Ledger(1e-5, "add-remove", "every") for cell in asked.cells()}
+    list(learner.learn({0: OF.tasks[0]}, ledgers))
+    assert np.isfinite(learner.scores(0, last)["nearest"]).all()
+    own = learner.scores(0, OF.tasks[0])["nearest"]
+    assert np.isfinite(own[..., 0]).all()
+    assert np.isneginf(own[..., 1:]).all()
+
+
+@pytest.mark.parametrize("method", ["cslr-published", "cslr-central", "cslr-server-head", "local-list"])
+def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise makes them a different length else."""
+    lengths: list[np.ndarray] = []
+    true = replay.sampled
+
+    def looking(*given: object, **named: object) -> object:
+        drawn = true(*given, **named)  # type: ignore[arg-type]
+        lengths.append(np.linalg.norm(drawn[0], axis=1))
+        return drawn
+
+    for module in (server_head, client_training):
+        monkeypatch.setattr(module, "invented", looking)
+    for unit_length in (False, True):
+        lengths.clear()
+        clients.run(clients.small(method, params={"unit_length": unit_length}), OF, PUBLIC)
+        assert lengths
+        assert all((np.abs(each - 1) < 1e-5).all() for each in lengths) == unit_length
+
+
+def test_clients_of_a_round_are_the_same_whatever_matches_their_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 16, with groups to be matched: coins come from the seed alone."""
+    drawn: list[list[int]] = []
+    true = Participation.draw
+
+    def recording(self: Participation) -> np.ndarray:
+        found = true(self)
+        drawn.append(found.tolist())
+        return found
+
+    monkeypatch.setattr(Participation, "draw", recording)
+    found = []
+    for matcher in ("signature", "mean", "random"):
+        params = {"matcher": matcher, "releases": "round", "modes_per_task": 2, "participation": 0.5}
+        clients.run(clients.small("cslr-central", params=params), OF, PUBLIC)
+        found.append(drawn[:])
+        drawn.clear()
+    assert found[0] == found[1] == found[2]
+    assert len({tuple(one) for one in found[0]}) > 1

@@ -1,0 +1,361 @@
+"""PeCL's baselines as learners: on a random model of two layers, whose texts are a few letters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import chi2
+from torch import Tensor
+
+from dpcl_core.backbones.language import causal, tokenizer
+from dpcl_core.events import Progress
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING, Schedule
+from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language import baseline_costs, gem, public_text
+from dpcl_core.methods.language.cards.lm_params import BaselineParams, GemParams
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.er import Er
+from dpcl_core.methods.language.gem import Gem
+from dpcl_core.methods.language.gradients import Gradients, batch_of
+from dpcl_core.methods.language.lazy_learner import LazyLearner
+from dpcl_core.methods.language.losses import task_loss
+from dpcl_core.methods.language.seqft import SeqFt
+from dpcl_core.methods.language.training import Descent, private_steps
+from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.noise import Batches, noise_of
+from dpcl_core.scenarios.catalog import SourceIncremental
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import Cell, PrivacySpec, RunSpec
+from tests.methods.language import tiny
+
+NAMES = ("lm-seqft", "lm-er", "lm-ewc", "lm-gem", "lm-olora", "lm-mtl")
+N, LENGTH, N_TASKS = 24, 8, 3
+CLASSES = ("cat", "dog", "bad", "good", "up", "down")
+WELL = {"learning_rate": 3e-2}  # enough to learn something of a task in six steps
+_WORDS = (("a", "b"), ("c", "d"), ("e", "f"))
+
+
+@pytest.fixture(autouse=True)
+def tiny_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The random model in place of a trained one; adapters start as they do in a run."""
+
+    def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> causal.Adapted:
+        return tiny.adapted(width=16, rank=rank, seed=seed, started=False)
+
+    def public(backbone: str, length: int) -> NDArray[np.int32]:
+        return tiny.encoded(["public news", "the ninth"], length)
+
+    monkeypatch.setattr(causal, "adapted", adapted)
+    monkeypatch.setattr(tokenizer, "load", lambda backbone: tiny.Letters())
+    monkeypatch.setattr(public_text, "encoded", public)
+
+
+def task(index: int, n: int = N) -> Task:
+    """Texts of one of two letters, repeated; the letter tells the label."""
+    labels = np.arange(n, dtype=np.int64) % 2
+    inputs = tiny.encoded([_WORDS[index][label] * (2 + place % 5) for place, label in enumerate(labels)], LENGTH)
+    examples = Examples(inputs, 2 * index + labels)
+    return Task(index, f"t{index}", examples, examples, (2 * index, 2 * index + 1))
+
+
+def known(n_tasks: int = N_TASKS) -> PublicContext:
+    return PublicContext(
+        n_inputs=0, n_classes=len(CLASSES), public=tuple(range(len(CLASSES))), n_people=N * n_tasks, n_tasks=n_tasks,
+        classes=CLASSES,
+    )  # fmt: skip
+
+
+def spec(name: str, epsilon: float, **params: object) -> RunSpec:
+    given = {"length": LENGTH, "epochs": 2, "batch_size": 8, "lora_rank": 3, "lora_alpha": 6, **params}
+    adjacency = "replace" if params.get("mechanism") == "fn" else "add-remove"
+    return RunSpec(
+        method=name,
+        params=methods.card(name).params.model_validate(given),
+        labels="prior",
+        scenario=SourceIncremental(),
+        privacy=PrivacySpec(epsilons=(epsilon,), delta=1e-3, adjacency=adjacency, noise="seeded"),
+        seeds=(0,),
+    )
+
+
+def trained(name: str, epsilon: float, tasks: Sequence[Task] | None = None, **params: object) -> tuple[LazyLearner, Ledger]:
+    """A learner that has been through these tasks (all three), and its ledger."""
+    made, cell = spec(name, epsilon, **params), Cell(epsilon, 0)
+    through = [task(index) for index in range(N_TASKS)] if tasks is None else tasks
+    learner = methods.maker(name)(made, [cell], known(len(through)))
+    assert isinstance(learner, LazyLearner)
+    ledger = Ledger(made.privacy.delta, made.privacy.adjacency, "once")
+    for one in through:
+        for _ in learner.learn({0: one}, {cell: ledger}):
+            pass
+    return learner, ledger
+
+
+def weights(learner: LazyLearner) -> Tensor:
+    assert learner._model is not None
+    return tiny.row([part.detach() for part in learner._model.net.trainable().values()])
+
+
+def fit(learner: LazyLearner, one: Task) -> float:
+    """Mean log-likelihood of the task's right labels."""
+    found = learner.scores(0, one)["rank"]
+    assert found.shape == (1, len(one.test), len(CLASSES))
+    assert np.isinf(np.delete(found, list(one.prior), axis=2)).all()
+    return float(found[0, np.arange(len(one.test)), one.test.labels].mean())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_is_learned_and_the_same_seed_gives_the_same_model(name: str) -> None:
+    learner, _ = trained(name, math.inf, **WELL, **({"strength": 0.01} if name == "lm-ewc" else {}))
+    assert fit(learner, task(2)) > fit(trained(name, math.inf, learning_rate=1e-9)[0], task(2)) + 1
+    assert torch.equal(weights(trained(name, 8.0)[0]), weights(trained(name, 8.0)[0]))
+
+
+@pytest.mark.parametrize("epsilon", [8.0, math.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_ledger_holds_what_was_said_beforehand(name: str, epsilon: float) -> None:
+    _, ledger = trained(name, epsilon)
+    params = spec(name, epsilon).params
+    assert isinstance(params, BaselineParams)
+    plan = baseline_costs.plan(params, spec(name, epsilon).privacy, PublicSizes(N * N_TASKS, N_TASKS, len(CLASSES)))
+    expected = baseline_costs.ledger(params, plan, baseline_costs.noises(params, plan, epsilon))
+    assert ledger.entries == expected.entries
+    assert ledger.epsilon() <= epsilon
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noisy_copies_are_released_once_whatever_is_done_with_them(name: str) -> None:
+    _, ledger = trained(name, 8.0, mechanism="fn")
+    assert [(entry.task, entry.people_of) for entry in ledger.entries] == [(0, (0,)), (1, (1,)), (2, (2,))]
+    assert 7.99 < ledger.epsilon() <= 8.0
+    _, ledger = trained(name, 8.0, mechanism="fn", label_share=0.25)
+    assert len(ledger.entries) == 2 * N_TASKS
+    assert 6.0 < ledger.epsilon() <= 8.0
+    _, ledger = trained(name, math.inf, mechanism="fn")
+    assert {type(entry.event) for entry in ledger.entries} == {dp.NonPrivateDpEvent}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mechanism", ["dp-sgd", "fn"])
+def test_a_task_without_texts_is_learned_like_any_other(name: str, mechanism: str) -> None:
+    through = [task(0), task(1, 0), task(2)]
+    learner, ledger = trained(name, 8.0, through, mechanism=mechanism)
+    assert {entry.task for entry in ledger.entries} == ({2} if (name, mechanism) == ("lm-mtl", "dp-sgd") else {0, 1, 2})
+    assert torch.isfinite(weights(learner)).all()
+
+
+def test_fine_tuning_is_plain_dp_sgd() -> None:
+    """Against the loop that PeCL's central repair is trained by, with the same coins and noise."""
+    learner, _ = trained("lm-seqft", 8.0, [task(0)])
+    made = spec("lm-seqft", 8.0)
+    model = SeqFt(made, Cell(8.0, 0), known(1))
+    trainee = model._trainee
+    params = made.params
+    assert isinstance(params, LanguageParams)
+    plan = Schedule(8 / N, 6, 1.0, params.learning_rate, 8.0)
+    texts = trainee.opened(task(0), Ledger(1e-3, "add-remove", "once")).texts
+    coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
+    for _ in private_steps(model.net, texts, plan, trainee.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
+        pass
+    found = tiny.row([part.detach() for part in model.net.trainable().values()])
+    torch.testing.assert_close(weights(learner), found, rtol=0, atol=0)
+
+
+def test_all_tasks_together_are_one_training_on_all_of_them() -> None:
+    learner, _ = trained("lm-mtl", math.inf, **WELL)
+    untrained, _ = trained("lm-mtl", math.inf, learning_rate=1e-9)
+    assert all(fit(learner, task(index)) > fit(untrained, task(index)) + 1 for index in range(N_TASKS))
+    alone, _ = trained("lm-mtl", math.inf, [task(0)])
+    torch.testing.assert_close(weights(alone), weights(trained("lm-seqft", math.inf, [task(0)])[0]), rtol=0, atol=0)
+
+
+def test_before_the_last_task_there_is_no_model() -> None:
+    made, cell = spec("lm-mtl", math.inf), Cell(math.inf, 0)
+    learner = methods.maker("lm-mtl")(made, [cell], known(2))
+    ledger = Ledger(1e-3, "add-remove", "once")
+    said = list(learner.learn({0: task(0)}, {cell: ledger}))
+    assert learner.scores(0, task(0)) == {}
+    assert ledger.entries == []
+    assert {one.phase for one in said} == {"backbone"}  # type: ignore[union-attr]
+    list(learner.learn({0: task(1)}, {cell: ledger}))
+    assert set(learner.scores(0, task(0))) == {"rank"}
+
+
+def steps_by_hand(learner: SeqFt | Er | Gem, means: Iterator[list[Tensor]], n_steps: int, learning_rate: float) -> None:
+    """Steps along these mean gradients."""
+    parameters = list(learner.net.trainable().values())
+    descent = Descent(parameters, Schedule(1.0, n_steps, 1.0, learning_rate, 1.0))
+    for _ in range(n_steps):
+        descent.step(next(means))
+
+
+def mean_gradient(net: causal.Adapted, material: TrainingInputs, divisor: float) -> list[Tensor]:
+    """Of the answers' loss, summed over all texts, over this divisor."""
+    batch = batch_of(material.texts, np.arange(len(material)), "cpu")
+    return [part / divisor for part in Gradients(net, math.inf).of(batch, task_loss("answer"))]
+
+
+def material_of(model: SeqFt | Er | Gem, index: int) -> TrainingInputs:
+    return model._trainee.opened(task(index), Ledger(1e-3, "add-remove", "once"))
+
+
+def test_replayed_texts_join_the_sum_of_every_step() -> None:
+    """Everything is kept and every text is in every batch: a step is along the gradient of both tasks together."""
+    given = {"batch_size": N, "buffer_share": 1.0, "replay_size": N, "epochs": 3}
+    learner, _ = trained("lm-er", math.inf, [task(0), task(1)], **given)
+    model = Er(spec("lm-er", math.inf, **given), Cell(math.inf, 0), known(2))
+    first, second = material_of(model, 0), material_of(model, 1)
+
+    def along(material: TrainingInputs) -> Iterator[list[Tensor]]:
+        while True:
+            yield mean_gradient(model.net, material, len(material))
+
+    for material in (first, joined([second, first])):
+        steps_by_hand(model, along(material), 3, 2e-3)
+    found = tiny.row([part.detach() for part in model.net.trainable().values()])
+    torch.testing.assert_close(weights(learner), found, rtol=0, atol=1e-12)
+
+
+def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
+    """A tenth of 4,000 on average, within five standard deviations; one text less leaves the others' coins as they are."""
+    model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
+    many = model._trainee.opened(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
+    fewer = many.take(np.arange(3999))
+    kept = [model._trainee.kept(material, 0.1, task(0)) for material in (many, fewer)]
+    assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
+    np.testing.assert_array_equal(kept[0].texts.ids[: len(kept[1])], kept[1].texts.ids)
+    assert len(kept[0]) - len(kept[1]) in (0, 1)
+
+
+def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's texts are kept, so that references are noise alone. Chi-square, false alarm 1e-6; 10 % less would be seen."""
+    drawn: list[Tensor] = []
+
+    def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+        drawn.extend(tiny.row(list(reference)) for reference in references)
+        return list(grads)
+
+    monkeypatch.setattr(gem, "turned", told)
+    asked = spec("lm-gem", 8.0, epochs=4)
+    assert isinstance(asked.params, GemParams)
+    model = Gem(asked, Cell(8.0, 0), known(2))
+    nobody = [replace(one, train=one.train.take(np.zeros(0, np.int64))) for one in (task(0), task(1))]
+    for one in nobody:
+        list(model.learn(one, Ledger(1e-3, "add-remove", "once")))
+    plan = baseline_costs.plan(asked.params, asked.privacy, PublicSizes(2 * N, 2, len(CLASSES)))
+    std = (
+        baseline_costs.noises(asked.params, plan, 8.0).references
+        * asked.params.clip_norm
+        * (1 + ROUNDING)
+        / asked.params.kept(N)
+    )
+    everything = torch.cat(drawn).double()
+    statistic = float(everything.square().sum()) / std**2
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], len(everything))
+    assert low < statistic < high
+    assert not low < statistic * 0.9**2 < high
+    assert len({reference.numpy().tobytes() for reference in drawn}) == len(drawn) > 1  # fresh for every step
+
+
+def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is kept: each step hands over its own gradient and that on the first task, and goes where it is told.
+
+    Told to go along the reference, it goes on with the first task, as steps by hand do. That turned gradients point against
+    no reference is tested where they are computed.
+    """
+    given = {"batch_size": N, "memory_size": N, "epochs": 3}
+    model = Gem(spec("lm-gem", math.inf, **given), Cell(math.inf, 0), known(2))
+    first, second = material_of(model, 0), material_of(model, 1)
+    n_references: list[int] = []
+
+    def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+        n_references.append(len(references))
+        for found, material in zip([grads, *references], (second, first) if references else (first,), strict=True):
+            expected = tiny.row(mean_gradient(model.net, material, N))
+            torch.testing.assert_close(tiny.row(found), expected, rtol=0, atol=1e-12)
+        return list(references[0] if references else grads)
+
+    monkeypatch.setattr(gem, "turned", told)
+    for index in range(2):
+        list(model.learn(task(index), Ledger(1e-3, "add-remove", "once")))
+    assert n_references == [0, 0, 0, 1, 1, 1]
+    hand = Gem(spec("lm-gem", math.inf, **given), Cell(math.inf, 0), known(2))
+    for _ in range(2):
+        steps_by_hand(hand, iter(lambda: mean_gradient(hand.net, first, N), None), 3, 2e-3)
+    for ours, theirs in zip(model.net.trainable().values(), hand.net.trainable().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_penalties_of_no_strength_leave_fine_tuning() -> None:
+    plain = weights(trained("lm-seqft", 8.0)[0])
+    for source in ("gradients", "public"):
+        held = weights(trained("lm-ewc", 8.0, strength=0.0, fisher=source)[0])
+        assert torch.equal(held, plain)
+
+
+@pytest.mark.parametrize("source", ["released", "gradients", "public"])
+def test_consolidation_holds_the_weights(source: str) -> None:
+    """The stronger it is, the nearer to the first task's weights the second leaves them."""
+    anchor = weights(trained("lm-seqft", math.inf, [task(0)])[0])
+
+    def moved(strength: float) -> float:
+        learner, _ = trained("lm-ewc", math.inf, [task(0), task(1)], strength=strength, fisher=source)
+        return float((weights(learner) - anchor).norm())
+
+    assert moved(1e6) < 0.7 * moved(0.0)
+
+
+def test_earlier_adapters_stay_and_all_are_asked() -> None:
+    learner, _ = trained("lm-olora", math.inf, [task(0), task(1)], **WELL)
+    first, _ = trained("lm-olora", math.inf, [task(0)], **WELL)
+    assert learner._model is not None
+    below = [part for layer in learner._model._stack.frozen for pair in layer.pairs for part in pair]  # type: ignore[attr-defined]
+    torch.testing.assert_close(tiny.row(below), weights(first), rtol=0, atol=0)
+    assert fit(learner, task(1)) > fit(first, task(1)) + 1
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), [("fn", [2 * 1, 2 * 5]), ("dp-sgd", [2 * 3, 2 * 3])])
+def test_steps_on_copies_are_passes_over_the_task_itself(mechanism: str, steps: list[int]) -> None:
+    """From public nominal sizes, 8 and 40 texts in batches of 8; under DP-SGD every task has those of one of mean size."""
+    made, cell = spec("lm-seqft", 8.0, mechanism=mechanism), Cell(8.0, 0)
+    learner = methods.maker("lm-seqft")(made, [cell], replace(known(2), source_sizes={"t0": 8, "t1": 40}))
+    ledger, found = Ledger(made.privacy.delta, made.privacy.adjacency, "once"), []
+    for one in (task(0), task(1)):
+        said = [part for part in learner.learn({0: one}, {cell: ledger}) if isinstance(part, Progress)]
+        found.append(said[-1].total)
+    assert found == steps
+
+
+def test_copies_alone_are_trained_on() -> None:
+    """Other texts with the same copies give the same model: nothing but the copies, lengths and labels is read."""
+
+    def model_of(swap: bool) -> Tensor:
+        made = spec("lm-er", 8.0, mechanism="fn")
+        model = Er(made, Cell(8.0, 0), known())
+        opened = model._trainee.opened
+
+        def instead(one: Task, ledger: Ledger) -> TrainingInputs:
+            found = opened(one, ledger)
+            assert not found.texts.ids[found.texts.role == 2].any()
+            inputs = one.train.inputs.copy()
+            used = inputs[:, :, 0] >= 0
+            inputs[:, :, 0][used] = 5 if swap else inputs[:, :, 0][used]
+            again = opened(replace(one, train=Examples(inputs, one.train.labels)), Ledger(1e-3, "replace", "once"))
+            return TrainingInputs(again.texts, found.copies)
+
+        model._trainee.opened = instead  # type: ignore[method-assign]
+        for index in range(2):
+            list(model.learn(task(index), Ledger(1e-3, "replace", "once")))
+        return tiny.row([part.detach() for part in model.net.trainable().values()])
+
+    assert torch.equal(model_of(False), model_of(True))

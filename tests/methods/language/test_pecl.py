@@ -1,0 +1,441 @@
+"""PeCL, published and repaired, on the bundled model: what the network reads, what changes what, what is shown."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dpcl_core.backbones.language import reader, tokenizer
+from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
+from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.learner import Surveying
+from dpcl_core.methods.language import pecl_costs, pecl_published_training, pecl_training, public_log_likelihoods
+from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm
+from dpcl_core.methods.language.cards.pecl import PeclParams
+from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.gradients import batch_of, log_probs
+from dpcl_core.methods.language.importance_memory import Memory
+from dpcl_core.methods.language.pecl_published_training import Noised, Published
+from dpcl_core.methods.language.pecl_training import Repaired
+from dpcl_core.methods.language.prompts import FIRST, TEXT, answer_ids, template
+from dpcl_core.methods.language.scoring import Scorer, planes
+from dpcl_core.privacy.embeddings import clipped
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.spec import RunSpec
+from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
+from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def weights(learner: object) -> torch.Tensor:
+    net = learner._model.net  # type: ignore[attr-defined]
+    return torch.cat([parameter.detach().flatten() for parameter in net.trainable().values()])
+
+
+def noised(given: RunSpec, task: Task) -> tuple[Noised, AdaptedModel, Ledger]:
+    (cell,) = given.cells()
+    assert isinstance(given.params, PublishedParams)
+    scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+    scorer.open(task, CLASSES)
+    subject, ledger = AdaptedModel(given, cell, known()), Ledger(1e-3, "add-remove", "once")
+    return Noised(given, cell, subject, scorer, planes(task.train), task, ledger), subject, ledger
+
+
+def read(found: Noised, subject: AdaptedModel, task: Task, epoch: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """What the network reads of all texts in this epoch [n, S, d], and which tokens are of texts."""
+    prompted = subject.prompted(planes(task.train), task.train.labels, task.name)
+    batch = batch_of(prompted, np.arange(len(prompted)), "cpu")
+    with torch.no_grad():
+        given = found.read(subject.net.embed(batch.ids), batch, epoch).numpy()
+    return given, prompted.role == TEXT
+
+
+def test_published_stop_words_are_exact_and_everything_else_is_not() -> None:
+    """Check 7: stop tokens come out bit by bit as their clipped embedding; prompts are not even clipped."""
+    task = stream()[0]
+    found, subject, _ = noised(spec("pecl-published", 10.0), task)
+    given, is_text = read(found, subject, task, 0)
+    table = embedding_table(subject.net)
+    rows = planes(task.train)
+    tokens, stop = rows[:, :, TOKEN], rows[:, :, STOP] != 0
+    clean = clipped(table, median_norm(table))[np.maximum(tokens, 0)]
+    width = given.shape[1] - FIRST
+    inner, is_stop, is_inside = given[:, FIRST:], stop[:, :width], is_text[:, FIRST:]
+    assert is_stop.any()
+    np.testing.assert_array_equal(inner[:, :LENGTH][is_stop & (tokens >= 0)], clean[is_stop & (tokens >= 0)])
+    others = ~is_stop[:, :LENGTH] & is_inside[:, :LENGTH]
+    assert (np.abs(inner[:, :LENGTH] - clean).max(axis=2)[others] > 0).all()
+    prompted = subject.prompted(rows, task.train.labels, task.name)
+    np.testing.assert_array_equal(given[~is_text], table[prompted.ids][~is_text])
+
+
+def test_published_noise_is_fresh_in_every_epoch_and_each_is_written_down() -> None:
+    """Check 8, and the same vector for all steps of one epoch."""
+    task = stream()[0]
+    found, subject, ledger = noised(spec("pecl-published", 10.0), task)
+    first, again, second = (read(found, subject, task, epoch)[0] for epoch in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, second)
+    assert len(ledger.entries) == 2
+
+
+@pytest.mark.parametrize("omega", ["before", "own"])
+def test_published_copies_are_as_many_as_the_claim_counts(omega: str) -> None:
+    """One fresh copy of every token a pass: what the memory reads of a task draws none of its own."""
+    _, ledger, _ = trained(spec("pecl-published", 10.0, omega=omega), stream(n_tasks=1))
+    assert ledger.claimed is not None
+    assert sum("embeddings" in entry.what for entry in ledger.entries) == ledger.claimed.numbers["epochs"] == 2
+
+
+def test_sentence_noise_is_one_for_a_text_stop_words_included() -> None:
+    task = stream()[0]
+    found, _, _ = noised(spec("pecl-published", 10.0, granularity="sentence"), task)
+    ratios, is_token = found.ratios(), planes(task.train)[:, :, TOKEN] >= 0
+    for row, inside in zip(ratios, is_token, strict=True):
+        assert len(np.unique(row[inside])) == 1
+        assert row[inside][0] > 0
+    by_token, _, _ = noised(spec("pecl-published", 10.0), task)
+    assert len(np.unique(by_token.ratios())) > 5
+
+
+def local_copies(
+    monkeypatch: pytest.MonkeyPatch, given: RunSpec, tasks: list[Task]
+) -> tuple[list[NDArray[np.float32]], Ledger]:
+    """What the network read of every text in every step of the local mode."""
+    seen: list[NDArray[np.float32]] = []
+    inner = pecl_training.replaced
+
+    def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
+        found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
+        whole = np.full((len(tasks[0].train), FIRST + LENGTH, found.shape[2]), np.nan, np.float32)
+        used = min(found.shape[1], whole.shape[1])
+        whole[batch.rows, :used] = found[:, :used].numpy()  # type: ignore[attr-defined]
+        seen.append(whole[:, FIRST:])
+        return found
+
+    monkeypatch.setattr(pecl_training, "replaced", watched)
+    _, ledger, _ = trained(given, tasks)
+    return seen, ledger
+
+
+def test_local_copies_are_drawn_once_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 8: the same vector for (text, place) in all epochs, one release in the ledger, whatever the epochs."""
+    tasks = stream(n_tasks=1)
+    seen, ledger = local_copies(monkeypatch, spec(epsilon=8.0, adjacency="replace", mode="local", epochs=3), tasks)
+    assert len(seen) == 6  # steps of 6 texts
+    inside = planes(tasks[0].train)[:, :, TOKEN] >= 0
+    whole = np.stack(seen)
+    spread = np.nanmax(whole, axis=0)[inside] - np.nanmin(whole, axis=0)[inside]
+    assert (~np.isnan(whole)).any(axis=3).sum(axis=0)[inside].min() == 3  # every token was read in each epoch
+    assert not spread.any()
+    assert len(ledger.entries) == 1
+    assert ledger.epsilon() == pytest.approx(8.0, rel=1e-2)
+    assert ledger.epsilon() <= 8.0
+
+
+def test_local_noise_is_the_same_on_every_token_stop_words_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 7: the noise's variance equals sigma^2 on stop words and on all others (6 standard errors: 2e-9 each)."""
+    tasks = stream(n_tasks=1)
+    given = spec(epsilon=8.0, adjacency="replace", mode="local", epochs=1, batch_size=12)
+    (seen,), _ = local_copies(monkeypatch, given, tasks)
+    rows, table = planes(tasks[0].train), embedding_table(AdaptedModel(given, next(given.cells()), known()).net)
+    assert isinstance(given.params, PeclParams)
+    clip, ratio = median_norm(table), pecl_costs.noises(given.params, given.privacy, known(n_tasks=1), 8.0).ratio
+    noise = (seen - clipped(table, clip)[np.maximum(rows[:, :, TOKEN], 0)]) / (clip * ratio)
+    inside, stop = rows[:, :, TOKEN] >= 0, rows[:, :, STOP] != 0
+    for chosen in (inside & stop, inside & ~stop):
+        squares = noise[chosen].astype(np.float64).ravel() ** 2
+        assert abs(squares.mean() - 1) < 6 * math.sqrt(2 / len(squares))
+        assert abs(1.1**2 * squares.mean() - 1) > 6 * math.sqrt(2 / len(squares))  # 10 % more would be seen
+
+
+def test_local_training_never_sees_a_raw_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the release nothing of a text but its length is left in what is trained on."""
+    found = []
+    inner = pecl_training.plain_steps
+
+    def watched(net: object, texts: object, *args: object, **options: object) -> Iterator[int]:
+        found.append(texts)
+        return inner(net, texts, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pecl_training, "plain_steps", watched)
+    trained(spec(epsilon=8.0, adjacency="replace", mode="local"), stream(n_tasks=1))
+    inside = found[0].role == TEXT
+    assert inside.any()
+    assert not found[0].ids[inside].any()
+    assert not found[0].stop.any()
+    assert not found[0].kind.any()
+
+
+@pytest.mark.parametrize("method", ["pecl", "pecl-published"])
+def test_without_unlearning_and_weight_zero_are_the_same_model(method: str) -> None:
+    """Check 13."""
+    first, _, _ = trained(spec(method, 10.0, unlearning="none"))
+    second, _, _ = trained(spec(method, 10.0, lambda_unlearn=0))
+    third, _, _ = trained(spec(method, 10.0, lambda_unlearn=5, theta=0.2))
+    torch.testing.assert_close(weights(first), weights(second), rtol=0, atol=0)
+    assert not torch.equal(weights(first), weights(third))
+
+
+def scorer_of(scope: str, tasks: list[Task], model: str = "base") -> list[NDArray[np.float64]]:
+    """Scores of the first two texts of each task, as they are when it is learned."""
+    given = spec("pecl-published", 10.0, score2_scope=scope, score_model=model)
+    assert isinstance(given.params, PublishedParams)
+    scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
+    subject, found = AdaptedModel(given, next(given.cells()), known()), []
+    for task in tasks:
+        scorer.open(task, CLASSES)
+        rows = planes(task.train)[:2]
+        found.append(scorer.scores(rows, subject.of_public_model(rows)))
+    return found
+
+
+def test_scores_of_a_task_know_nothing_of_later_ones() -> None:
+    """Check 16: under "seen" later tasks change nothing, under "public" and "off" no private text does."""
+    first, second = stream()
+    changed = Task(1, second.name, texts(12, 0, 50), second.test, second.prior)
+    np.testing.assert_array_equal(scorer_of("seen", [first, second])[0], scorer_of("seen", [first, changed])[0])
+    own = Examples(np.concatenate([planes(second.train)[:2], planes(changed.train)[:10]]), second.train.labels)
+    mixed = Task(1, second.name, own, second.test, second.prior)
+    assert not np.array_equal(scorer_of("seen", [first, second])[1], scorer_of("seen", [first, mixed])[1])
+    for scope in ("public", "off"):
+        np.testing.assert_array_equal(scorer_of(scope, [first, second])[1], scorer_of(scope, [first, mixed])[1])
+    assert not np.array_equal(scorer_of("public", [first])[0], scorer_of("off", [first])[0])
+
+
+def test_scope_all_is_equation_3_over_every_task_of_the_stream_unclipped() -> None:
+    """As printed: counts of later tasks too, the logarithm negative for a token of all of them; all of it in the ledger."""
+    tasks, given = stream(), spec("pecl-published", 10.0, score2_scope="all")
+    (cell,) = given.cells()
+    learner = methods.maker(given.method)(given, [cell], known())
+    ledger = Ledger(1e-3, "add-remove", "once")
+    assert isinstance(learner, Surveying)
+    learner.survey({0: tasks}, {cell: ledger})
+    assert [(entry.people_of, entry.what.split(" of")[0]) for entry in ledger.entries] == [((0, 1), "counts")]
+    assert ledger.epsilon() == math.inf
+    ready, size = tokenizer.load("lm-tiny"), tokenizer.load("lm-tiny").size
+    shares = []
+    for task in tasks:
+        counted = Counter[int]()
+        for row, label in zip(planes(task.train)[:, :, TOKEN].tolist(), task.train.labels.tolist(), strict=True):
+            counted.update(token for token in row if token >= 0)
+            counted.update([*ready.encode(template(task.name))[0], *answer_ids(ready, CLASSES[label])])
+        shares.append([counted[token] / max(counted.values()) for token in range(size)])
+    salient = (np.array(shares) >= 0.2).sum(axis=0)
+    expected = np.mean(shares, axis=0) * np.log(2 / (1 + salient))
+    scorer = learner._scorer  # type: ignore[attr-defined]
+    for task in tasks:
+        scorer.open(task, CLASSES)
+        np.testing.assert_allclose(scorer.score2, expected, rtol=1e-12)
+    assert expected.min() < 0
+    assert scorer_of("seen", tasks)[1].min() >= 0
+
+
+def test_published_epochs_are_passes_over_the_task_itself() -> None:
+    """Three passes over each task, from its public nominal size: 5 and 12 texts make 1 and 2 batches of 6 a pass."""
+    tasks, given = stream(), spec("pecl-published", 10.0, epochs=3)
+    sizes = {NAMES[0]: 5, NAMES[1]: 12}
+    _, _, said = trained(given, tasks, source_sizes=sizes)
+    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
+    assert steps == [3 * 1, 3 * 2]
+    _, _, said = trained(given, tasks)  # sizes that no card tells: as many for each
+    steps = [one.total for one in said if isinstance(one, Progress) and one.done == one.total and "steps" in one.text]
+    assert steps == [3 * 2, 3 * 2]
+
+
+@pytest.mark.parametrize("method", ["pecl-published", "pecl"])
+def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eq. 11 has s-bar of the task being learned: known before its first step, with the adapters as they were left."""
+    opened: list[tuple[float, bool]] = []
+    inner = Memory.open
+
+    def watched(self: Memory, mean_score: float, input_norms: Sequence[float] | None = None) -> None:
+        is_before = all(torch.equal(now, left) for now, left in zip(self._products(), self._snapshots, strict=True))
+        opened.append((mean_score, is_before))
+        inner(self, mean_score, input_norms)
+
+    monkeypatch.setattr(Memory, "open", watched)
+    given = spec(method, math.inf if method == "pecl" else 10.0, **({} if method == "pecl" else {"score2_scope": "off"}))
+    trained(given)
+    expected = []
+    for task in stream():
+        rows = planes(task.train)
+        is_token = rows[:, :, TOKEN] >= 0
+        likely = np.where(is_token, public_log_likelihoods.log_probabilities("lm-tiny", rows[:, :, TOKEN], "cpu"), 0.0)
+        scores = np.where(rows[:, :, STOP] != 0, 0.0, 1 - np.exp(0.5 * likely.astype(np.float64)))
+        by_text = scores.sum(axis=1) / is_token.sum(axis=1)
+        expected.append(scores.sum() / is_token.sum() if method == "pecl-published" else by_text.mean())
+    assert [score for score, _ in opened] == pytest.approx(expected, rel=1e-5)
+    assert abs(expected[0] - expected[1]) > 0.01
+    assert all(is_before for _, is_before in opened)
+
+
+@pytest.mark.parametrize("model", ["base", "current"])
+def test_scores_under_the_base_model_do_not_change_during_training(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 16; under "current" they do: what is memorised is no longer sensitive."""
+    seen: list[NDArray[np.float64]] = []
+    inner = pecl_published_training.Noised._begin
+
+    def watched(self: Noised, epoch: int) -> None:
+        inner(self, epoch)
+        seen.append(self._found.copy())
+
+    monkeypatch.setattr(pecl_published_training.Noised, "_begin", watched)
+    given = spec("pecl-published", 10.0, score_model=model, epochs=3, loss="full", learning_rate=0.01)
+    trained(given, stream(n_tasks=1))
+    assert len(seen) >= 3
+    if model == "base":
+        assert all(np.array_equal(seen[0], later) for later in seen)
+    else:
+        assert not np.array_equal(seen[0], seen[2])
+
+
+def test_current_scores_of_the_repaired_loss_are_the_formulas() -> None:
+    """In the loss they come from the same pass; the formula is the one that pages and the published method use."""
+    task, given = stream()[0], spec(score_model="current", score2_scope="public")
+    assert isinstance(given.params, PeclParams)
+    scorer = Scorer(given.params, "public", "lm-tiny", printed=False)
+    scorer.open(task, CLASSES)
+    subject = AdaptedModel(given, next(given.cells()), known())
+    rows = planes(task.train)
+    expected = scorer.scores(rows, subject.of_model_now(rows))
+    batch = batch_of(subject.prompted(rows, task.train.labels, task.name), np.arange(len(rows)), "cpu")
+    with torch.no_grad():
+        likely = log_probs(subject.net, batch)
+    found = pecl_training.current_scores(likely, batch, torch.from_numpy(scorer.score2).float(), 0.5).numpy()
+    width = min(LENGTH, found.shape[1] - FIRST)
+    np.testing.assert_allclose(found[:, FIRST : FIRST + width], expected[:, :width], rtol=0, atol=1e-5)
+    assert not found[:, FIRST + width :].any()
+
+
+@pytest.mark.parametrize(("method", "mode"), [("pecl", "central"), ("pecl", "local"), ("pecl-published", "")])
+def test_learning_and_answering(method: str, mode: str) -> None:
+    options = {"mode": mode} if mode else {}
+    given = spec(method, 10.0, "replace" if mode == "local" else "add-remove", **options)
+    learner, _, said = trained(given)
+    tasks = stream()
+    (scores,) = learner.scores(0, tasks[0]).values()  # type: ignore[attr-defined]
+    assert scores.shape == (1, 4, 4)
+    assert np.isneginf(scores[0, :, 2:]).all()
+    assert np.isfinite(scores[0, :, :2]).all()
+    assert list(learner.scores(0, tasks[0])) == ["rank"]  # type: ignore[attr-defined]
+    assert [one.task for one in said if isinstance(one, Retained)] == [0, 1]
+
+
+def test_training_without_noise_learns_its_tasks() -> None:
+    given = spec(epsilon=math.inf, epochs=30, learning_rate=0.02, unlearning="none", stability=False)
+    learner, _, _ = trained(given, stream(n=24, n_tasks=1))
+    (task,) = stream(n=24, n_tasks=1)
+    (scores,) = learner.scores(0, task).values()  # type: ignore[attr-defined]
+    assert (scores[0].argmax(axis=1) == task.test.labels).all()
+
+
+def test_generated_answers_are_a_rule_of_their_own() -> None:
+    """What is written is compared in tests/methods/language/test_evaluation.py."""
+    learner, _, _ = trained(spec(epsilon=math.inf, eval="generate"), stream(n_tasks=1))
+    found = learner.scores(0, stream(n_tasks=1)[0])  # type: ignore[attr-defined]
+    assert list(found) == ["generate"]
+    assert set(np.unique(found["generate"])) <= {-np.inf, 0.0}
+
+
+def test_seeded_runs_repeat_and_budgets_differ() -> None:
+    first, again, other = (trained(spec(epsilon=epsilon))[0] for epsilon in (8.0, 8.0, 7.0))
+    torch.testing.assert_close(weights(first), weights(again), rtol=0, atol=0)
+    assert not torch.equal(weights(first), weights(other))
+
+
+def planted(tasks: list[Task], task: int, line: str, rows: tuple[int, ...]) -> None:
+    """Puts a line before these texts of a task."""
+    strings = [f"{line}. {string}" if k in rows else string for k, string in enumerate(STRINGS[:2] * 6)]
+    inputs = reader.read(Texts(strings, [()] * len(strings)), "lm-tiny", LENGTH)
+    tasks[task] = replace(tasks[task], train=replace(tasks[task].train, table=inputs))
+
+
+def test_codes_are_asked_for_once_all_their_texts_have_been_read() -> None:
+    """Before the first task and after each: of those planted, only what really stands in the texts read so far."""
+    news, later = Canary("The code of Ann is ", "12", 2, "news"), Canary("The code of Ben is ", "34", 3, "restaurants")
+    never_read = Canary("The code of Cleo is ", "56", 1, "policy")
+    controls = tuple(Canary(f"The code of {name} is ", "78", 0, "news") for name in ("Dan", "Eve", "Fay", "Gus", "Hal"))
+    tasks = stream()
+    planted(tasks, 0, news.prefix + news.code, (0, 5))
+    planted(tasks, 1, later.prefix + later.code, (1, 2, 3))
+    said = trained(spec(), tasks, canaries=(*controls, news, later, never_read))[2]
+    leaks = {one.task: (one.levels, one.codes) for one in said if isinstance(one, Leaks)}
+    assert leaks == {-1: ((0, 1, 2, 3), (3, 1, 1, 1)), 0: ((0, 2), (3, 1)), 1: ((0, 2, 3), (5, 1, 1))}
+    controls_alone = trained(spec(), canaries=controls)[2]
+    assert not any(isinstance(one, Leaks) for one in controls_alone)
+
+
+def test_texts_that_may_not_be_shown_are_not() -> None:
+    canaries = (Canary("The code is ", "12", 0, "news"), Canary("My code is ", "34", 1, "news"))
+    tasks = stream()
+    planted(tasks, 0, "My code is 34", (0,))
+    said = trained(spec(), tasks, may_show=False, canaries=canaries)[2]
+    assert not any(isinstance(one, TokensScored | Retained | Leaks) for one in said)
+    shown = trained(spec(), canaries=canaries)[2]
+    scored = [(one.task, one.model) for one in shown if isinstance(one, TokensScored)]
+    assert scored == [(0, "base"), (0, "current"), (1, "base"), (1, "current")]
+    assert [one.task for one in shown if isinstance(one, Leaks)] == [-1]  # none of these texts holds a code
+    assert isinstance(shown[0], TokensScored)
+    (first, *_) = shown[0].texts
+    assert "".join(first.tokens).startswith("The government of the north")
+    assert first.is_stop[0]
+    assert first.kinds[0] == "D:year"
+    assert "NAME" in first.kinds
+    assert first.label in CLASSES
+
+
+def test_published_scores_below_zero_are_warned_of() -> None:
+    said = trained(spec("pecl-published", 10.0, score2_scope="public", alpha=0.0))[2]
+    assert any(isinstance(one, Note) and "above the upper end" in one.text for one in said)
+
+
+def test_the_first_words_need_no_torch() -> None:
+    """In a process of its own: the first scored texts come before the library that takes seconds to load."""
+    code = (
+        "import sys\n"
+        "import numpy as np\n"
+        "from dpcl_core import checks\n"
+        "from dpcl_core.backbones.language import reader\n"
+        "from dpcl_core.data.texts import TextForm, Texts\n"
+        "from dpcl_core.events import TokensScored\n"
+        "from dpcl_core.methods import catalog\n"
+        "from dpcl_core.methods.common.learner import Known\n"
+        "from dpcl_core.scenarios.stream import Examples, Task\n"
+        "for method in ('pecl', 'pecl-published'):\n"
+        "    spec = checks.parse({'method': method, 'privacy': {'epsilons': [10.0]}, 'seeds': [0]})\n"
+        "    (cell,) = spec.cells()\n"
+        "    spec = spec.model_copy(update={'data': spec.data.model_copy(update={'backbone': 'lm-tiny'})})\n"
+        "    known = Known(0, 1, (0,), 10, 1, classes=('good',), texts=TextForm(64))\n"
+        "    read = reader.read(Texts(['The soup was cold.']), 'lm-tiny', 64)\n"
+        "    examples = Examples(read, np.array([0]))\n"
+        "    task = Task(0, 'news', examples, examples, (0,))\n"
+        "    first = next(catalog.maker(method)(spec, [cell], known).learn({0: task}, {}))\n"
+        "    assert isinstance(first, TokensScored), first\n"
+        "    assert 'torch' not in sys.modules, 'torch is loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", [Repaired, Published])
+def test_models_keep_no_text(model: type) -> None:
+    """After learning nothing of the task's texts is reachable from the model but numbers made of weights."""
+    method = "pecl" if model is Repaired else "pecl-published"
+    learner, _, _ = trained(spec(method, 10.0), stream(n_tasks=1))
+    held = learner._model  # type: ignore[attr-defined]
+    arrays = [value for value in vars(held).values() if isinstance(value, np.ndarray | torch.Tensor | Examples)]
+    assert not arrays

@@ -1,0 +1,296 @@
+"""What the methods of Lifelong DP share: networks, projection, fixed batches, memory and descent, against plain formulas."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dpcl_core.data.dataset import Form
+from dpcl_core.errors import Diverged
+from dpcl_core.methods.lifelong import nets
+from dpcl_core.methods.lifelong.batches import fixed, schedule
+from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
+from dpcl_core.methods.lifelong.descent import Batch, descend
+from dpcl_core.methods.lifelong.memory import Memory, picked
+from dpcl_core.methods.lifelong.projection import project, projected
+
+GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
+WINDOWS = Form((100, 3), -1.0, 1.0)
+FORMS = [GREY, SMALL, COLOUR, WINDOWS, Form((27, 29, 1), 0.0, 1.0), Form((9, 11, 3), 0.0, 1.0)]
+
+
+def rows(form: Form, n: int, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).uniform(form.low, form.high, (n, math.prod(form.shape)))
+    return drawn.astype(np.float32)
+
+
+def vectors(seed: int, size: int = 50) -> tuple[Tensor, Tensor]:
+    generator = np.random.default_rng(seed)
+    grad, ref = (torch.from_numpy(generator.standard_normal(size)) for _ in range(2))
+    return grad, ref
+
+
+# Networks.
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "x".join(map(str, form.shape)))
+def test_the_first_layer_is_one_convolution_of_half_the_size_rounded_up(form: Form) -> None:
+    net = nets.build(form, 7, seed=0)
+    x = nets.tensor(rows(form, 3), form)
+    hidden = net.first(x)
+    assert isinstance(net.first, torch.nn.Conv2d)
+    assert net.first.bias is None
+    assert hidden.shape[2:] == tuple(-(-side // 2) for side in form.shape[:2])
+    torch.testing.assert_close(net.first(2 * x), 2 * hidden)  # linear: nothing is added, nothing is clipped
+    torch.testing.assert_close(net.head(net.rest(hidden)), net(x))
+    assert net.rest(hidden).min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("form", "filters", "patches", "n_hidden"),
+    [(GREY, [32, 64, 96], [5], 512), (COLOUR, [64, 128, 160], [1, 3, 4], 256), (WINDOWS, [32, 64, 96], [2], 128)],
+)
+def test_filters_patches_and_units_are_the_paper_s(
+    form: Form, filters: list[int], patches: list[int], n_hidden: int
+) -> None:
+    net = nets.build(form, 10, seed=0)
+    convolutions = [module for module in net.modules() if isinstance(module, torch.nn.Conv2d)]
+    assert sorted({module.out_channels for module in convolutions}) == filters
+    assert sorted({module.kernel_size[0] for module in convolutions}) == patches
+    assert net.head.in_features == n_hidden
+    n_flat = next(m.in_features for m in net.rest.modules() if isinstance(m, torch.nn.Linear))
+    assert form is not COLOUR or n_flat == 4 * 4 * 160
+
+
+@pytest.mark.parametrize("form", [GREY, COLOUR, WINDOWS])
+def test_an_example_s_logits_do_not_depend_on_who_is_beside_it(form: Form) -> None:
+    net, x = nets.build(form, 5, seed=1), rows(form, 6)
+    together = nets.logits(net, x, form)
+    alone = np.concatenate([nets.logits(net, x[i : i + 1], form) for i in range(6)])
+    np.testing.assert_allclose(together, alone, atol=2e-5)
+    np.testing.assert_allclose(nets.logits(net, x, form, batch=4), together, atol=2e-5)
+    assert nets.logits(net, x[:0], form).shape == (0, 5)
+
+
+def test_rows_lie_in_the_tensor_as_they_lie_in_the_picture() -> None:
+    form = Form((2, 3, 3), -1.0, 3.0)
+    row = np.linspace(-1, 3, 18, dtype=np.float32)
+    found = nets.tensor(row[None], form)
+    np.testing.assert_allclose(found[0].permute(1, 2, 0).reshape(-1), np.linspace(-1, 1, 18), atol=1e-6)
+    assert row[0] == -1, "the table itself stays as it is"
+    assert nets.tensor(rows(WINDOWS, 2), WINDOWS).shape == (2, 1, 100, 3)
+
+
+def test_weights_come_from_the_seed_and_from_nowhere_else() -> None:
+    torch.manual_seed(5)
+    first = nets.build(GREY, 10, seed=3).state_dict()
+    torch.manual_seed(6)
+    again, other = nets.build(GREY, 10, seed=3).state_dict(), nets.build(GREY, 10, seed=4).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_uniform_picture_moves_no_unit_of_a_fresh_network() -> None:
+    """Each unit's weights sum to zero; away from the padded edge a picture without content gives nothing."""
+    net = nets.build(GREY, 10, seed=0)
+    inner = net.first(torch.full((1, 1, 28, 28), -1.0))[:, :, 2:-2, 2:-2]
+    assert inner.abs().max() < 1e-5
+    sums = [m.weight.flatten(1).sum(1).abs().max() for m in net.modules() if isinstance(m, torch.nn.Linear)]
+    assert max(sums) < 1e-4
+
+
+@pytest.mark.parametrize("learning_rate", [0.02, 0.1])
+def test_every_network_learns_two_easy_classes_at_the_steps_that_are_usual(learning_rate: float) -> None:
+    """Light from above or below. Blocks that started at full strength ended with all units at zero and a loss of log 2."""
+    for form in (GREY, SMALL, COLOUR, WINDOWS):
+        net, labels = nets.build(form, 2, seed=0), torch.arange(16) % 2
+        x = 0.3 * nets.tensor(rows(form, 16), form)
+        x += (labels - 0.5)[:, None, None, None] * torch.linspace(-1.4, 1.4, x.shape[2])[:, None]
+        for _ in range(15):
+            grads = torch.autograd.grad(functional.cross_entropy(net(x), labels), list(net.parameters()))
+            with torch.no_grad():
+                for parameter, grad in zip(net.parameters(), grads, strict=True):
+                    parameter -= learning_rate * grad
+        assert functional.cross_entropy(net(x), labels) < 0.6, form
+
+
+# Projection (specification card, check 4).
+
+
+def test_a_projected_gradient_is_the_formula_of_numpy() -> None:
+    for seed in range(20):
+        grad, ref = vectors(seed)
+        g, r = grad.numpy(), ref.numpy()
+        bent = g - (g @ r) / (r @ r) * r
+        np.testing.assert_allclose(project(grad, ref, "always").numpy(), bent, rtol=1e-12, atol=1e-14)
+        kept_off = bent if g @ r < 0 else g
+        np.testing.assert_allclose(project(grad, ref, "if-violated").numpy(), kept_off, rtol=1e-12, atol=1e-14)
+        assert torch.equal(project(grad, ref, "never"), grad)
+
+
+def test_a_projected_gradient_is_orthogonal_and_never_longer() -> None:
+    for seed in range(20):
+        grad, ref = vectors(seed)
+        for when in ("always", "if-violated"):
+            found = project(grad, ref, when)
+            if when == "always" or grad @ ref < 0:
+                assert abs(found @ ref) <= 1e-9 * grad.norm() * ref.norm()
+            else:
+                assert torch.equal(found, grad)
+            assert found.norm() <= grad.norm() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("when", ["if-violated", "always", "never"])
+def test_a_reference_of_zero_changes_nothing(when: Projection) -> None:
+    grad, _ = vectors(0)
+    assert torch.equal(project(grad, torch.zeros_like(grad), when), grad)
+
+
+@pytest.mark.parametrize("when", ["if-violated", "always"])
+def test_blocks_are_projected_apart_and_an_empty_one_is_the_joint_projection(when: Projection) -> None:
+    for seed in range(20):
+        grad, ref = vectors(seed)
+        shapes = [(2, 5), (10,), (3, 2, 5)]
+        grads, refs = ([part.view(s) for part, s in zip(v.split([10, 10, 30]), shapes, strict=True)] for v in (grad, ref))
+        found = projected(grads, refs, when, "per-block", n_first=1)
+        assert [tuple(part.shape) for part in found] == shapes
+        torch.testing.assert_close(found[0].flatten(), project(grad[:10], ref[:10], when))
+        torch.testing.assert_close(torch.cat([part.flatten() for part in found[1:]]), project(grad[10:], ref[10:], when))
+        joint = projected(grads, refs, when, "joint", n_first=1)
+        torch.testing.assert_close(torch.cat([part.flatten() for part in joint]), project(grad, ref, when))
+        for n_first in (0, 3):
+            apart = projected(grads, refs, when, "per-block", n_first=n_first)
+            assert all(torch.equal(a, b) for a, b in zip(apart, joint, strict=True))
+
+
+# Batches, steps and memory (check 9).
+
+
+@pytest.mark.parametrize(("n", "size"), [(103, 10), (100, 10), (10, 10), (9, 10), (7, 1)])
+def test_batches_are_disjoint_of_exact_size_and_leave_out_only_a_remainder(n: int, size: int) -> None:
+    found = fixed(n, size, np.random.default_rng(0))
+    assert [len(batch) for batch in found] == [size] * (n // size)
+    places = np.concatenate([*found, np.zeros(0, np.int64)])
+    assert len(set(places.tolist())) == len(places) == n // size * size
+    assert set(places.tolist()) <= set(range(n))
+    again = fixed(n, size, np.random.default_rng(0))
+    assert all((a == b).all() for a, b in zip(found, again, strict=True))
+
+
+def test_steps_of_a_task_follow_the_variant() -> None:
+    assert schedule(BatchParams(epochs=3), 1, 7) == 21
+    assert schedule(BatchParams(variant="balanced", steps=10, epochs=3), 1, 7) == 10
+    uneven = BatchParams(variant="heterogeneous", epochs_by_task=(5, 1))
+    assert [schedule(uneven, task, 7) for task in (0, 1)] == [35, 7]
+
+
+def test_memory_gives_so_many_of_what_it_holds_none_twice_and_each_as_often() -> None:
+    memory: Memory[str] = Memory()
+    draws = np.random.default_rng(0)
+    assert memory.drawn(3, draws) == ()
+    for batch in "abcd":
+        memory.keep(batch)
+    assert set(memory.drawn(10, draws)) == set("abcd")
+    counts = dict.fromkeys("abcd", 0)
+    n = 4000
+    for _ in range(n):
+        pair = memory.drawn(2, draws)
+        assert len(set(pair)) == 2
+        for batch in pair:
+            counts[batch] += 1
+    # Each is drawn with chance 1/2: 6 standard errors of a count, false alarms below 1e-8.
+    assert all(abs(count - n / 2) < 6 * math.sqrt(n / 4) for count in counts.values())
+    assert picked(BatchParams(memory_pick="last"), 5, draws) == 4
+    assert {picked(BatchParams(), 5, draws) for _ in range(300)} == set(range(5))  # one is missed with chance 5 * 0.8^300
+
+
+# Descent.
+
+
+def quadratic(size: int = 4, n: int = 3, seed: int = 0) -> list[Batch]:
+    """Batches whose gradient below is the mean of their inputs: a loss linear in the parameters."""
+    drawn = torch.from_numpy(np.random.default_rng(seed).standard_normal((n, 2, 1, 1, size)))
+    nothing = torch.zeros(2, dtype=torch.int64)
+    return [Batch(inputs, nothing, nothing) for inputs in drawn]
+
+
+def mean_input(batch: Batch) -> list[Tensor]:
+    flat = batch.inputs.mean(0).flatten()
+    return [flat[:1].clone(), flat[1:].clone()]
+
+
+@pytest.mark.parametrize("scope", ["joint", "per-block"])
+@pytest.mark.parametrize("when", ["if-violated", "always", "never"])
+def test_descent_is_a_loop_of_numpy_over_the_same_batches_in_every_epoch(when: Projection, scope: Scope) -> None:
+    batches, stored = quadratic(), quadratic(n=2, seed=1)
+    params = BatchParams(learning_rate=0.1, projection=when, scope=scope, ref_batches=2)
+    memory = Memory(list(stored))
+    parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+    assert list(descend(parameters, batches, memory, mean_input, 5, params, np.random.default_rng(0))) == [1, 2, 3, 4, 5]
+    theta = np.zeros(4)
+    ref = np.mean([batch.inputs.mean(0).flatten().numpy() for batch in stored], axis=0)
+    blocks = [slice(0, 4)] if scope == "joint" else [slice(0, 1), slice(1, 4)]
+    for step in range(5):
+        grad = batches[step % 3].inputs.mean(0).flatten().numpy().copy()
+        for block in blocks:
+            g, r = grad[block].copy(), ref[block]
+            if when == "always" or (when == "if-violated" and g @ r < 0):
+                grad[block] = g - (g @ r) / (r @ r) * r
+        theta -= 0.1 * grad
+    np.testing.assert_allclose(torch.cat(parameters).numpy(), theta, rtol=1e-12)
+
+
+def test_without_memory_no_reference_is_asked_for_and_with_it_only_what_is_stored() -> None:
+    asked: list[Batch] = []
+
+    def watched(batch: Batch) -> list[Tensor]:
+        asked.append(batch)
+        return mean_input(batch)
+
+    batches, stored = quadratic(), quadratic(n=4, seed=1)
+    parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+
+    def run(memory: Memory[Batch], params: BatchParams) -> list[Batch]:
+        asked.clear()
+        list(descend(parameters, batches, memory, watched, 6, params, np.random.default_rng(0)))
+        return list(asked)
+
+    assert run(Memory(), BatchParams()) == batches * 2
+    assert run(Memory(list(stored)), BatchParams(projection="never")) == batches * 2
+    found = run(Memory(list(stored)), BatchParams(ref_batches=3))
+    assert len(found) == 6 * (1 + 3)
+    assert found[::4] == batches * 2
+    assert all(batch in stored for at, batch in enumerate(found) if at % 4)
+
+
+def test_weights_may_be_scaled_back_before_they_are_looked_at() -> None:
+    """A parameter of 5000 is a training that diverged, unless who takes the steps holds it to a norm."""
+    far = [Batch(torch.full((2, 1, 1, 4), -5e4, dtype=torch.float64), torch.zeros(2), torch.zeros(2))]
+    for is_held in (False, True):
+        parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
+        steps = descend(parameters, far, Memory(), mean_input, 1, BatchParams(), np.random.default_rng(0))
+        next(steps)
+        assert parameters[0].item() == pytest.approx(5000)
+        for parameter in parameters if is_held else ():
+            parameter /= 100
+        with pytest.raises(StopIteration if is_held else Diverged):
+            next(steps)
+
+
+def test_a_training_that_diverges_says_at_which_step_and_how_fast_it_went() -> None:
+    net, x = nets.build(SMALL, 3, seed=0), nets.tensor(rows(SMALL, 8), SMALL)
+    batch = Batch(1e6 * x, torch.arange(8) % 3, torch.arange(3))
+
+    def gradients(one: Batch) -> list[Tensor]:
+        return list(torch.autograd.grad(functional.cross_entropy(net(one.inputs), one.targets), list(net.parameters())))
+
+    steps = descend(
+        list(net.parameters()), [batch], Memory(), gradients, 50, BatchParams(learning_rate=100), np.random.default_rng(0)
+    )
+    with pytest.raises(Diverged, match=r"diverged at step \d+ of 50 with params\.learning_rate = 100"):
+        list(steps)

@@ -1,0 +1,82 @@
+"""A dataset of a kind that a method cannot learn on is refused before anything else, and by what is true of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpcl_core import checks
+from dpcl_core.data import catalog as datasets
+from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
+from dpcl_core.methods import compatibility
+from dpcl_core.scenarios import catalog as scenarios
+
+PICTURES, OF_TEXTS = "digits", "must be a dataset of texts, such as pii-synthetic; "
+OF_WORDS_TOO = "must be a dataset of texts or tagged sentences, such as pii-synthetic or ner-gum; "
+OF_VALUES = "must be a dataset of pictures or windows of a sensor, such as digits or har-wisdm; "
+
+
+def refused(raw: dict[str, object]) -> BadInput:
+    with pytest.raises(BadInput) as caught:
+        checks.check(checks.parse(raw))
+    return caught.value
+
+
+@pytest.mark.parametrize("name", [card.name for card in methods.CARDS.values() if card.needs_anchors])
+@pytest.mark.parametrize("backbone", ["pixels", "minilm"])
+@pytest.mark.parametrize("scenario", ["class-incremental", "federated"])
+def test_what_builds_on_public_sentences_takes_no_pictures(name: str, backbone: str, scenario: str) -> None:
+    """Whatever else is set: another network or stream would mend nothing."""
+    data = {"dataset": PICTURES, "backbone": backbone}
+    said = refused({"method": name, "data": data, "scenario": {"kind": scenario}, "privacy": {"epsilons": [4.0]}})
+    assert str(said) == f"data.dataset = digits: {OF_WORDS_TOO}{methods.card(name).title} builds on public sentences"
+
+
+@pytest.mark.parametrize("name", [card.name for card in methods.CARDS.values() if card.params().inputs == "text"])
+@pytest.mark.parametrize("dataset", [PICTURES, "har-wisdm", "ner-gum"])
+def test_what_trains_a_language_model_takes_texts_alone(name: str, dataset: str) -> None:
+    said = refused({"method": name, "data": {"dataset": dataset}})
+    assert str(said) == f"data.dataset = {dataset}: {OF_TEXTS}{methods.card(name).title} trains a language model"
+
+
+@pytest.mark.parametrize(
+    ("raw", "allowed"),
+    [
+        ({"method": "agem", "data": {"dataset": "ag_news"}}, f"{OF_VALUES}A-GEM without noise trains a network on"),
+        (
+            {"data": {"dataset": "ag_news", "backbone": "hashed-text"}, "scenario": {"kind": "permuted"}},
+            f"{OF_VALUES}scenario.kind = permuted rearranges the examples' own values",
+        ),
+        (
+            {"data": {"dataset": "ner-gum", "backbone": "hashed-text"}},
+            "must be a dataset of pictures, windows of a sensor or texts, such as digits, har-wisdm or pii-synthetic; words",
+        ),
+        (
+            {"method": "naive", "params": {"adapter": "lora"}, "data": {"dataset": "ag_news", "backbone": "hashed-text"}},
+            "must be a dataset of pictures, such as digits; Naive fine-tuning adapts a network of pictures with these",
+        ),
+    ],
+)
+def test_no_two_refusals_ask_for_what_the_other_forbids(raw: dict[str, object], allowed: str) -> None:
+    said = refused(raw)
+    assert said.field == "data.dataset"
+    assert said.allowed.startswith(allowed)
+
+
+def test_every_kind_of_data_has_a_dataset_to_name_and_a_method() -> None:
+    """The sentence names the first dataset of a kind; and what a method demands, some dataset fulfils."""
+    left = {card.kind for card in datasets.CARDS.values()}
+    for method in methods.CARDS.values():
+        fitting = set()
+        for dataset in datasets.CARDS.values():
+            scenario = next((name for name in method.scenarios if scenarios.card(name).has_clients), method.scenarios[0])
+            try:
+                compatibility.check(
+                    checks.parse({"method": method.name, "data": {"dataset": dataset.name}, "scenario": {"kind": scenario}})
+                )
+            except BadInput:
+                continue
+            fitting.add(dataset.kind)
+        assert fitting, method.name
+        left -= fitting
+    assert not left
