@@ -65,7 +65,7 @@ def test_families_do_not_know_each_other(family: str) -> None:
 
 
 def test_pages_look_into_no_method() -> None:
-    """They ask figures, runs, results, explorers and cards; types of cards are in `common.card` and `common.public_sizes`."""
+    """They ask figures, runs, results, explorers and cards, whose types are `common.card` and `common.public_sizes`."""
     shared = {"dpcl_core.methods.common.card", "dpcl_core.methods.common.public_sizes"}
     for path in [ROOT / "app.py", *(ROOT / "pages").rglob("*.py")]:
         for name in imported(path):
