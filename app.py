@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from dpcl_core.paths import assets_dir
-from pages.parts import state, style
-from pages.parts.header import INSIDE
-from pages.parts.view import CHANGES
+from pages.parts.shell import state, style
+from pages.parts.shell.header import INSIDE
+from pages.parts.shell.view import CHANGES
 
 PAGES = {
     "Learn": [("start", "Start"), ("lessons", "Lessons"), ("edges", "Sharp edges")],

@@ -18,9 +18,9 @@ import numpy as np
 from dpcl_core import events, paths
 from dpcl_core.backbones import cache
 from dpcl_core.data import load
+from dpcl_core.explorers import cosine_replay
+from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.figures.statistics import interval_factor
-from dpcl_core.methods import cosine_replay
-from dpcl_core.methods.cosine_promise import promised
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios import class_incremental
 from dpcl_core.scenarios.catalog import ClassIncremental

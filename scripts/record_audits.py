@@ -19,8 +19,8 @@ from typing import Any
 
 from dpcl_core import checks, presets
 from dpcl_core.attacks import adapters, clients, copies, cosine, heads, networks, play, rounds, texts
-from dpcl_core.methods.cards.peft import PeftParams
-from dpcl_core.privacy.audit import Audited
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -25,11 +25,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dpcl_core import paths
+from dpcl_core.attacks import planted_canaries
+from dpcl_core.attacks.planted_canaries import LEVELS, Outcome, Score, Settings, Variant
 from dpcl_core.backbones.language import files
-from dpcl_core.methods.cards.language import Loss
-from dpcl_core.methods.language import planted
+from dpcl_core.methods.language.cards.network_params import Loss
 from dpcl_core.methods.language.losses import Form, Unlearning
-from dpcl_core.methods.language.planted import LEVELS, Outcome, Score, Settings, Variant
 
 COMMAND = "python scripts/record_unlearning.py"
 SETTINGS = Settings()
@@ -64,8 +64,8 @@ def main() -> None:
     known = _known(options.out, settings)
     done: dict[tuple[Key, int], Found] = dict(known["done"])  # type: ignore[call-overload]
     started, before = time.perf_counter(), float(known["minutes"])  # type: ignore[arg-type]
-    base = known["base"] or _told(planted.untrained(SETTINGS, planted.mails(SETTINGS)[0]))
-    wanted = [(key, seed) for key in VARIANTS for seed in range(planted.N_GROUPS) if (key, seed) not in done]
+    base = known["base"] or _told(planted_canaries.untrained(SETTINGS, planted_canaries.mails(SETTINGS)[0]))
+    wanted = [(key, seed) for key in VARIANTS for seed in range(planted_canaries.N_GROUPS) if (key, seed) not in done]
     print(f"{len(wanted)} trainings, {len(done)} are there already", flush=True)
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
         jobs = {pool.submit(measured, key, seed): (key, seed) for key, seed in wanted}
@@ -81,7 +81,7 @@ def measured(key: Key, seed: int) -> Found:
     torch.set_num_threads(1)
     loss, form, strength, score = key
     variant = Variant(loss, Unlearning(form, strength), score)  # type: ignore[arg-type]
-    return _told(planted.trained(SETTINGS, variant, planted.mails(SETTINGS)[seed], seed))
+    return _told(planted_canaries.trained(SETTINGS, variant, planted_canaries.mails(SETTINGS)[seed], seed))
 
 
 def _told(outcome: Outcome) -> Found:
@@ -102,7 +102,7 @@ def _record(settings: Found, base: object, done: Mapping[tuple[Key, int], Found]
     """The file's content: variants in the order above, seeds in theirs."""
     variants = []
     for key in VARIANTS:
-        seeds = [seed for seed in range(planted.N_GROUPS) if (key, seed) in done]
+        seeds = [seed for seed in range(planted_canaries.N_GROUPS) if (key, seed) in done]
         if seeds:
             named = dict(zip(("loss", "form", "strength", "score"), key, strict=True))
             variants.append({**named, "at": seeds, "seeds": [done[key, seed] for seed in seeds]})
@@ -111,7 +111,7 @@ def _record(settings: Found, base: object, done: Mapping[tuple[Key, int], Found]
         "command": COMMAND,
         "minutes": round(minutes, 1),
         "settings": settings,
-        "codes": {str(level): count for level, count in planted.n_codes().items()},
+        "codes": {str(level): count for level, count in planted_canaries.n_codes().items()},
         "base": base,
         "variants": variants,
     }

@@ -68,19 +68,30 @@ def main() -> int:
     """Runs every setting and gives 1 where a test failed or time ran out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", nargs="+", default=[], help="only these test files, and no browser (writes no result)")
+    parser.add_argument(
+        "--only", nargs="+", type=int, default=[], metavar="ROW", help="rows of the table, from 1; others stay"
+    )
     options = parser.parse_args()
     end, able = time.monotonic() + MINUTES * 60, _abilities()
-    rows = []
-    for setting in SETTINGS:
-        if options.tests and setting.busy_loops:
+    document = ROOT / "docs" / "elsewhere.md"
+    rows = _rows(document.read_text(encoding="utf-8"))
+    fresh = {}
+    for place, setting in enumerate(SETTINGS, start=1):
+        if (options.only and place not in options.only) or (options.tests and setting.busy_loops):
             continue
         tests = (*options.tests, *QUICK) if options.tests else setting.tests
-        said = _result(setting, tests, able, end - time.monotonic())
-        rows.append((setting.name, said))
-        print(f"{setting.name}: {said}", flush=True)
-    if not options.tests:
-        (ROOT / "docs" / "elsewhere.md").write_text(_document(rows), encoding="utf-8")
-    return int(any(not _is_green(said) for _, said in rows))
+        fresh[setting.name] = _result(setting, tests, able, end - time.monotonic())
+        print(f"{setting.name}: {fresh[setting.name]}", flush=True)
+        if not options.tests:
+            rows[setting.name] = (fresh[setting.name], f"{datetime.now(UTC):%Y-%m-%d}", _commit())
+            document.write_text(_document(rows), encoding="utf-8")
+    return int(any(not _is_green(said) for said in fresh.values()))
+
+
+def _commit() -> str:
+    """The commit that is checked out, in short; empty outside a repository."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _result(setting: Setting, tests: tuple[str, ...], able: set[str], seconds_left: float) -> str:
@@ -133,19 +144,29 @@ def _abilities() -> set[str]:
     return set(found.group(1).split()) if found else set()
 
 
-def _document(rows: list[tuple[str, str]]) -> str:
+def _rows(document: str) -> dict[str, tuple[str, ...]]:
+    """Result, date and commit of each setting that the document names."""
+    cells = (
+        tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in document.splitlines() if line[:1] == "|"
+    )
+    names = {setting.name for setting in SETTINGS}
+    return {name: tuple(rest) for name, *rest in cells if name in names}
+
+
+def _document(rows: Mapping[str, tuple[str, ...]]) -> str:
     head = [
         "# The suite on other processors",
         "",
         "`make test-elsewhere` runs the tests with kernels that other processors would choose, on one and two threads, and",
-        "the browser tests beside two busy loops. Its last result, written by the command itself:",
+        "the browser tests beside two busy loops. The command writes the last result of each setting here itself.",
         "",
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
         "",
-        "| setting | result |",
-        "| --- | --- |",
+        "| setting | result | date | commit |",
+        "| --- | --- | --- | --- |",
     ]
-    return "\n".join([*head, *(f"| {name} | {said} |" for name, said in rows)]) + "\n"
+    found = [(setting.name, *rows[setting.name]) for setting in SETTINGS if setting.name in rows]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in found)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // The ε-drag: a slider that redraws its pictures in the browser and tells the server once it is let go.
-// Appended to replay.mjs (no import can be resolved from there). Fed once, with what pages/parts/drag.py puts together.
+// Appended to replay.mjs (no import can be resolved from there). Fed once, with what pages/parts/shell/drag.py puts together.
 
 const memories = new WeakMap(); // the page calls the element again when its data or the theme change: state survives here
 

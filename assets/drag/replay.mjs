@@ -1,4 +1,4 @@
-// The arithmetic of dpcl_core/methods/cosine_replay.py, in the browser: accuracies of the cosine classifier at any budget.
+// The arithmetic of dpcl_core/explorers/cosine_replay.py, in the browser: accuracies of the cosine classifier at any budget.
 // Every formula is explained there; the two are tested against each other. No page, no network, no state.
 
 const SQRT2 = Math.SQRT2;
