@@ -1,7 +1,7 @@
 """A text with each token shaded by a number: five shades and five kinds of underline, the number itself at hand.
 
 What the element of `assets/heatmap/` is fed with: the text, which it draws once, and a layer, which it repaints in place.
-Its classes are those of `pages/parts/style.css`.
+Its classes are those of `pages/parts/shell/style.css`.
 """
 
 from __future__ import annotations
