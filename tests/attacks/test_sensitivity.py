@@ -162,12 +162,12 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
     module = import_module("dpcl_core.methods.language.private_trainer")
-    honest = module.Trainee.slope
+    honest = module.PrivateTrainer.slope
 
     def slope(self: Any, material: Any, expected: float, *args: Any) -> Any:
         return honest(self, material, 0.5 * len(material), *args)
 
-    patch.setattr(module.Trainee, "slope", slope)
+    patch.setattr(module.PrivateTrainer, "slope", slope)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:

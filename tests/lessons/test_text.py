@@ -31,7 +31,7 @@ def test_no_word_promises_too_much(name: str) -> None:
 
 def test_no_word_in_the_code_of_the_lessons_does() -> None:
     root = paths.assets_dir().parent
-    names = ("attack", "pileup", "sharing", "sums", "unlearning", "matching")
+    names = ("attack", "noise_histogram", "shared_noise", "class_sums", "unlearning", "matching")
     figures = [root / "dpcl_core" / "figures" / f"{name}.py" for name in names]
     for path in [root / "pages" / "lessons.py", *(root / "pages" / "parts" / "lessons").glob("*.py"), *figures]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -31,7 +31,7 @@ class MethodCard:
     `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
     `is_for_the_replay`: whether, with these settings, the budget is for the replay alone; every surface then says so, for
     the head, and so the whole, has no bound.
-    `needs_anchors`: it builds on features of public sentences, which the engine hands it in `Known.anchors`.
+    `needs_anchors`: it builds on features of public sentences, which the engine hands it in `PublicContext.anchors`.
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
     `packages`: Python packages beyond the base that its module imports.
     `printed`: what its publication prints of it, setting by setting; a run's layer follows from that.

@@ -19,7 +19,7 @@ from dpcl_core.spec import Cell
 from tests.methods.training import N_FEATURES, data, plan
 from tests.support.waiting import PATIENCE_SECONDS, until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ALWAYS, NEVER = 1e9, 0.0  # seconds for which processes are worth while, and not
 
 
@@ -109,8 +109,8 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     script = (
         "import os\n"
         "from tests.methods.features.test_process_pool import job\n"
-        "from dpcl_core.methods.features.process_pool import Crew\n"
-        "crew = Crew(2, 1e9)\n"
+        "from dpcl_core.methods.features.process_pool import ProcessPool\n"
+        "crew = ProcessPool(2, 1e9)\n"
         "steps = crew.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
         "next(steps)\n"
         "print(*[process.pid for process in crew._processes._own], flush=True)\n"

@@ -332,7 +332,7 @@ def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, mo
         return drawn
 
     for module in (server_head, client_training):
-        monkeypatch.setattr(module, "invented", looking)
+        monkeypatch.setattr(module, "sampled", looking)
     for unit_length in (False, True):
         lengths.clear()
         clients.run(clients.small(method, params={"unit_length": unit_length}), OF, PUBLIC)

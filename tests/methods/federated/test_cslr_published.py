@@ -194,7 +194,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
     """Eq 2; names of groups still follow the running average."""
     released: list[SlotSums] = []
     replayed: list[np.ndarray] = []
-    true, drawn = published_release.published, client_training.invented
+    true, drawn = published_release.published, client_training.sampled
 
     def releasing(*given: object, **named: object) -> object:
         sums = true(*given, **named)  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
         return drawn(parts, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(published_release, "published", releasing)
-    monkeypatch.setattr(client_training, "invented", looking)
+    monkeypatch.setattr(client_training, "sampled", looking)
     one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
     clients.run(clients.small("cslr-published", params=params), one, PUBLIC)

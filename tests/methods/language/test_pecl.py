@@ -37,7 +37,7 @@ from dpcl_core.spec import RunSpec
 from tests.methods.pecl_small import CLASSES, LENGTH, NAMES, STRINGS, known, spec, stream, texts, trained
 from tests.support.waiting import PATIENCE_SECONDS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def weights(learner: object) -> torch.Tensor:
@@ -413,13 +413,13 @@ def test_the_first_words_need_no_torch() -> None:
         "from dpcl_core.data.texts import TextForm, Texts\n"
         "from dpcl_core.events import TokensScored\n"
         "from dpcl_core.methods import catalog\n"
-        "from dpcl_core.methods.common.learner import Known\n"
+        "from dpcl_core.methods.common.learner import PublicContext\n"
         "from dpcl_core.scenarios.stream import Examples, Task\n"
         "for method in ('pecl', 'pecl-published'):\n"
         "    spec = checks.parse({'method': method, 'privacy': {'epsilons': [10.0]}, 'seeds': [0]})\n"
         "    (cell,) = spec.cells()\n"
         "    spec = spec.model_copy(update={'data': spec.data.model_copy(update={'backbone': 'lm-tiny'})})\n"
-        "    known = Known(0, 1, (0,), 10, 1, classes=('good',), texts=TextForm(64))\n"
+        "    known = PublicContext(0, 1, (0,), 10, 1, classes=('good',), texts=TextForm(64))\n"
         "    read = reader.read(Texts(['The soup was cold.']), 'lm-tiny', 64)\n"
         "    examples = Examples(read, np.array([0]))\n"
         "    task = Task(0, 'news', examples, examples, (0,))\n"

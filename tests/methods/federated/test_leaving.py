@@ -16,7 +16,7 @@ from tests.support import clients
 
 # The published modes and those without noise promise no bound: pooled clustering may move what others send.
 METHODS = [name for name, card in catalog.CARDS.items() if card.scenarios == ("federated",) and card.guarantee == "proved"]
-MEET = ("cslr.release", "cslr.published", "cslr.training", "fedcil_dp")  # modules where clients' vectors meet
+MEET = ("client_release", "published_release", "client_training", "fedcil_dp")  # modules where clients' vectors meet
 SMALL = {
     "rounds": 1, "local_steps": 2, "hidden": 4, "batch_size": 4, "dimensions": 4, "anchors": 20, "restarts": 1,
     "steps": 1, "samples": 2, "noise_size": 2, "consolidation_steps": 1, "participation": 1.0,
@@ -43,7 +43,7 @@ def sent(method: str, of: object, patch: pytest.MonkeyPatch) -> list[np.ndarray]
 
     patch.setattr(local_list, "noisy_lists", hears_lists)
     for module in MEET:
-        patch.setattr(import_module(f"dpcl_core.methods.{module}"), "noisy_client_sums", hears)
+        patch.setattr(import_module(f"dpcl_core.methods.federated.{module}"), "noisy_client_sums", hears)
     params = {name: value for name, value in SMALL.items() if name in catalog.card(method).params.model_fields}
     with pytest.raises(Heard):
         clients.run(clients.spec(method, params=params, privacy={"epsilons": [4.0], "noise": "seeded"}), of, PUBLIC)  # type: ignore[arg-type]
