@@ -43,7 +43,7 @@ class PublicContext:
     `needs_anchors`, at most 2,000; `Task.train.users` then says which client holds an example. `source_sizes`: as in
     `PublicSizes`. `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing
     here that is private, as the labels are. Nothing may depend on it but through a list that was released. `counted`:
-    whether how many examples a task has is taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
+    whether the numbers of examples are taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
     """
 
     n_inputs: int
