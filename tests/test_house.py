@@ -19,7 +19,8 @@ FLOORS = [
     "cli", "api", "listing", "export", "papers", "results", "figures", "lessons", "runs", "tuning", "engine", "presets",
     "checks", "explorers", "attacks",
     "methods", "methods.features", "methods.lifelong", "methods.language", "methods.federated", "methods.common",
-    "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec", "packages", "paths", "errors",
+    "backbones", "scenarios", "data", "privacy", "metrics", "events", "layers", "spec",
+    "published", "packages", "paths", "errors",
 ]  # fmt: skip
 FAMILIES = [name for name in FLOORS if name.startswith("methods.") and name != "methods.common"]
 MODULES = sorted((ROOT / "dpcl_core").rglob("*.py"))

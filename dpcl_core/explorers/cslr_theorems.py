@@ -8,13 +8,25 @@ different modes come apart, and nothing about entries of one mode staying togeth
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core import published
 from dpcl_core.errors import BadInput
+
+
+def _table_8() -> Mapping[int, tuple[float, float]]:
+    hits, margins = (published.numbers("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
+    return {
+        int(row.variant.removeprefix("m = ")): (hit, margin)
+        for (row, hit), (_, margin) in zip(hits, margins, strict=True)
+    }
+
+
+TABLE_8 = _table_8()  # by number of anchors: the printed p-hat, and the margin
 
 
 def anchors_needed(n_elements: int, eta: float, p: float) -> int:

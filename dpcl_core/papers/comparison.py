@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 
+from dpcl_core import published
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.statistics import Interval
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import effects, published
+from dpcl_core.papers import effects, remarks
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
 from dpcl_core.papers.paper import Experiment, Paper, Size
-from dpcl_core.papers.published import Published
+from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
 METRICS = {
@@ -192,7 +193,7 @@ def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
         metric = row.shared_metric or ""
         if metric not in paper.metrics or row.epsilon is None or not experiment.prints(row):
             continue
-        notes = published.remarks(row, paper.remarks)
+        notes = remarks.about(row, paper.remarks)
         made = Row(
             *paper.named(row), row.epsilon, metric, row,
             remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),

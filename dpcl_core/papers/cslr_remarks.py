@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcl_core.papers.published import Remark
+from dpcl_core.papers.remarks import Remark
 
 _ONE_CLASS = (
     "One topic a task does not fit these numbers: with the task known every task has one class and everything is right; "

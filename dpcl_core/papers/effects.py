@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval
-from dpcl_core.papers.published import Published
+from dpcl_core.published import Published
 
 LEVEL = 0.975  # of the t-quantile: 95 % intervals
 

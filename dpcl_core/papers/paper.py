@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from dpcl_core import presets
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering
-from dpcl_core.papers.published import Published, Remark
+from dpcl_core.papers.remarks import Remark
+from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 
 Size = Literal["small", "bundled", "full"]

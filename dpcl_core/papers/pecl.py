@@ -17,7 +17,7 @@ from dpcl_core.papers import differences, pecl_remarks
 from dpcl_core.papers.measured import Measured
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment, Paper
-from dpcl_core.papers.published import Published
+from dpcl_core.published import Published
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.spec import RunSpec
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcl_core.papers.published import Remark
+from dpcl_core.papers.remarks import Remark
 
 _UPPER = 10.0
 _CLAIMED = (

@@ -9,7 +9,7 @@ field of `Reading`. Without `head_multiplier` the head's updates leave in the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -26,13 +26,11 @@ from dpcl_core.events import Claim
 from dpcl_core.privacy import accounting
 from dpcl_core.privacy.accounting import Pld
 from dpcl_core.privacy.cross_check import quiet
+from dpcl_core.privacy.cslr_claim import SOURCE
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
 Sampling = Literal["poisson", "everyone", "fixed"]
-PAPER = "Shihab et al., Table 5"
-SOURCE = f"{PAPER}; for the replay release alone"  # a claim never goes about without these words
-TABLE_5: Mapping[float, float] = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # claimed epsilon: noise of one statistic over B
 ORDERS = tuple(range(2, 65))
 N_STATISTICS = 4
 ROUNDS_PER_TASK = 50
@@ -124,13 +122,6 @@ def costs(reading: Reading) -> Costs:
 def together(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency = "add-remove") -> Costs:
     """The same for any events, such as a replay release of every task and rounds of a private head."""
     return Costs(*_renyi(events, delta, adjacency), _pld(events, delta, adjacency))
-
-
-def printed_multiplier(epsilon: float) -> float:
-    """Table 5's noise for a claimed epsilon. Raises BadInput for any that it does not print."""
-    if epsilon not in TABLE_5:
-        raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4 or 8: no noise is printed for any other")
-    return TABLE_5[epsilon]
 
 
 def nominal_claim(epsilon: float, reading: Reading) -> Claim:

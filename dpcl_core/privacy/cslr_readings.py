@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
+from dpcl_core.privacy.cslr_claim import BENCHMARKS
 
 SAMPLE_RATE = 0.3
-OTHERS = {"Split-AG-News": 4, "Split-Amazon": 5, "OntoNotes-Domain": 6, "MultiWOZ-Intent": 7}  # tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[
         "task-all": Row(f"once a task ({n_tasks}), 4 statistics, all clients", replace(by_task, sampling="everyone")),
         "printed": Row(f"{all_rounds}, 4 statistics: the paper's protocol", base, is_as_printed=True),
     }
-    for name, tasks in OTHERS.items():
-        if tasks != n_tasks:
-            rounds = ROUNDS_PER_TASK * tasks
+    for name, benchmark in BENCHMARKS.items():
+        if benchmark.n_tasks != n_tasks:
+            rounds = ROUNDS_PER_TASK * benchmark.n_tasks
             found[f"rounds-{rounds}"] = Row(f"the same with {rounds} rounds ({name})", replace(base, n_rounds=rounds))
     return found | {
         "one": Row(f"{all_rounds}, 1 statistic counted", replace(base, n_statistics=1)),

@@ -6,10 +6,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpcl_core.explorers import list_encoding, list_subsample
+from dpcl_core.methods.federated.cards import printed
+from dpcl_core.papers import cslr
 from dpcl_core.runs.store import Status, Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
-from pages.parts.anchors import ofrun, play
+from pages.parts.anchors import play
 from tests.pages.conftest import Open, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
@@ -236,8 +238,10 @@ def test_published_values_stand_beside_the_methods_they_are_of() -> None:
     from dpcl_core.data.cards import CARDS
 
     spec = SPEC.model_copy(update={"method": "dp-stat-share", "data": SPEC.data.model_copy(update={"dataset": "ag_news"})})
-    assert ofrun.published(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
-    assert ofrun.published(spec, 1.0) == {"AA": [48.6]}
-    assert ofrun.published(spec, 2.0) == {}
-    assert ofrun.published(SPEC, 4.0) == {}
-    assert set(ofrun._DATASETS) <= set(CARDS)
+    assert cslr.printed_scores(spec, 4.0) == {"AA": [57.4], "BWT": [-11.2]}
+    assert cslr.printed_scores(spec, 1.0) == {"AA": [48.6]}
+    assert cslr.printed_scores(spec, 2.0) == {}
+    assert cslr.printed_scores(SPEC, 4.0) == {}
+    assert set(printed.BENCHMARKS) <= set(CARDS)
+    stand_in = spec.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": "ner-gum"})})
+    assert cslr.printed_scores(stand_in, 4.0) == {}

@@ -7,13 +7,13 @@ from typing import cast
 
 import pytest
 
-from dpcl_core import metrics, presets
+from dpcl_core import metrics, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.cards.federated_params import RoundParams
-from dpcl_core.papers import comparison, cslr, effects, measured, published, report
+from dpcl_core.papers import comparison, cslr, effects, measured, report
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
-from dpcl_core.papers.published import Published
+from dpcl_core.published import Published
 
 ROWS = published.read("cslr")
 EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in cslr.EXPERIMENTS}
@@ -43,6 +43,7 @@ def value(*place: str, **more: object) -> float:
         (("2", "MultiWOZ-Intent", "CSLR-OptimalTransport", "AA_percent"), 50.8),
         (("3", "OntoNotes-Domain", "CSLR-NearestMean", "BWT_percent"), -17.9),
         (("7", "Split-Amazon", "FedCIL+DP", "FWT_percent"), 0.6),
+        (("5", "", "CSLR", "noise_multiplier"), 1.45),
         (("8", "Split-AG-News", "CSLR", "p_hat_gamma", "m = 25"), 0.31),
         (("9", "Split-AG-News", "CSLR", "BWT_percent", "L = 16"), -6.8),
     ],
@@ -52,9 +53,9 @@ def test_spot_values(place: tuple[str, ...], expected: float) -> None:
 
 
 def test_every_number_is_there_with_its_scope() -> None:
-    counts = {table: sum(row.table == table for row in ROWS) for table in "2346789"}
-    assert counts == {"2": 36, "3": 32, "4": 12, "6": 24, "7": 20, "8": 10, "9": 10}
-    assert len(ROWS) == 144
+    counts = {table: sum(row.table == table for row in ROWS) for table in "23456789"}
+    assert counts == {"2": 36, "3": 32, "4": 12, "5": 3, "6": 24, "7": 20, "8": 10, "9": 10}
+    assert len(ROWS) == 147 + 11, "and the sizes of four benchmarks, one without a concentration"
     assert {row.epsilon for row in ROWS if row.method == "FedTA"} == {math.inf}
     for row in ROWS:
         if row.table in "24" and row.method != "FedTA":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpcl_core import presets
+from dpcl_core import presets, published
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, lifelong, published
+from dpcl_core.papers import comparison, lifelong
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dpcl_core import metrics, presets
+from dpcl_core import metrics, presets, published
 from dpcl_core.methods import catalog as methods
-from dpcl_core.papers import comparison, measured, pecl, published
+from dpcl_core.papers import comparison, measured, pecl
 from dpcl_core.papers.paper import Experiment, Size
-from dpcl_core.papers.published import Published
+from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
 

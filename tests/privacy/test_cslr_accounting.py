@@ -11,7 +11,7 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.privacy import cslr_accounting as claims
-from dpcl_core.privacy import cslr_readings
+from dpcl_core.privacy import cslr_claim, cslr_readings
 from dpcl_core.privacy.accounting import Pld, Unaccountable, noise_multiplier, subsampled_gaussian
 from dpcl_core.privacy.cslr_accounting import Costs, Reading, costs
 from dpcl_core.privacy.ledger import Ledger
@@ -84,13 +84,13 @@ def test_the_printed_algorithm_whole_is_one_gaussian_of_all_that_a_client_sends(
 
 
 def test_no_reading_with_a_whole_round_keeps_to_the_claims() -> None:
-    for claimed, sigma in claims.TABLE_5.items():
+    for claimed, sigma in cslr_claim.TABLE_5.items():
         assert _of(Reading(sigma, n_rounds=1), "least") > claimed
 
 
 @pytest.mark.parametrize(("sigma", "by_eq_9", "by_pld"), [(3.20, 2, 5), (1.45, 5, 10), (0.95, 6, 11)])
 def test_how_many_releases_of_one_statistic_fit_under_the_claims(sigma: float, by_eq_9: int, by_pld: int) -> None:
-    claimed = {value: name for name, value in claims.TABLE_5.items()}[sigma]
+    claimed = {value: name for name, value in cslr_claim.TABLE_5.items()}[sigma]
 
     def fits(n_rounds: int, which: str) -> bool:
         return _of(Reading(sigma, n_rounds=n_rounds, n_statistics=1), which) <= claimed
@@ -229,14 +229,14 @@ def test_what_a_clients_own_list_tells_a_server_that_sees_it(
 
 
 def test_the_claim_carries_what_its_noise_really_costs_and_its_scope() -> None:
-    claim = claims.nominal_claim(4.0, Reading(claims.printed_multiplier(4.0)))
+    claim = claims.nominal_claim(4.0, Reading(cslr_claim.printed_multiplier(4.0)))
     assert claim.epsilon == 4.0
     assert "for the replay release alone" in claim.source
     assert claim.numbers["computed ε by PLD"] == pytest.approx(62.3, rel=0.01)
     assert claim.numbers["computed ε by Eq. 9"] == pytest.approx(94.4, rel=0.01)
     assert claim.numbers["computed ε of one round alone, by PLD"] == pytest.approx(4.79, rel=0.01)
     with pytest.raises(BadInput, match=r"privacy\.epsilons = 2: must be 1, 4 or 8"):
-        claims.printed_multiplier(2.0)
+        cslr_claim.printed_multiplier(2.0)
 
 
 def test_a_clean_channel_leaves_no_bound() -> None:

@@ -37,7 +37,7 @@ from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
 from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
-from dpcl_core.privacy import cslr_accounting
+from dpcl_core.privacy import cslr_accounting, cslr_claim
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
@@ -82,7 +82,7 @@ class CslrPublished:
             self._axes, self._public = self._public.view, _on_axes(self._public)
             known = replace(known, n_inputs=params.dimensions)
         self._compared = EntryMatcher.of(params, self._public)
-        self._sigma = cslr_accounting.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
+        self._sigma = cslr_claim.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
         self._head = RoundHead(spec, self._cell, known, self._n_clients, 0.0)
         self._parts: list[Replay] = []

@@ -12,7 +12,7 @@ from dpcl_core.data import showing
 from dpcl_core.events import Signatures
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.results import Result
-from dpcl_core.spec import Cell, RunSpec
+from dpcl_core.spec import Cell
 from pages.parts.anchors.pictures import Scene
 from pages.parts.shell import figure_card, link, pickers, state, stored_results, style
 from pages.parts.shell.view import View
@@ -23,12 +23,6 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
     link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
 ]
-_DATASETS = {"ag_news": "Split-AG-News", "amazon-domains": "Split-Amazon", "multiwoz-intent": "MultiWOZ-Intent"}
-_METHODS = {
-    **dict.fromkeys(("cslr-published", "cslr-central", "cslr-server-head", "local-list"), "CSLR"),
-    "dp-fedavg": "DP-SGD (no replay)", "dp-stat-share": "DP-Stat-Share", "fedcil-dp": "FedCIL+DP",
-}  # fmt: skip
-_TABLES = ("2", "3", "4")  # those on whole methods
 NO_RUN = "No run has told of lists yet: train a CSLR method on the Train page. The simulation needs no run."
 
 
@@ -128,6 +122,7 @@ def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: b
 def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *, live: bool = False) -> None:
     """Accuracy matrix, and AA, BWT and FWT seed by seed, with the published values of this method where there are some."""
     from dpcl_core.figures import grids, scores
+    from dpcl_core.papers import cslr
     from dpcl_core.runs import frames
 
     dark, score, standing = style.is_dark(), result.score, result.standing
@@ -142,7 +137,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
             table=result.scores, share=share, live=live,
         )  # fmt: skip
     with right:
-        printed = published(result.spec, epsilon)
+        printed = cslr.printed_scores(result.spec, epsilon)
         note = "dot: a seed" + ("; grey: published, ε claimed for the replay" if printed else "")
         figure_card.show(
             scores.by_seed(
@@ -151,25 +146,6 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
             key="anchor-scores-of-run", title="AA, BWT, FWT", note=note,
             table=table, share=share, live=live,
         )  # fmt: skip
-
-
-def published(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
-    """What the publication prints for this dataset, method and budget, in points, by metric; empty where nothing.
-
-    Its budgets are claims for the replay release alone: reference lines, never the same promise.
-    """
-    from dpcl_core.papers import published as printed
-
-    names = _DATASETS.get(spec.data.dataset), _METHODS.get(spec.method)
-    found: dict[str, list[float]] = {}
-    for row in printed.read("cslr"):
-        is_asked = (row.dataset, row.method) == names and not row.variant and row.table in _TABLES
-        wanted = 4.0 if row.epsilon is None else row.epsilon
-        if is_asked and wanted == epsilon and row.percent is not None and row.shared_metric in ("AA", "BWT"):
-            values = found.setdefault(row.shared_metric, [])
-            if row.percent not in values:
-                values.append(row.percent)
-    return found
 
 
 def _round_name(event: Signatures, result: Result) -> str:

@@ -10,6 +10,8 @@ import streamlit as st
 
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
+from dpcl_core.privacy import cslr_claim
+from dpcl_core.privacy.cslr_claim import TABLE_5
 from dpcl_core.privacy.statement import shown, words
 from pages.parts.claims import cslr_attacks, cslr_readings, cslr_theorems, privacy_bar
 from pages.parts.shell import layout, link
@@ -19,14 +21,12 @@ from pages.parts.shell.view import View
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Costs, Reading
 
-PAPER = "Shihab et al., Table 5"
-CLAIMS = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # as `cslr_accounting.TABLE_5`, which loads the accountant
 _DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
-BENCHMARKS: dict[str, tuple[str, int, int]] = {  # title, clients, tasks
-    "ag-news": ("Split-AG-News: 20 clients, 4 tasks", 20, 4),
-    "amazon": ("Split-Amazon: 50 clients, 5 tasks", 50, 5),
-    "ontonotes": ("OntoNotes-Domain: 30 clients, 6 tasks", 30, 6),
-    "multiwoz": ("MultiWOZ-Intent: 40 clients, 7 tasks", 40, 7),
+BENCHMARKS: dict[str, str] = {
+    "ag-news": "Split-AG-News",
+    "amazon": "Split-Amazon",
+    "ontonotes": "OntoNotes-Domain",
+    "multiwoz": "MultiWOZ-Intent",
 }
 SAMPLING: dict[str, str] = {
     "poisson": "by a coin each (Poisson)",
@@ -58,15 +58,15 @@ FIELDS: list[link.Field[Any]] = [
     *cslr_theorems.FIELDS,
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
-ABOUT = """CSLR (Shihab et al. 2026) claims ε = 1, 4 and 8 for noise multipliers 3.20, 1.45 and 0.95. **These claims are
-not verified, and are for what is released for replay alone**: the head's updates leave in the clear. What the noise costs
-depends on things that the text leaves open: how clients are drawn, what is clipped, how often is released, what neighbours
-are. Each is a control. Every number but the claims is computed here, now."""
+ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
+claims are not verified, and are for what is released for replay alone**: the head's updates leave in the clear. What the
+noise costs depends on things that the text leaves open: how clients are drawn, what is clipped, how often is released, what
+neighbours are. Each is a control. Every number but the claims is computed here, now.""".format(*TABLE_5, *TABLE_5.values())
 
 
 def is_of_lists(given: Guarantee) -> bool:
     """Whether what is claimed for a run is CSLR's budget of its replay."""
-    return given.claim is not None and given.claim.source.startswith(PAPER)
+    return given.claim is not None and given.claim.source.startswith(cslr_claim.PAPER)
 
 
 def part(view: View, given: Guarantee | None) -> dict[str, object]:
@@ -90,7 +90,7 @@ def part(view: View, given: Guarantee | None) -> dict[str, object]:
         every = layout.card("list-readings")
         left, right = st.columns(2)
         with left, layout.card("list-audits"):
-            values |= cslr_attacks.part(view, reading, CLAIMS)
+            values |= cslr_attacks.part(view, reading, TABLE_5)
         with right:
             with layout.card("list-local"):
                 _local(reading)
@@ -124,8 +124,9 @@ def of_run(given: Guarantee) -> None:
 
 def _controls(view: View) -> dict[str, object]:
     st.markdown("**How is it released?** What the text leaves open, and our defaults")
-    benchmark = _select(view, "r_benchmark", "Benchmark", {name: title for name, (title, _, _) in BENCHMARKS.items()})
-    _, usual_clients, n_tasks = BENCHMARKS[benchmark]
+    benchmark = _select(view, "r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
+    printed = cslr_claim.BENCHMARKS[BENCHMARKS[benchmark]]
+    usual_clients, n_tasks = printed.n_clients, printed.n_tasks
     with st.container(horizontal=True, gap="small"):
         rounds = _whole(view, "r_rounds", "rounds in all", 100_000, 50 * n_tasks, benchmark)
         statistics = _whole(view, "r_statistics", "statistics a round", 64)
@@ -173,16 +174,16 @@ def _reading(own: dict[str, object]) -> Reading:
     """What the controls say, with the noise that is printed for the middle claim."""
     from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
 
-    _, n_clients, n_tasks = BENCHMARKS[str(own["r_benchmark"])]
+    printed = cslr_claim.BENCHMARKS[BENCHMARKS[str(own["r_benchmark"])]]
     groups = cast(int, own["r_groups"])
     sensitivity = {"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[str(own["r_clipping"])]
     return Reading(
-        noise_multiplier=CLAIMS[4.0],
-        n_rounds=cast("int | None", own["r_rounds"]) or ROUNDS_PER_TASK * n_tasks,
+        noise_multiplier=TABLE_5[4.0],
+        n_rounds=cast("int | None", own["r_rounds"]) or ROUNDS_PER_TASK * printed.n_tasks,
         n_statistics=cast(int, own["r_statistics"]),
         sampling=cast(Literal["poisson", "everyone", "fixed"], own["r_sampling"]),
         sample_rate=cast(float, own["r_rate"]),
-        n_clients=cast("int | None", own["r_clients"]) or n_clients,
+        n_clients=cast("int | None", own["r_clients"]) or printed.n_clients,
         adjacency=cast(Literal["add-remove", "replace"], own["r_adjacency"]),
         sensitivity=sensitivity,
         one_coin=bool(own["r_coin"]),
@@ -198,7 +199,7 @@ def _costs(reading: Reading) -> None:
 
     st.markdown("**Claimed and computed, for this reading**")
     replays, totals = [], []
-    for sigma in CLAIMS.values():
+    for sigma in TABLE_5.values():
         replays.append(costs(replace(reading, noise_multiplier=sigma, head_multiplier=None)))
         if reading.head_multiplier is not None:
             totals.append(costs(replace(reading, noise_multiplier=sigma)))
@@ -209,18 +210,23 @@ def _costs(reading: Reading) -> None:
             head_multiplier=None,
         )  # fmt: skip
         head = cslr_readings.number(costs(alone).least)
-    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in CLAIMS.items())
+    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in TABLE_5.items())
     rows = "".join(
         f"| {name} | {' | '.join(cslr_readings.number(getattr(one, which)) for one in replays)} |\n"
         for which, name in cslr_readings.ACCOUNTANTS.items()
     )
-    together = " | ".join(cslr_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(CLAIMS))
+    together = " | ".join(cslr_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(TABLE_5))
     st.markdown(
         f"| computed ε; claims not verified | {titles} |\n|---|---:|---:|---:|\n{rows}"
-        f"| **head alone** | {' | '.join([head] * len(CLAIMS))} |\n| **replay and head together** | {together} |\n"
+        f"| **head alone** | {' | '.join([head] * len(TABLE_5))} |\n| **replay and head together** | {together} |\n"
     )
     st.caption(_how(reading))
     _verdict(reading, replays)
+
+
+def _title(name: str) -> str:
+    printed = cslr_claim.BENCHMARKS[BENCHMARKS[name]]
+    return f"{BENCHMARKS[name]}: {printed.n_clients} clients, {printed.n_tasks} tasks"
 
 
 def _how(reading: Reading) -> str:
@@ -248,7 +254,7 @@ def _verdict(reading: Reading, replays: list[Costs]) -> None:
     if all(one is None for one in least):
         st.warning("No accountant here knows sets of fixed size where neighbours differ in how many clients there are.")
         return
-    kept = [f"{epsilon:g}" for epsilon, one in zip(CLAIMS, least, strict=True) if one is not None and one <= epsilon]
+    kept = [f"{epsilon:g}" for epsilon, one in zip(TABLE_5, least, strict=True) if one is not None and one <= epsilon]
     if kept:
         what = f"keeps the replay within ε = {', '.join(kept)}, which is also what is claimed for it"
     else:
@@ -258,7 +264,7 @@ def _verdict(reading: Reading, replays: list[Costs]) -> None:
 
 
 def _every(own: dict[str, object]) -> None:
-    _, n_clients, n_tasks = BENCHMARKS[str(own["r_benchmark"])]
+    printed = cslr_claim.BENCHMARKS[BENCHMARKS[str(own["r_benchmark"])]]
     st.markdown("**Every reading, at the printed noise**")
     place = st.empty()
     st.caption(
@@ -266,7 +272,7 @@ def _every(own: dict[str, object]) -> None:
         "clients by a coin of 0.3, one more or less, each statistic within B. The last row counts replay and head; all "
         "others are for the replay alone, and with its head in the clear the model has no bound."
     )
-    cslr_readings.table(place, n_clients, n_tasks, cast(float, own["r_delta"]), CLAIMS)
+    cslr_readings.table(place, printed.n_clients, printed.n_tasks, cast(float, own["r_delta"]), TABLE_5)
 
 
 def _needed(reading: Reading) -> None:
@@ -284,7 +290,7 @@ def _needed(reading: Reading) -> None:
         st.error(plain(found))
         return
     rows = "".join(
-        f"| {epsilon:g} | {CLAIMS[epsilon]:g} | **{value:,.4g}** | {value / CLAIMS[epsilon]:.1f} |\n"
+        f"| {epsilon:g} | {TABLE_5[epsilon]:g} | **{value:,.4g}** | {value / TABLE_5[epsilon]:.1f} |\n"
         for epsilon, value in found.items()
     )
     st.markdown(f"| ε to keep | σ printed | σ needed | times as much |\n|---:|---:|---:|---:|\n{rows}")
@@ -295,7 +301,7 @@ def _searched(reading: Reading) -> dict[float, float] | str:
 
     which: Literal["pld", "rdp"] = "rdp" if reading.sampling == "fixed" else "pld"
     try:
-        return {epsilon: multiplier_for(epsilon, reading, which) for epsilon in CLAIMS}
+        return {epsilon: multiplier_for(epsilon, reading, which) for epsilon in TABLE_5}
     except (BadInput, ValueError) as refused:  # Unaccountable: one sentence, too
         return str(refused)
 
@@ -311,14 +317,14 @@ def _local(reading: Reading) -> None:
     rows = ""
     for count in counts:
         cells = []
-        for sigma in CLAIMS.values():
+        for sigma in TABLE_5.values():
             pair = [
                 cslr_readings.number(per_client(replace(reading, noise_multiplier=sigma, adjacency=kind), count).pld)
                 for kind in ("add-remove", "replace")
             ]
             cells.append(" / ".join(pair))
         rows += f"| {count:,}{told.get(count, '')} | {' | '.join(cells)} |\n"
-    titles = " | ".join(f"σ = {sigma:g}" for sigma in CLAIMS.values())
+    titles = " | ".join(f"σ = {sigma:g}" for sigma in TABLE_5.values())
     st.markdown("**A server that sees each client's own list**")
     st.markdown(f"| times that the client takes part | {titles} |\n|---:|---:|---:|---:|\n{rows}")
     st.caption(

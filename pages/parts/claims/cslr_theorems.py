@@ -13,10 +13,9 @@ from pages.parts.shell.view import View
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Reading
 
-TABLE_8 = {10: (0.18, 0.07), 25: (0.31, 0.11), 50: (0.43, 0.18), 100: (0.46, 0.19), 200: (0.47, 0.20)}  # m: p-hat, margin
 _VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # of an embedding; samples a round; clients in the smallest round
 FIELDS: list[link.Field[Any]] = [
-    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), 0.46),
+    link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), cslr_theorems.TABLE_8[100][0]),
     link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
     link.Field("r_length", "rm", "L", link.Whole(1, 1000), 4),
 ]
@@ -38,7 +37,7 @@ def part(view: View, reading: Reading) -> dict[str, object]:
     )
     rows = "".join(
         f"| {m} | {printed:.2f} | {cslr_theorems.anchors_needed(entries, eta, printed):,} | {margin:.2f} |\n"
-        for m, (printed, margin) in TABLE_8.items()
+        for m, (printed, margin) in cslr_theorems.TABLE_8.items()
     )
     st.markdown(f"| m, Table 8 | p̂ printed | m by Theorem 2 | margin printed |\n|---:|---:|---:|---:|\n{rows}")
     not_all, wrong = cslr_theorems.misaligned(length)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import streamlit as st
 
 from dpcl_core.events import AnchorScores, Signatures
+from dpcl_core.explorers.cslr_theorems import TABLE_8
 from dpcl_core.papers.measured import Measured
-from pages.parts.claims.cslr_theorems import TABLE_8
 from pages.parts.shell import state, stored_results
 
 

@@ -11,9 +11,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
+from dpcl_core.privacy.cslr_claim import TABLE_5
 from dpcl_core.spec import Params, RunSpec
-
-NOISE = {1.0: 3.20, 4.0: 1.45, 8.0: 0.95}  # Table 5: noise over the clipping norm of one statistic, by claimed epsilon
 
 
 class CslrPublishedParams(federated_params.ListParams, federated_params.RehearsalParams, federated_params.RoundParams):
@@ -76,7 +75,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     if params.unit_length and params.dimensions is not None:
         raise BadInput("params.unit_length", "true", "must be false with params.dimensions: rows on axes are no units")
     for epsilon in spec.privacy.epsilons:
-        if math.isfinite(epsilon) and epsilon not in NOISE:
+        if math.isfinite(epsilon) and epsilon not in TABLE_5:
             raise BadInput("privacy.epsilons", f"{epsilon:g}", "must be 1, 4, 8 or inf: no noise is printed for any other")
 
 

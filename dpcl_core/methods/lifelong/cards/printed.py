@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpcl_core import published
 from dpcl_core.layers import Departure, Print, Printed, Values
 from dpcl_core.spec import RunSpec
 
@@ -85,6 +86,8 @@ _REPLAY_OPEN = _OPEN | {
     "params.epochs": "The passes of this baseline are not given.",
     "params.scope": "Whether the projection is of the whole gradient is not said.",
 }
+_NOISE = published.by_budget("lifelong", "text", "noise_scale_z")  # chosen for each epsilon from the grid of table 5
+_CLIPS = tuple(dict.fromkeys(published.by_budget("lifelong", "text", "clipping_bound_C").values()))
 DP_AGEM = Print(
     SOURCE,
     _OF_ALL
@@ -92,9 +95,12 @@ DP_AGEM = Print(
         "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm."),
         "params.budget": Printed(("per-task",), "One noise for a person's whole life makes one bound of it."),
         "params.noise_multiplier": Printed(
-            (None, 1.4, 1.7, 2.2), "Printed are 2.2, 1.7 and 1.4 at ε = 4, 7 and 10; the ledger asks for others."
+            (None, *_NOISE.values()),
+            "Printed are {:g}, {:g} and {:g} at ε = {:g}, {:g} and {:g}; the ledger asks for others.".format(
+                *_NOISE.values(), *_NOISE
+            ),
         ),
-        "params.clip_norm": Printed((0.01,), "The printed best is the smallest of its grid."),
+        "params.clip_norm": Printed(_CLIPS, "The printed best is the smallest of its grid."),
     },
     _REPLAY_OPEN,
     (

@@ -1,9 +1,12 @@
-"""Numbers that papers printed, as printed: `assets/published/PAPER.csv`, one row a number. Facts, corrected nowhere."""
+"""Numbers that papers printed, as printed: `assets/published/PAPER.csv`, one row a number. Facts, corrected nowhere.
+
+Whatever needs such a number, from accountant to page, reads it here: no module holds a copy (`tests/test_published.py`).
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
@@ -59,42 +62,6 @@ class Published:
         return next((unit for unit in _PERCENT if self.metric.endswith(unit)), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """Something to know before a printed number is used: a slip, a contradiction, a gap. None matches every row.
-
-    One that names nothing but its table is about the table, and touches no single number. `is_doubtful`: the number is
-    very likely not what was meant; it is shown as printed, but neither drawn nor used.
-    """
-
-    text: str
-    table: str
-    method: str | None = None
-    variant: str | None = None
-    epsilon: float | None = None
-    metric: str | None = None
-    is_doubtful: bool = False
-    dataset: str | None = None
-
-    @property
-    def is_about_the_table(self) -> bool:
-        return (self.method, self.variant, self.epsilon, self.metric, self.dataset) == (None,) * 5
-
-    def touches(self, row: Published) -> bool:
-        """Whether the remark is about this number."""
-        if self.is_about_the_table:
-            return False
-        pairs = (
-            (self.table, row.table),
-            (self.dataset, row.dataset),
-            (self.method, row.method),
-            (self.variant, row.variant),
-            (self.epsilon, row.epsilon),
-            (self.metric, row.metric),
-        )
-        return all(wanted is None or wanted == found for wanted, found in pairs)
-
-
 @cache
 def read(paper: str) -> tuple[Published, ...]:
     """Everything kept of a paper's numbers, in the order of its tables."""
@@ -102,9 +69,15 @@ def read(paper: str) -> tuple[Published, ...]:
         return tuple(_row(line) for line in csv.DictReader(file))
 
 
-def remarks(row: Published, known: Sequence[Remark]) -> tuple[Remark, ...]:
-    """What is to be known about this number."""
-    return tuple(remark for remark in known if remark.touches(row))
+def numbers(paper: str, table: str, metric: str) -> tuple[tuple[Published, float], ...]:
+    """What a table prints of a metric: its rows with a number in them, and the number."""
+    rows = (row for row in read(paper) if (row.table, row.metric) == (table, metric))
+    return tuple((row, row.value) for row in rows if row.value is not None)
+
+
+def by_budget(paper: str, table: str, metric: str) -> Mapping[float, float]:
+    """The same by epsilon, for what has one number a budget."""
+    return {row.epsilon: value for row, value in numbers(paper, table, metric) if row.epsilon is not None}
 
 
 def _row(line: dict[str, str]) -> Published:
