@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType
 from typing import TYPE_CHECKING, Literal, cast
 
 import streamlit as st
@@ -16,7 +15,7 @@ from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
-from pages.parts.claims import accountants, cslr, l2dp_ml, pecl, privacy_bar
+from pages.parts.claims import accountants, calculator, cslr, l2dp_ml, pecl, privacy_bar
 from pages.parts.shell import cards, figure_card, layout, link, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -39,6 +38,7 @@ ADJACENCIES: dict[str, str] = {
     "replace": "one example replaced by another",
 }
 MECHANISMS: dict[str, str] = {"gaussian": "Gaussian noise, once or more", "sampled": "DP-SGD: noise on random batches"}
+CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
 CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
@@ -53,9 +53,7 @@ CODEC = link.Codec(
         link.Field("in_steps", "cn", "steps", link.Text(20), "1"),
         link.Field("tasks", "k", "tasks with the same person", link.Whole(1, 50), 10),
         link.Field("task_epsilon", "ke", "ε of a task", link.Number(BUDGETS[0], BUDGETS[-1]), 1.0),
-        *l2dp_ml.FIELDS,
-        *pecl.FIELDS,
-        *cslr.FIELDS,
+        *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
 HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is a small
@@ -86,9 +84,8 @@ def page() -> None:
     chosen = cast(float, values.pop("chosen"))
     given = result.guarantees[chosen]
     nominal = given if statement.is_nominal(given) else None
-    sections = (l2dp_ml, pecl, cslr)
-    for section in sections:
-        values |= section.part(view, nominal if nominal is not None and section is _section(nominal) else None)
+    for claim in CLAIMS:
+        values |= calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
     left, right = st.columns(2)
     with right:
         values |= _composition(view)
@@ -103,11 +100,9 @@ def page() -> None:
     actions(place, share=share, help_text=HELP, view=view)
 
 
-def _section(given: Guarantee) -> ModuleType:
-    """The part of the page that tells about this claim."""
-    if pecl.is_of_tokens(given):
-        return pecl
-    return cslr if cslr.is_of_lists(given) else l2dp_ml
+def _claim(given: Guarantee) -> calculator.Claim:
+    """Whose claim a run's budget is."""
+    return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
 
 def _result_asked_for(view: View) -> tuple[Result, list[str]]:
@@ -152,7 +147,7 @@ def _statement(view: View, result: Result) -> dict[str, object]:
         _in_full(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
-            _section(guarantees[chosen]).of_run(guarantees[chosen])
+            calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
         _ledger(result, chosen)
         if (question := accountants.of_run(result.spec, chosen)) is not None:
             accountants.card(question)
@@ -192,11 +187,11 @@ def _ledger(result: Result, chosen: float) -> None:
         *(name for name in given.parts if name.startswith("task ")),
         *(n for n in given.parts if not n.startswith("task ")),
     ]
-    rows = "".join(f"| {name} | {_bound(given.parts[name])} |\n" for name in names)
+    rows = "".join(f"| {name} | {calculator.bound(given.parts[name])} |\n" for name in names)
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
         rows = f"| each of {len(names)} parts, {names[0]} to {names[-1]} | no bound |\n"
     how = plain(given.composition.partition(":")[0])
-    total = f"| **total for any one {who(given.unit)}** ({how}) | **{_bound(given.epsilon)}** |\n"
+    total = f"| **total for any one {who(given.unit)}** ({how}) | **{calculator.bound(given.epsilon)}** |\n"
     if not spent.empty:
         figure_card.show(
             budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
@@ -206,10 +201,6 @@ def _ledger(result: Result, chosen: float) -> None:
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
         st.markdown(f"| entry | ε at most |\n|---|---:|\n{rows}{total}")
         st.caption(f"{statement.words(given).odds} A form asked for {epsilon_label(chosen)}.")
-
-
-def _bound(epsilon: float) -> str:
-    return "no bound" if math.isinf(epsilon) else shown(epsilon)
 
 
 def _spent(result: Result, chosen: float) -> pd.DataFrame:

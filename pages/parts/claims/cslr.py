@@ -11,9 +11,10 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy import cslr_claim
-from dpcl_core.privacy.cslr_claim import TABLE_5
-from dpcl_core.privacy.statement import shown, words
+from dpcl_core.privacy.cslr_claim import TABLE_5, Benchmark
+from dpcl_core.privacy.statement import shown
 from pages.parts.claims import cslr_attacks, cslr_readings, cslr_theorems, privacy_bar
+from pages.parts.claims.calculator import Claim, Controls, Lines, bound, table
 from pages.parts.shell import layout, link
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -21,7 +22,6 @@ from pages.parts.shell.view import View
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Costs, Reading
 
-_DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 BENCHMARKS: dict[str, str] = {
     "ag-news": "Split-AG-News",
     "amazon": "Split-Amazon",
@@ -64,132 +64,83 @@ noise costs depends on things that the text leaves open: how clients are drawn, 
 neighbours are. Each is a control. Every number but the claims is computed here, now.""".format(*TABLE_5, *TABLE_5.values())
 
 
-def is_of_lists(given: Guarantee) -> bool:
-    """Whether what is claimed for a run is CSLR's budget of its replay."""
-    return given.claim is not None and given.claim.source.startswith(cslr_claim.PAPER)
+def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+    controls = Controls(view, FIELDS)
+    left, right = st.columns(2)
+    with left, layout.card("list-reading"):
+        printed, reading = _controls(view, controls)
+    with right:
+        with layout.card("list-costs"):
+            _costs(reading)
+        with layout.card("list-needed"):
+            _needed(reading)
+    every = layout.card("list-readings")
+    left, right = st.columns(2)
+    with left, layout.card("list-audits"):
+        claimed = cslr_attacks.part(view, reading, TABLE_5)
+    with right:
+        with layout.card("list-local"):
+            _local(reading)
+        with layout.card("list-theory"):
+            cslr_theorems.part(controls, reading)
+    with every:  # last, for it takes seconds the first time
+        _every(printed, reading.delta)
+    return controls.values | {"r_claim": claimed}
 
 
-def part(view: View, given: Guarantee | None) -> dict[str, object]:
-    """The section; drawn only while it is open. `given`: of the run on the page, where its ε is CSLR's claim."""
-    box = st.expander(TITLE, expanded=bool(view["lists"]) or given is not None, key=view.key("lists"), on_change="rerun")
-    values: dict[str, object] = {field.name: view[field.name] for field in FIELDS} | {"lists": bool(box.open)}
-    if not box.open:
-        return values
-    with box:
-        st.markdown(ABOUT)
-        left, right = st.columns(2)
-        with left, layout.card("list-reading"):
-            own = _controls(view)
-            values |= own
-        with right:
-            reading = _reading(own)
-            with layout.card("list-costs"):
-                _costs(reading)
-            with layout.card("list-needed"):
-                _needed(reading)
-        every = layout.card("list-readings")
-        left, right = st.columns(2)
-        with left, layout.card("list-audits"):
-            values |= cslr_attacks.part(view, reading, TABLE_5)
-        with right:
-            with layout.card("list-local"):
-                _local(reading)
-            with layout.card("list-theory"):
-                values |= cslr_theorems.part(view, reading)
-        with every:  # last, for it takes seconds the first time
-            _every(own)
-    return values
-
-
-def of_run(given: Guarantee) -> None:
-    """The claim of a run, what its noise costs, replay, head and total of its ledger, and what the audit proved."""
+def _lines(given: Guarantee) -> Lines:
+    """The claim of a run, what its noise costs, and replay, head and total of its ledger."""
     assert given.claim is not None
-    said, claimed = words(given), given.claim
-    least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
+    claimed = given.claim
+    rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": shown(claimed.epsilon)}
     computed = {name: value for name, value in claimed.numbers.items() if name.startswith("computed")}
-    rows = f"| **claimed**, replay alone ({plain(claimed.source)}, not verified) | {shown(claimed.epsilon)} |\n"
-    rows += "".join(f"| {plain(name)} | {shown(value)} |\n" for name, value in computed.items())
+    rows |= {plain(name): shown(value) for name, value in computed.items()}
     channels = [name for name in ("replay release", "head") if name in given.parts]
-    rows += "".join(f"| **accounted**: {name} | {_bound(given.parts[name])} |\n" for name in channels)
+    rows |= {f"**accounted**: {name}": bound(given.parts[name]) for name in channels}
+    rows["**accounted**: replay and head together"] = bound(given.epsilon)
     rest = " · ".join(f"{name} = {value:g}" for name, value in claimed.numbers.items() if name not in computed)
-    with layout.card("claim"):
-        st.markdown("**Claimed, accounted, audited**")
-        st.markdown(
-            f"| of this run | ε |\n|---|---:|\n{rows}"
-            f"| **accounted**: replay and head together | {_bound(given.epsilon)} |\n| **audited** | **{least}** |\n"
-        )
-        st.caption(plain(said.audited or "This run was not audited."))
-        st.caption(plain(f"Computed for {rest}, granting the printed sensitivity."))
+    return Lines(rows, f"Computed for {rest}, granting the printed sensitivity.")
 
 
-def _controls(view: View) -> dict[str, object]:
-    st.markdown("**How is it released?** What the text leaves open, and our defaults")
-    benchmark = _select(view, "r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
-    printed = cslr_claim.BENCHMARKS[BENCHMARKS[benchmark]]
-    usual_clients, n_tasks = printed.n_clients, printed.n_tasks
-    with st.container(horizontal=True, gap="small"):
-        rounds = _whole(view, "r_rounds", "rounds in all", 100_000, 50 * n_tasks, benchmark)
-        statistics = _whole(view, "r_statistics", "statistics a round", 64)
-        clients = _whole(view, "r_clients", "clients, N", 100_000, usual_clients, benchmark, low=2)
-    sampling = _select(view, "r_sampling", "Clients of a round", SAMPLING)
-    rate = cast(float, view["r_rate"])
-    if sampling != "everyone":
-        rate = st.slider("share of clients a round, q", 0.01, 1.0, rate, 0.01, key=view.key("r_rate"))
-    adjacency = _select(view, "r_adjacency", "Neighbouring data differ by", ADJACENCIES)
-    clipping = _select(view, "r_clipping", "Clipped to B is", CLIPPING)
-    groups = cast(int, view["r_groups"])
-    if clipping != "joint":
-        groups = _whole(view, "r_groups", "K groups" if clipping == "mode" else "L entries", 1000)
-    coin = st.toggle(
-        "The statistics of a round are of the same clients: amplified once", bool(view["r_coin"]), key=view.key("r_coin")
-    )
-    with_list = st.toggle(
-        "The clients' own lists are released too, at the same noise", bool(view["r_list"]), key=view.key("r_list")
-    )
-    head = cast("float | None", view["r_head"])
-    is_noisy = st.toggle("The head's updates get noise, in the same rounds", head is not None, key=view.key("r_head"))
-    head = _float(view, "r_head", "noise over the updates' clipping norm", 0.01, 1000.0, head or 4.71) if is_noisy else None
-    asked = cast(float, view["r_delta"])
-    delta = float(
-        st.select_slider("δ", sorted({*_DELTAS, asked}), asked, format_func=lambda one: f"{one:g}", key=view.key("r_delta"))
-    )
-    return {
-        "r_benchmark": benchmark,
-        "r_rounds": None if rounds == 50 * n_tasks else rounds,
-        "r_statistics": statistics,
-        "r_clients": None if clients == usual_clients else clients,
-        "r_sampling": sampling,
-        "r_rate": rate,
-        "r_adjacency": adjacency,
-        "r_clipping": clipping,
-        "r_groups": groups,
-        "r_coin": coin,
-        "r_list": with_list,
-        "r_head": head,
-        "r_delta": delta,
-    }
-
-
-def _reading(own: dict[str, object]) -> Reading:
-    """What the controls say, with the noise that is printed for the middle claim."""
+def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
+    """The benchmark, and what the controls say of a release with the noise that is printed for the middle claim."""
     from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
 
-    printed = cslr_claim.BENCHMARKS[BENCHMARKS[str(own["r_benchmark"])]]
-    groups = cast(int, own["r_groups"])
-    sensitivity = {"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[str(own["r_clipping"])]
-    return Reading(
+    st.markdown("**How is it released?** What the text leaves open, and our defaults")
+    benchmark = controls.select("r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
+    printed = cslr_claim.BENCHMARKS[BENCHMARKS[benchmark]]
+    with st.container(horizontal=True, gap="small"):
+        rounds = controls.whole("r_rounds", "rounds in all", usual=ROUNDS_PER_TASK * printed.n_tasks, of=benchmark)
+        statistics = controls.whole("r_statistics", "statistics a round")
+        clients = controls.whole("r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
+    sampling = controls.select("r_sampling", "Clients of a round", SAMPLING)
+    rate = cast(float, view["r_rate"])
+    if sampling != "everyone":
+        rate = controls.share("r_rate", "share of clients a round, q", 0.01, 0.01)
+    adjacency = controls.select("r_adjacency", "Neighbouring data differ by", ADJACENCIES)
+    clipping = controls.select("r_clipping", "Clipped to B is", CLIPPING)
+    groups = cast(int, view["r_groups"])
+    if clipping != "joint":
+        groups = controls.whole("r_groups", "K groups" if clipping == "mode" else "L entries")
+    coin = controls.flag("r_coin", "The statistics of a round are of the same clients: amplified once")
+    with_list = controls.flag("r_list", "The clients' own lists are released too, at the same noise")
+    head = cast("float | None", view["r_head"])
+    is_noisy = st.toggle("The head's updates get noise, in the same rounds", head is not None, key=view.key("r_head"))
+    head = controls.number("r_head", "noise over the updates' clipping norm", start=4.71, width=260) if is_noisy else None
+    controls.values["r_head"] = head
+    return printed, Reading(
         noise_multiplier=TABLE_5[4.0],
-        n_rounds=cast("int | None", own["r_rounds"]) or ROUNDS_PER_TASK * printed.n_tasks,
-        n_statistics=cast(int, own["r_statistics"]),
-        sampling=cast(Literal["poisson", "everyone", "fixed"], own["r_sampling"]),
-        sample_rate=cast(float, own["r_rate"]),
-        n_clients=cast("int | None", own["r_clients"]) or printed.n_clients,
-        adjacency=cast(Literal["add-remove", "replace"], own["r_adjacency"]),
-        sensitivity=sensitivity,
-        one_coin=bool(own["r_coin"]),
-        with_list=bool(own["r_list"]),
-        head_multiplier=cast("float | None", own["r_head"]),
-        delta=cast(float, own["r_delta"]),
+        n_rounds=rounds,
+        n_statistics=statistics,
+        sampling=cast(Literal["poisson", "everyone", "fixed"], sampling),
+        sample_rate=rate,
+        n_clients=clients,
+        adjacency=cast(Literal["add-remove", "replace"], adjacency),
+        sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping],
+        one_coin=coin,
+        with_list=with_list,
+        head_multiplier=head,
+        delta=controls.delta("r_delta"),
     )
 
 
@@ -205,20 +156,20 @@ def _costs(reading: Reading) -> None:
             totals.append(costs(replace(reading, noise_multiplier=sigma)))
     head = "no bound"
     if reading.head_multiplier is not None:
-        alone = replace(
+        only_head = replace(
             reading, noise_multiplier=reading.head_multiplier, n_statistics=1, sensitivity=1.0, with_list=False,
             head_multiplier=None,
         )  # fmt: skip
-        head = cslr_readings.number(costs(alone).least)
-    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in TABLE_5.items())
-    rows = "".join(
-        f"| {name} | {' | '.join(cslr_readings.number(getattr(one, which)) for one in replays)} |\n"
+        head = cslr_readings.number(costs(only_head).least)
+    rows = [
+        (name, *(cslr_readings.number(getattr(one, which)) for one in replays))
         for which, name in cslr_readings.ACCOUNTANTS.items()
-    )
-    together = " | ".join(cslr_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(TABLE_5))
-    st.markdown(
-        f"| computed ε; claims not verified | {titles} |\n|---|---:|---:|---:|\n{rows}"
-        f"| **head alone** | {' | '.join([head] * len(TABLE_5))} |\n| **replay and head together** | {together} |\n"
+    ]
+    together = [cslr_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(TABLE_5)]
+    alone = ("**head alone**", *[head] * len(TABLE_5))
+    table(
+        ("computed ε; claims not verified", *cslr_readings.titles()),
+        [*rows, alone, ("**replay and head together**", *together)],
     )
     st.caption(_how(reading))
     _verdict(reading, replays)
@@ -263,8 +214,7 @@ def _verdict(reading: Reading, replays: list[Costs]) -> None:
     st.markdown(f"**This reading {what}.**{open_head}")
 
 
-def _every(own: dict[str, object]) -> None:
-    printed = cslr_claim.BENCHMARKS[BENCHMARKS[str(own["r_benchmark"])]]
+def _every(printed: Benchmark, delta: float) -> None:
     st.markdown("**Every reading, at the printed noise**")
     place = st.empty()
     st.caption(
@@ -272,7 +222,7 @@ def _every(own: dict[str, object]) -> None:
         "clients by a coin of 0.3, one more or less, each statistic within B. The last row counts replay and head; all "
         "others are for the replay alone, and with its head in the clear the model has no bound."
     )
-    cslr_readings.table(place, printed.n_clients, printed.n_tasks, cast(float, own["r_delta"]), TABLE_5)
+    cslr_readings.draw(place, printed, delta)
 
 
 def _needed(reading: Reading) -> None:
@@ -289,11 +239,11 @@ def _needed(reading: Reading) -> None:
     if isinstance(found, str):
         st.error(plain(found))
         return
-    rows = "".join(
-        f"| {epsilon:g} | {TABLE_5[epsilon]:g} | **{value:,.4g}** | {value / TABLE_5[epsilon]:.1f} |\n"
+    rows = (
+        (f"{epsilon:g}", f"{TABLE_5[epsilon]:g}", f"**{value:,.4g}**", f"{value / TABLE_5[epsilon]:.1f}")
         for epsilon, value in found.items()
     )
-    st.markdown(f"| ε to keep | σ printed | σ needed | times as much |\n|---:|---:|---:|---:|\n{rows}")
+    table(("ε to keep", "σ printed", "σ needed", "times as much"), rows, names=0)
 
 
 def _searched(reading: Reading) -> dict[float, float] | str:
@@ -314,7 +264,7 @@ def _local(reading: Reading) -> None:
     expected, most = participations(reading.n_rounds, rate)
     counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
     told = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
-    rows = ""
+    rows = []
     for count in counts:
         cells = []
         for sigma in TABLE_5.values():
@@ -323,10 +273,10 @@ def _local(reading: Reading) -> None:
                 for kind in ("add-remove", "replace")
             ]
             cells.append(" / ".join(pair))
-        rows += f"| {count:,}{told.get(count, '')} | {' | '.join(cells)} |\n"
-    titles = " | ".join(f"σ = {sigma:g}" for sigma in TABLE_5.values())
+        rows.append((f"{count:,}{told.get(count, '')}", *cells))
     st.markdown("**A server that sees each client's own list**")
-    st.markdown(f"| times that the client takes part | {titles} |\n|---:|---:|---:|---:|\n{rows}")
+    titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
+    table(("times that the client takes part", *titles), rows, names=0)
     st.caption(
         "The printed algorithm clusters lists client by client, so that against the server this is local privacy: nothing "
         "is averaged, and nothing amplified, for the server sees who sent. ε by PLD, all that the client sends becoming "
@@ -334,22 +284,7 @@ def _local(reading: Reading) -> None:
     )
 
 
-def _bound(epsilon: float) -> str:
-    return "no bound" if math.isinf(epsilon) else shown(epsilon)
-
-
-def _select(view: View, name: str, title: str, options: dict[str, str]) -> str:
-    names = list(options)
-    return st.selectbox(
-        title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
-    )
-
-
-def _whole(view: View, name: str, title: str, high: int, usual: int | None = None, of: str = "", *, low: int = 1) -> int:
-    """A whole number, whose default follows another choice where `usual` is given."""
-    start = cast("int | None", view[name]) or usual or low
-    return int(st.number_input(title, low, high, start, key=f"{view.key(name)}{f'-{of}' if of else ''}", width=150))
-
-
-def _float(view: View, name: str, title: str, low: float, high: float, start: float) -> float:
-    return float(st.number_input(title, low, high, start, key=f"{view.key(name)}-value", format="%g", width=260))
+CLAIM = Claim(
+    TITLE, ABOUT, FIELDS, is_of=lambda given: given.claim is not None and given.claim.source.startswith(cslr_claim.PAPER),
+    lines=_lines, body=_body,
+)  # fmt: skip

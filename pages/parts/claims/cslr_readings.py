@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from streamlit.delta_generator import DeltaGenerator
 
+from dpcl_core.privacy.cslr_claim import TABLE_5, Benchmark
 from dpcl_core.privacy.statement import shown
+from pages.parts.claims.calculator import table
 
 ACCOUNTANTS = {
     "eq_9": "Eq. 9, the paper's own",
@@ -15,22 +15,23 @@ ACCOUNTANTS = {
 }
 
 
-def table(place: DeltaGenerator, n_clients: int, n_tasks: int, delta: float, claims: Mapping[float, float]) -> None:
-    """One row a reading, one column a claim (epsilon: noise multiplier), each cell by the three accountants."""
+def draw(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
+    """One row a reading, one column a claim, each cell by the three accountants."""
     from dpcl_core.privacy import cslr_readings  # loads the accountant, which takes a second
     from dpcl_core.privacy.cslr_accounting import costs
 
-    found = cslr_readings.rows(n_clients, n_tasks, delta).values()
-    titles = " | ".join(f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in claims.items())
-    text = f"| what is counted; claims not verified | {titles} |\n|---|---:|---:|---:|\n"
-    for row in found:
-        cells = []
-        for sigma in claims.values():
-            one = costs(row.of(sigma))
-            cells.append(f"{number(one.eq_9)} / {number(one.rdp)} / {number(one.pld)}")
-        line = [row.name, *cells]
-        text += "| " + " | ".join(f"**{cell}**" if row.is_as_printed else cell for cell in line) + " |\n"
-        place.markdown(text)  # the accountants take seconds for all of them: what is known is shown
+    rows: list[tuple[str, ...]] = []
+    for row in cslr_readings.rows(printed.n_clients, printed.n_tasks, delta).values():
+        found = [costs(row.of(sigma)) for sigma in TABLE_5.values()]
+        line = (row.name, *(f"{number(one.eq_9)} / {number(one.rdp)} / {number(one.pld)}" for one in found))
+        rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
+        with place:  # the accountants take seconds for all of them: what is known is shown
+            table(("what is counted; claims not verified", *titles()), rows)
+
+
+def titles() -> list[str]:
+    """The heads of a column for each claim."""
+    return [f"claimed {epsilon:g}: σ = {sigma:g}" for epsilon, sigma in TABLE_5.items()]
 
 
 def number(epsilon: float | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from dpcl_core.explorers import cslr_theorems
+from pages.parts.claims.calculator import Controls, table
 from pages.parts.shell import link
-from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Reading
@@ -21,13 +21,13 @@ FIELDS: list[link.Field[Any]] = [
 ]
 
 
-def part(view: View, reading: Reading) -> dict[str, object]:
-    """The card: controls of Theorem 2, its answer, and Table 8 beside it."""
+def part(controls: Controls, reading: Reading) -> None:
+    """Controls of Theorem 2, its answer, and Table 8 beside it."""
     st.markdown("**How many anchors?**")
     with st.container(horizontal=True, gap="small"):
-        hit = _number(view, "r_hit", "p, chance that an anchor tells two entries apart", 0.001, 1.0)
-        eta = _number(view, "r_eta", "η, chance that it fails", 1e-9, 1.0)
-        length = int(st.number_input("L, entries of a list", 1, 1000, cast(int, view["r_length"]), key=view.key("r_length")))
+        hit = controls.number("r_hit", "p, chance that an anchor tells two entries apart")
+        eta = controls.number("r_eta", "η, chance that it fails")
+        length = controls.whole("r_length", "L, entries of a list")
     share = 1.0 if reading.sampling == "everyone" else reading.sample_rate
     entries = cslr_theorems.n_entries(reading.n_rounds, share * reading.n_clients, length)
     needed = cslr_theorems.anchors_needed(entries, eta, hit)
@@ -35,11 +35,11 @@ def part(view: View, reading: Reading) -> dict[str, object]:
         f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** tell apart all pairs that "
         f"must be, with chance {1 - eta:.6g}."
     )
-    rows = "".join(
-        f"| {m} | {printed:.2f} | {cslr_theorems.anchors_needed(entries, eta, printed):,} | {margin:.2f} |\n"
+    rows = (
+        (f"{m}", f"{printed:.2f}", f"{cslr_theorems.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
         for m, (printed, margin) in cslr_theorems.TABLE_8.items()
     )
-    st.markdown(f"| m, Table 8 | p̂ printed | m by Theorem 2 | margin printed |\n|---:|---:|---:|---:|\n{rows}")
+    table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
     not_all, wrong = cslr_theorems.misaligned(length)
     first, second = cslr_theorems.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
     st.caption(
@@ -50,11 +50,4 @@ def part(view: View, reading: Reading) -> dict[str, object]:
         f"right with chance {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} values, "
         f"{_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, times "
         "unknown constants."
-    )
-    return {"r_hit": hit, "r_eta": eta, "r_length": length}
-
-
-def _number(view: View, name: str, title: str, low: float, high: float) -> float:
-    return float(
-        st.number_input(title, low, high, float(cast(float, view[name])), key=view.key(name), format="%g", width=180)
     )

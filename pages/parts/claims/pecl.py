@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.privacy import token_noise
-from dpcl_core.privacy.statement import shown, words
+from dpcl_core.privacy.statement import shown
 from pages.parts.claims import privacy_bar
+from pages.parts.claims.calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, Lines, attacks, table
 from pages.parts.shell import figure_card, layout, link, style
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
-if TYPE_CHECKING:
-    from dpcl_core.attacks.token_noise_games import Setting
-
-TRIALS = 1000
-_DELTAS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 _WIDTHS = (64, 128, 768, 4096)
 _LOW, _HIGH = 0.1, 100.0
 _UPPER = 10.0
@@ -54,74 +51,63 @@ Repaired, with the bound that a ledger adds up: `pecl`, with the same noise on e
 gradients."""
 
 
-def is_of_tokens(given: Guarantee) -> bool:
-    """Whether what is claimed for a run is PeCL's budget of a token."""
-    return given.claim is not None and given.claim.source == token_noise.SOURCE
+@dataclass(frozen=True)
+class Asked:
+    """What the controls say."""
+
+    epsilon: float
+    clip: float
+    length: int
+    epochs: int
+    times: int
+    delta: float
 
 
-def part(view: View, given: Guarantee | None) -> dict[str, object]:
-    """The section; drawn only while it is open. `given`: of the run on the page, where its ε is PeCL's claim."""
-    box = st.expander(TITLE, expanded=bool(view["tokens"]) or given is not None, key=view.key("tokens"), on_change="rerun")
-    values: dict[str, object] = {field.name: view[field.name] for field in FIELDS} | {"tokens": bool(box.open)}
-    if not box.open:
-        return values
-    with box:
-        st.markdown(ABOUT)
-        left, right = st.columns(2)
-        with left, layout.card("token-costs"):
-            values |= _controls(view)
-            _costs(values)
-        with right:
-            _curves(values)
-            values |= _level(view, values)
-        left, right = st.columns(2)
-        with left, layout.card("token-more"):
-            st.markdown("**What no number above covers**")
-            st.markdown(MORE)
-        with right:
-            _audits(values)
-    return values
+def _body(view: View, given: Guarantee | None) -> dict[str, object]:
+    controls = Controls(view, FIELDS)
+    left, right = st.columns(2)
+    with left, layout.card("token-costs"):
+        asked = _asked(controls)
+        _costs(asked)
+    with right:
+        _curves(asked)
+        width = _level(view, asked)
+    left, right = st.columns(2)
+    with left, layout.card("token-more"):
+        st.markdown("**What no number above covers**")
+        st.markdown(MORE)
+    with right:
+        _audits(asked)
+    return controls.values | {"t_width": width}
 
 
-def of_run(given: Guarantee) -> None:
-    """The nominal budgets of a run, the true costs beside them, what its ledger holds, and what the audit proved."""
+def _lines(given: Guarantee) -> Lines:
+    """The nominal budgets of a run, and the true costs beside them."""
     assert given.claim is not None
-    said, claimed = words(given), given.claim
-    least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
-    rows = "".join(f"| {plain(name)} (no guarantee) | {_number(value)} |\n" for name, value in claimed.terms.items())
+    claimed = given.claim
+    rows = {f"{plain(name)} (no guarantee)": _number(value) for name, value in claimed.terms.items()}
     true = {name: value for name, value in claimed.numbers.items() if name.startswith("true ε")}
-    rows += "".join(f"| {plain(name)} | {_number(value)} |\n" for name, value in true.items())
+    rows |= {plain(name): _number(value) for name, value in true.items()}
     rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
-    with layout.card("claim"):
-        st.markdown("**Claimed, accounted, audited**")
-        st.markdown(
-            f"| of this run | ε |\n|---|---:|\n{rows}"
-            f"| **accounted** by the ledger | no bound |\n| **audited** | **{least}** |\n"
-        )
-        st.caption(plain(said.audited or "This run was not audited."))
-        st.caption(plain(f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not follow the token."))
+    return Lines(
+        rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not follow the token."
+    )
 
 
-def _controls(view: View) -> dict[str, object]:
+def _asked(controls: Controls) -> Asked:
     st.markdown("**What Eq. 5 prints, and what it costs**")
     with st.container(horizontal=True, gap="small"):
-        epsilon = _float(view, "t_epsilon", "nominal ε of a token", _LOW, _HIGH)
-        clip = _float(view, "t_clip", "C, length of an embedding", 1e-3, 1e3)
+        epsilon = controls.number("t_epsilon", "nominal ε of a token")
+        clip = controls.number("t_clip", "C, length of an embedding")
     with st.container(horizontal=True, gap="small"):
-        length = _whole(view, "t_length", "tokens of a text", 4096)
-        epochs = _whole(view, "t_epochs", "epochs", 1000)
-        times = _whole(view, "t_times", "times a name occurs", 10_000)
-    asked = cast(float, view["t_delta"])
-    delta = float(
-        st.select_slider("δ", sorted({*_DELTAS, asked}), asked, format_func=lambda one: f"{one:g}", key=view.key("t_delta"))
-    )
-    counts = {"t_length": length, "t_epochs": epochs, "t_times": times}
-    return {"t_epsilon": epsilon, "t_clip": clip, "t_delta": delta, **counts}
+        length = controls.whole("t_length", "tokens of a text")
+        epochs = controls.whole("t_epochs", "epochs")
+        times = controls.whole("t_times", "times a name occurs")
+    return Asked(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
 
 
-def _costs(values: dict[str, object]) -> None:
-    epsilon, clip, delta = (cast(float, values[name]) for name in ("t_epsilon", "t_clip", "t_delta"))
-    length, epochs, times = (cast(int, values[name]) for name in ("t_length", "t_epochs", "t_times"))
+def _costs(asked: Asked) -> None:
+    epsilon, delta, length, epochs, times = asked.epsilon, asked.delta, asked.length, asked.epochs, asked.times
     ratio = token_noise.printed_ratio(epsilon, delta)
 
     def true(n_releases: int, share: float = 1.0) -> str:
@@ -129,20 +115,19 @@ def _costs(values: dict[str, object]) -> None:
 
     said, over, remark = _number(epsilon), _times(epochs, "epoch"), token_noise.remark_1([epsilon] * length, delta)
     plain_sum = _number(length * epsilon)
-    st.markdown(
-        "| of | nominal, no guarantee | true ε |\n|---|---:|---:|\n"
-        f"| one token, one release | {said} | **{true(1)}** |\n"
-        f"| one token, {over} with fresh noise | {said} | **{true(epochs)}** |\n"
-        f"| a name that occurs {_times(times, 'time')}, one epoch | {said} | **{true(times)}** |\n"
-        f"| the same name, {over} | {said} | **{true(times * epochs)}** |\n"
-        f"| a text of {_times(length, 'token')}: plain sum, one release | {plain_sum} | **{true(length)}** |\n"
-        f"| the same text: Remark 1, {over} | {_number(remark)} | **{true(length * epochs)}** |\n"
-        f"| the same text, one release, were the noise made for 2C | | {true(length, 2.0)} |\n"
-    )
+    table(("of", "nominal, no guarantee", "true ε"), (
+        ("one token, one release", said, f"**{true(1)}**"),
+        (f"one token, {over} with fresh noise", said, f"**{true(epochs)}**"),
+        (f"a name that occurs {_times(times, 'time')}, one epoch", said, f"**{true(times)}**"),
+        (f"the same name, {over}", said, f"**{true(times * epochs)}**"),
+        (f"a text of {_times(length, 'token')}: plain sum, one release", plain_sum, f"**{true(length)}**"),
+        (f"the same text: Remark 1, {over}", _number(remark), f"**{true(length * epochs)}**"),
+        ("the same text, one release, were the noise made for 2C", "", true(length, 2.0)),
+    ))  # fmt: skip
     needed = token_noise.ratio_for(epsilon, delta)
     st.caption(
-        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * clip)} here; C itself changes no ε. "
-        f"Two clipped embeddings can be 2C apart, and the noise is made for C: it would have to be {_number(needed)}, "
+        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * asked.clip)} here; C itself changes no "
+        f"ε. Two clipped embeddings can be 2C apart, and the noise is made for C: it would have to be {_number(needed)}, "
         f"{needed / ratio:.2f} times as much. At the printed ε its δ is really "
         f"{token_noise.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018), for noise that does not depend on the "
         "token, which this one does. Remark 1 is called advanced composition and is always larger than the plain sum."
@@ -153,11 +138,10 @@ def _costs(values: dict[str, object]) -> None:
     )
 
 
-def _curves(values: dict[str, object]) -> None:
+def _curves(asked: Asked) -> None:
     from dpcl_core.figures import token_budget
 
-    epsilon, delta = cast(float, values["t_epsilon"]), cast(float, values["t_delta"])
-    length, epochs, times = (cast(int, values[name]) for name in ("t_length", "t_epochs", "t_times"))
+    epsilon, delta, length, epochs, times = asked.epsilon, asked.delta, asked.length, asked.epochs, asked.times
     nominal = sorted({*_CURVE, epsilon})
     costs = {
         "one token": 1,
@@ -176,46 +160,36 @@ def _curves(values: dict[str, object]) -> None:
     )  # fmt: skip
 
 
-def _level(view: View, values: dict[str, object]) -> dict[str, object]:
-    """What the noise level tells where both embeddings are equal."""
-    epsilon, delta = cast(float, values["t_epsilon"]), cast(float, values["t_delta"])
+def _level(view: View, asked: Asked) -> int:
+    """What the noise level tells where both embeddings are equal; gives the width that was chosen."""
+    epsilon, delta, start = asked.epsilon, asked.delta, cast(int, view["t_width"])
     with layout.card("token-level"):
         st.markdown("**The noise level alone tells the token**")
-        options = sorted({*_WIDTHS, cast(int, view["t_width"])})
-        width = int(
-            st.segmented_control(
-                "Values of an embedding, d", options, default=cast(int, view["t_width"]), required=True,
-                key=view.key("t_width"),
-            ) or cast(int, view["t_width"])
-        )  # fmt: skip
-        rows = ""
+        options = sorted({*_WIDTHS, start})
+        chosen = st.segmented_control(
+            "Values of an embedding, d", options, default=start, required=True, key=view.key("t_width")
+        )
+        width = int(chosen or start)
+        rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
             pair = [token_noise.printed_ratio(one, delta) for one in (epsilon, factor * epsilon)]
             found = token_noise.scale_epsilon(pair[0], pair[1], width, delta)
             share = 50 + 50 * token_noise.scale_advantage(pair[0], pair[1], width)
-            rows += f"| {_number(epsilon)} or {_number(factor * epsilon)} | {_number(found)} | {share:.1f} % |\n"
-        head = "| nominal ε of two tokens, no guarantee | ε of the noise level | guessed right |\n|---|---:|---:|\n"
-        st.markdown(head + rows)
+            rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(found), f"{share:.1f} %"))
+        table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
         st.caption(
             f"Two tokens with the same embedding; only their noise differs. The length of one noisy vector of {width:,} "
             f"values gives its σ away to {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
         )
-    return {"t_width": width}
+    return width
 
 
-def _setting(values: dict[str, object]) -> Setting:
-    from dpcl_core.attacks.token_noise_games import Setting
-
-    lower = cast(float, values["t_epsilon"])
-    epochs, length = cast(int, values["t_epochs"]), cast(int, values["t_length"])
-    return Setting(lower, max(_UPPER, 2 * lower), cast(float, values["t_delta"]), min(epochs, 20), length)
-
-
-def _audits(values: dict[str, object]) -> None:
-    from dpcl_core.attacks.token_noise_games import ATTACKS, audited  # loads the accountant, which takes a second
+def _audits(asked: Asked) -> None:
+    from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
     from dpcl_core.privacy.lower_bound import one_way_bound
 
-    setting = _setting(values)
+    upper = max(_UPPER, 2 * asked.epsilon)
+    setting = Setting(asked.epsilon, upper, asked.delta, min(asked.epochs, 20), asked.length)
     with layout.card("token-audits"):
         st.markdown("**Attack it**")
         st.caption(
@@ -223,19 +197,11 @@ def _audits(values: dict[str, object]) -> None:
             f"fixed before the releases that count. Nominal for the token in question: ε = {shown(setting.lower)}, no "
             "guarantee; accounted: no bound. Each takes a second or so."
         )
-        for name, attack in ATTACKS.items():
-            st.markdown(f"**{attack.title}.** The attacker {attack.adversary}.")
-            kept = st.session_state.setdefault("token-audits-done", {})
-            if st.button(f"Play {2 * TRIALS * attack.times:,} rounds", key=f"token-audit-{name}"):
-                with st.spinner("Playing ..."):
-                    kept[name, setting] = audited(setting, name, TRIALS)
-            if (found := kept.get((name, setting))) is not None:
-                least = math.floor(100 * found.lower_bound) / 100
-                verdict = "more" if least > found.claimed else "no more"
-                st.markdown(
-                    f"Audited: **ε is at least {least:.2f}**, {verdict} than the nominal {_number(found.claimed)} "
-                    f"({found.confidence:.0%} confidence, {found.trials:,} releases a side, δ = {found.delta:g})."
-                )
+        attacks(
+            (Game(name, one.title, one.adversary, TRIALS * one.times) for name, one in ATTACKS.items()),
+            lambda name: audited(setting, name, TRIALS),
+            setting, key="token-audit", than=lambda found: f"the nominal {_number(found.claimed)}",
+        )  # fmt: skip
         most = math.floor(100 * one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
         st.caption(
             f"{TRIALS:,} releases a side without one error prove {most:.2f}, no more: where the nominal ε is larger, the "
@@ -253,11 +219,7 @@ def _number(value: float) -> str:
     return number(value)
 
 
-def _float(view: View, name: str, title: str, low: float, high: float) -> float:
-    return float(
-        st.number_input(title, low, high, float(cast(float, view[name])), key=view.key(name), format="%g", width=180)
-    )
-
-
-def _whole(view: View, name: str, title: str, high: int) -> int:
-    return int(st.number_input(title, 1, high, cast(int, view[name]), key=view.key(name), width=150))
+CLAIM = Claim(
+    TITLE, ABOUT, FIELDS, is_of=lambda given: given.claim is not None and given.claim.source == token_noise.SOURCE,
+    lines=_lines, body=_body,
+)  # fmt: skip
