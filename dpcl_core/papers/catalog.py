@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcl_core.errors import unknown
-from dpcl_core.papers import cslr, lifelong, pecl, tobaben
+from dpcl_core.papers import reading
 from dpcl_core.papers.paper import Experiment, Paper
 
-PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (tobaben.PAPER, lifelong.PAPER, pecl.PAPER, cslr.PAPER)}
+PAPERS: Mapping[str, Paper] = {name: reading.load(name) for name in ("tobaben", "lifelong", "pecl", "cslr")}
 
 
 def paper(name: str) -> Paper:

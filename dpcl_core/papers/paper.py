@@ -82,7 +82,7 @@ class Paper:
     remarks: tuple[Remark, ...]
     printed_as: Callable[[RunSpec], tuple[str, str]]
     departs: Callable[[Measured], Sequence[str]]
-    named: Callable[[Published], tuple[str, str]] = lambda row: (row.method, row.variant)
+    named: Callable[[Published], tuple[str, str]]
     nominal: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("AA", "AF")
     is_unpaired: bool = False

@@ -1,4 +1,4 @@
-"""Zhan et al., PeCL: experiments, claims, remarks.
+"""Zhan et al., PeCL: the paper's names of our runs, and how these depart; the rest is in `assets/papers/pecl.toml`.
 
 The budgets of its tokens, 1 to 10, are nominal numbers: no bound stands behind them (see the claim beside every such run).
 Its rows stand at 10, the budget of the least noised token; the baselines' 1 is for a text, or for a token, never for both.
@@ -6,22 +6,19 @@ Its rows stand at 10, the budget of the least noised token; the baselines' 1 is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.papers import differences, pecl_remarks
+from dpcl_core.papers import differences
 from dpcl_core.papers.measured import Measured
-from dpcl_core.papers.orderings import Ordering, Side
-from dpcl_core.papers.paper import Experiment, Paper
 from dpcl_core.published import Published
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.spec import RunSpec
 
-UPPER, BASELINE = 10.0, 1.0
 _METHODS = {
     "pecl-published": "PeCL",
     "lm-seqft": "SeqFT",
@@ -119,137 +116,3 @@ def departs(run: Measured) -> list[str]:
             "ε = 1.6574 here, which holds for all of it; ours is drawn once."
         )
     return told
-
-
-def _higher(statement: str, first: Side, second: Side, metric: str = "AA") -> Ordering:
-    return Ordering(statement, first, second, metric)
-
-
-def _in(*tables: str) -> Callable[[Published], bool]:
-    return lambda row: row.table in tables
-
-
-def _pecl(label: str = "pecl") -> Side:
-    return Side(label, UPPER)
-
-
-def _base(label: str) -> Side:
-    return Side(label, BASELINE)
-
-
-_NAMES = {"seqft": "SeqFT", "er": "ER", "ewc": "EWC", "gem": "GEM", "olora": "O-LoRA"}
-_RUNS = {f"{name}-{how}": f"{title}+{how.upper()}" for how in ("dpsgd", "fn") for name, title in _NAMES.items()}
-_MAIN = (
-    *(_higher(f"PeCL is above {title}", _pecl(), _base(label)) for label, title in _RUNS.items()),
-    *(_higher(f"PeCL forgets less than {title}", _pecl(), _base(label), "BWT") for label, title in _RUNS.items()),
-    _higher("PeCL is above MTL+DPSGD, called an upper bound", _pecl(), _base("mtl-dpsgd")),
-    _higher("PeCL is above MTL+FN, called an upper bound", _pecl(), _base("mtl-fn")),
-    *(
-        _higher(f"SeqFT is worst: {title}+{how.upper()} is above it", _base(f"{name}-{how}"), _base(f"seqft-{how}"))
-        for how in ("dpsgd", "fn")
-        for name, title in _NAMES.items()
-        if name != "seqft"
-    ),
-)
-_PLACES = ("", "-order2", "-order3")
-_BY_ORDER = tuple(
-    _higher(f"{what} {_RUNS[label]} in order {place + 1}", _pecl(f"pecl{end}"), _base(f"{label}{end}"), metric)
-    for place, end in enumerate(_PLACES)
-    for label in ("er-dpsgd", "er-fn", "ewc-dpsgd", "ewc-fn")
-    for what, metric in (("PeCL is above", "AA"), ("PeCL forgets less than", "BWT"))
-)
-_PARTS = (
-    ("no-tdp", "noise for each token (TDP)"),
-    ("no-pms", "sculpting the memory (PMS)"),
-    ("no-memreg", "holding the adapters (MemReg)"),
-    ("no-unlearning", "unlearning"),
-)
-_ABLATIONS = tuple(
-    _higher(f"{title[0].upper()}{title[1:]} {what}", _pecl(), _pecl(label), metric)
-    for label, title in _PARTS
-    for what, metric in (("raises accuracy", "AA"), ("lessens forgetting", "BWT"))
-)
-
-
-def _best(run: str, others: tuple[str, ...], name: str) -> tuple[Ordering, ...]:
-    """The paper's choice is said to be the best of a sweep, in accuracy and in forgetting."""
-    return tuple(
-        _higher(f"{run} {what} {name} {value}", _pecl(), _pecl(f"{name}-{value}"), metric)
-        for value in others
-        for what, metric in (("is above", "Avg"), ("forgets less than", "BWT"))
-    )
-
-
-_NOMINAL = (
-    "ε = 10 of PeCL is the paper's nominal budget of its least noised token, no guarantee: noise chosen by the text itself, "
-    "stop words without any, losses that read the text. ε = 1 of the baselines and of the repairs comes from their ledgers."
-)
-_UNLIKE = (
-    "The comparison is not like with like, in the paper or here: DPSGD protects a text, FN one token, and PeCL's budgets "
-    "range over tokens."
-)
-_SIX = (
-    "The posts on mental illness and the Yahoo topics could not be found or ask for an agreement: Dreaddit and DBpedia "
-    "stand in. The paper's Amazon is used with two classes by others, ours has five. So no difference is formed."
-)
-_SMALL = (
-    "A small model, a handful of texts and a few steps: accuracies of the two cannot be compared, and with so little to "
-    "learn from even directions seldom can."
-)
-_COLUMNS = "Accuracies of single tasks are by place in the order, as the printed columns are far better explained."
-
-
-def _experiment(
-    name: str, title: str, question: str, table: str, orderings: tuple[Ordering, ...], *departures: str
-) -> Experiment:
-    return Experiment(
-        name=f"paper-pecl-{name}",
-        title=title,
-        question=question,
-        table=table,
-        prints=_in(table),
-        n_classes=41,
-        orderings=orderings,
-        departures=(_NOMINAL, *departures, _SIX),
-        small_departures=(_SMALL,),
-    )
-
-
-EXPERIMENTS = (
-    _experiment(
-        "main", "PeCL and its baselines",
-        "Six text tasks one after another: which method still knows the first after the last?", "1", _MAIN, _UNLIKE,
-    ),
-    _experiment(
-        "orders", "Three orders of the tasks", "Does the ranking of the methods depend on which task comes first?",
-        "3", _BY_ORDER, _UNLIKE, _COLUMNS,
-    ),
-    _experiment(
-        "ablations", "PeCL without its parts", "What is lost without noise for each token, or without sculpting the memory?",
-        "2", _ABLATIONS,
-    ),
-    _experiment(
-        "alpha", "Weight of surprise in the score", "How much should a token's surprise count beside how common it is?",
-        "4", _best("alpha = 0.5", ("0.2", "0.3", "0.7", "0.8"), "alpha"),
-    ),
-    _experiment(
-        "lambda", "Weight of unlearning", "How strongly should surprising tokens be unlearned?",
-        "5", _best("lambda = 1", ("0", "3", "5", "7", "10"), "lambda"),
-    ),
-    _experiment(
-        "theta", "Threshold of unlearning", "From which score on should a token be unlearned?",
-        "figure 5b", _best("theta = 0.6", ("0.3", "0.9"), "theta"),
-    ),
-)  # fmt: skip
-PAPER = Paper(
-    name="pecl",
-    title="Zhan et al., PeCL",
-    source="Forget What's Sensitive, Remember What Matters, tables 1 to 5 and figure 5b",
-    experiments=EXPERIMENTS,
-    remarks=pecl_remarks.REMARKS,
-    printed_as=printed_as,
-    departs=departs,
-    named=named,
-    nominal=(_METHODS["pecl-published"],),
-    metrics=("AA", "BWT", "Avg", *(f"task{k}" for k in range(1, 7))),
-)

@@ -11,13 +11,14 @@ import pytest
 
 from dpcl_core import checks, presets
 from dpcl_core.errors import BadInput
-from dpcl_core.papers import catalog, comparison, measured, report, tobaben
+from dpcl_core.papers import catalog, comparison, measured, report
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.comparison import Row
 from dpcl_core.papers.paper import Paper
 from dpcl_core.spec import RunSpec
 from tests.papers.making import run
 
-PAPER = tobaben.PAPER
+PAPER = PAPERS["tobaben"]
 CIFAR, IMAGENET, FIVE, BLURRY, _ = PAPER.experiments
 AS_PRINTED = {
     "noisy_lists": True, "aggregation": "entries", "averaging": 0.0, "targets": "raw", "signature_covariance": "own",

@@ -11,12 +11,13 @@ from dpcl_core import metrics, presets, published
 from dpcl_core.figures.statistics import interval
 from dpcl_core.methods.federated.cards.federated_params import RoundParams
 from dpcl_core.papers import comparison, cslr, effects, measured, report
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.orderings import Ordering, Side
 from dpcl_core.papers.paper import Experiment
 from dpcl_core.published import Published
 
 ROWS = published.read("cslr")
-EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in cslr.EXPERIMENTS}
+EXPERIMENTS = {experiment.name.removeprefix("paper-cslr-"): experiment for experiment in PAPERS["cslr"].experiments}
 BENCHMARKS = ("Split-AG-News", "Split-Amazon", "OntoNotes-Domain", "MultiWOZ-Intent")
 
 
@@ -117,17 +118,17 @@ def test_the_contradictions_that_remarks_name_are_in_the_numbers() -> None:
 
 
 def test_every_remark_touches_a_number_or_its_table() -> None:
-    for remark in cslr.PAPER.remarks:
+    for remark in PAPERS["cslr"].remarks:
         if remark.is_about_the_table:
             assert remark.table in {row.table for row in ROWS}, remark
         else:
             assert any(remark.touches(row) for row in ROWS), remark
-    told = comparison.table_remarks(cslr.PAPER, EXPERIMENTS["ag-news"])
+    told = comparison.table_remarks(PAPERS["cslr"], EXPERIMENTS["ag-news"])
     assert any("62.3" in text for text in told)
     assert any("Eq. 23" in text for text in told)
 
 
-@pytest.mark.parametrize("experiment", cslr.EXPERIMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("experiment", PAPERS["cslr"].experiments, ids=lambda one: one.name)
 def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experiment: Experiment) -> None:
     assert experiment.sizes == ("small", "full")
     small, full = (presets.variants(experiment.preset(size)) for size in experiment.sizes)
@@ -140,12 +141,12 @@ def test_every_experiment_has_a_full_and_a_small_form_with_the_same_runs(experim
             assert (spec.params.rounds, spec.params.participation) == (50, 0.3)
 
 
-@pytest.mark.parametrize("experiment", cslr.EXPERIMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("experiment", PAPERS["cslr"].experiments, ids=lambda one: one.name)
 def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experiment: Experiment) -> None:
     """But in the sweep of anchors, whose table prints other quantities."""
     specs = presets.variants(experiment.name)
     ours = {(*cslr.printed_as(spec), epsilon) for spec in specs.values() for epsilon in spec.privacy.epsilons}
-    rows = comparison.rows(cslr.PAPER, experiment, {})
+    rows = comparison.rows(PAPERS["cslr"], experiment, {})
     missing = {(row.method, row.variant, row.epsilon) for row in rows} - ours
     assert not missing
     assert bool(rows) == (experiment.name != "paper-cslr-anchors")
@@ -155,7 +156,7 @@ def test_every_printed_number_of_an_experiment_has_a_run_that_repeats_it(experim
 
 
 def test_claimed_budgets_are_marked_and_accounted_ones_are_not() -> None:
-    rows = comparison.rows(cslr.PAPER, EXPERIMENTS["ag-news"], {})
+    rows = comparison.rows(PAPERS["cslr"], EXPERIMENTS["ag-news"], {})
     claimed = {row.method for row in rows if row.is_nominal}
     assert "CSLR" in claimed
     assert "DP-Stat-Share" in claimed
@@ -167,16 +168,16 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
     experiment = EXPERIMENTS["ag-news"]
     specs = presets.variants(experiment.name)
     pair = Ordering("", Side("cslr", 4.0), Side("transport", 4.0))
-    assert comparison.printed_difference(cslr.PAPER, experiment, pair, specs) == pytest.approx(3.6)
-    found = comparison.printed_interval(cslr.PAPER, experiment, pair, specs)
+    assert comparison.printed_difference(PAPERS["cslr"], experiment, pair, specs) == pytest.approx(3.6)
+    found = comparison.printed_interval(PAPERS["cslr"], experiment, pair, specs)
     assert found is not None
     assert (found.low, found.high) == pytest.approx((3.0, 4.2), abs=0.05)
-    told = report.document(cslr.PAPER, "full", {experiment: specs}, {experiment.name: {}})
+    told = report.document(PAPERS["cslr"], "full", {experiment: specs}, {experiment.name: {}})
     orderings = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["orderings"])
     assert orderings[0]["published_interval"] == [found.low, found.high]
     assert orderings[0]["unpaired_interval"] is None, "nothing has run"
     added = Ordering("", Side("cslr", 4.0), Side("projection", 4.0))
-    assert comparison.printed_interval(cslr.PAPER, experiment, added, specs) is None
+    assert comparison.printed_interval(PAPERS["cslr"], experiment, added, specs) is None
 
 
 def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
@@ -195,11 +196,11 @@ def test_the_terminal_tells_replay_head_and_total_apart_too() -> None:
     experiment = EXPERIMENTS["ag-news"]
     specs = presets.variants(experiment.preset("small"))
     done = {label: run for label, spec in specs.items() if (run := measured.find(spec, measured.recorded("cslr")))}
-    lines = report.text(cslr.PAPER, "small", {experiment: specs}, {experiment.name: done}).splitlines()
+    lines = report.text(PAPERS["cslr"], "small", {experiment: specs}, {experiment.name: done}).splitlines()
     servers = [line for line in lines if line.lstrip().startswith("Repair: CSLR, head on the server")]
     assert servers
     assert all(line.endswith("replay ε = 4, head ε = 0, total ε = 4") for line in servers)
-    told = report.document(cslr.PAPER, "small", {experiment: specs}, {experiment.name: done})
+    told = report.document(PAPERS["cslr"], "small", {experiment: specs}, {experiment.name: done})
     rows = cast("list[dict[str, object]]", cast("list[dict[str, object]]", told["experiments"])[0]["rows"])
     published = [row for row in rows if row["method"] == "CSLR-Hungarian"]
     assert {(row["eps_head"], row["eps_total"]) for row in published} == {("inf", "inf")}

@@ -7,16 +7,17 @@ import pytest
 from dpcl_core import presets, published
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison, lifelong
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from tests.papers import making
 
 ROWS = published.read("lifelong")
 _BASELINE = "NaiveGaussian"
-EXPERIMENTS = {experiment.name: experiment for experiment in lifelong.EXPERIMENTS}
+EXPERIMENTS = {experiment.name: experiment for experiment in PAPERS["lifelong"].experiments}
 
 
 def printed(name: str) -> dict[tuple[str, float, str], comparison.Row]:
-    rows = comparison.rows(lifelong.PAPER, EXPERIMENTS[name], {})
+    rows = comparison.rows(PAPERS["lifelong"], EXPERIMENTS[name], {})
     return {(row.name, row.epsilon, row.metric): row for row in rows}
 
 
@@ -49,20 +50,20 @@ def test_numbers_that_contradict_each_other_say_so() -> None:
 def test_a_stand_in_is_never_set_against_the_paper() -> None:
     spec = presets.variants("paper-harw-small")["l2dp-ml"]
     run = making.run(lambda epsilon, seed: 0.5, spec=spec, epsilons=(0.2, 0.5, 1.0))
-    rows = comparison.rows(lifelong.PAPER, EXPERIMENTS["paper-harw"], {"l2dp-ml": run})
+    rows = comparison.rows(PAPERS["lifelong"], EXPERIMENTS["paper-harw"], {"l2dp-ml": run})
     both = [row for row in rows if row.ours is not None and row.printed is not None]
     assert both
     assert all(row.difference is None for row in both)
 
 
-@pytest.mark.parametrize("experiment", lifelong.EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", PAPERS["lifelong"].experiments, ids=lambda experiment: experiment.name)
 def test_every_run_of_an_ordering_is_in_the_full_preset_under_a_printed_name(experiment: Experiment) -> None:
     runs = presets.variants(experiment.preset("full"))
     for ordering in experiment.orderings:
         assert {ordering.first.run, ordering.second.run} <= runs.keys()
         for side in (ordering.first, ordering.second):
             assert side.epsilon in runs[side.run].privacy.epsilons
-    names = {row.name for row in comparison.rows(lifelong.PAPER, experiment, {})}
+    names = {row.name for row in comparison.rows(PAPERS["lifelong"], experiment, {})}
     ours = {lifelong.printed_as(spec) for spec in runs.values()}
     ours_named = {f"{method} ({variant})" if variant else method for method, variant in ours}
     assert names <= ours_named, names - ours_named
@@ -76,7 +77,7 @@ def test_what_the_paper_leaves_open_is_listed() -> None:
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
-@pytest.mark.parametrize("experiment", lifelong.EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", PAPERS["lifelong"].experiments, ids=lambda experiment: experiment.name)
 def test_every_experiment_is_run_as_printed_beside_what_works_and_its_repairs(experiment: Experiment, size: Size) -> None:
     layers = {label: methods.layer(spec) for label, spec in presets.variants(experiment.preset(size)).items()}
     names = {label: layer.name for label, layer in layers.items() if layer is not None}

@@ -9,13 +9,14 @@ import pytest
 from dpcl_core import metrics, presets, published
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import comparison, measured, pecl
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.papers.paper import Experiment, Size
 from dpcl_core.published import Published
 from dpcl_core.spec import RunSpec
 from tests.papers import making
 
 ROWS = published.read("pecl")
-EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in pecl.EXPERIMENTS}
+EXPERIMENTS = {experiment.name.removeprefix("paper-pecl-"): experiment for experiment in PAPERS["pecl"].experiments}
 TASKS = tuple(f"task{k}" for k in range(1, 7))
 Lines = dict[tuple[str, str, str, str], dict[str, Published]]
 
@@ -35,7 +36,7 @@ def _layer(spec: RunSpec) -> str:
 
 
 def printed(name: str) -> dict[tuple[str, str], comparison.Row]:
-    return {(row.name, row.metric): row for row in comparison.rows(pecl.PAPER, EXPERIMENTS[name], {})}
+    return {(row.name, row.metric): row for row in comparison.rows(PAPERS["pecl"], EXPERIMENTS[name], {})}
 
 
 @pytest.mark.parametrize(
@@ -107,12 +108,12 @@ def test_the_misprint_is_shown_and_not_used_and_the_others_are_told_where_they_s
     assert any("SeqFT worst" in remark for remark in found["SeqFT (DPSGD)", "BWT"].remarks)
     assert not found["ER (DPSGD)", "AA"].remarks
     assert any("0.343" in remark for remark in printed("ablations")["PeCL (w/o PMS)", "AA"].remarks)
-    for note in pecl.PAPER.remarks:
+    for note in PAPERS["pecl"].remarks:
         assert note.is_about_the_table or any(note.touches(row) for row in ROWS), note.text
 
 
 def test_budgets_of_the_method_are_nominal_and_those_of_the_baselines_are_not() -> None:
-    rows = comparison.rows(pecl.PAPER, EXPERIMENTS["main"], {})
+    rows = comparison.rows(PAPERS["pecl"], EXPERIMENTS["main"], {})
     assert {(row.method == "PeCL", row.is_nominal, row.epsilon) for row in rows} == {(True, True, 10.0), (False, False, 1.0)}
 
 
@@ -122,7 +123,7 @@ def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too()
     against = {
         (ordering.first.run, ordering.second.run, ordering.metric)
         for ordering in EXPERIMENTS["orders"].orderings
-        if (found := comparison.printed_difference(pecl.PAPER, EXPERIMENTS["orders"], ordering, specs)) is not None
+        if (found := comparison.printed_difference(PAPERS["pecl"], EXPERIMENTS["orders"], ordering, specs)) is not None
         and found < 0
     }
     assert against == {
@@ -132,14 +133,14 @@ def test_what_the_text_claims_is_looked_for_where_the_table_says_otherwise_too()
     }
 
 
-@pytest.mark.parametrize("experiment", pecl.EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", PAPERS["pecl"].experiments, ids=lambda experiment: experiment.name)
 def test_every_printed_number_has_a_run_and_every_claim_its_two_sides(experiment: Experiment) -> None:
     for size in ("small", "full"):
         runs = presets.variants(experiment.preset(size))
         for ordering in experiment.orderings:
             for side in (ordering.first, ordering.second):
                 assert side.epsilon in runs[side.run].privacy.epsilons
-        names = {(row.method, row.variant) for row in comparison.rows(pecl.PAPER, experiment, {})}
+        names = {(row.method, row.variant) for row in comparison.rows(PAPERS["pecl"], experiment, {})}
         assert names <= {pecl.printed_as(spec) for spec in runs.values()}
         assert len({(pecl.printed_as(spec), _layer(spec)) for spec in runs.values()}) == len(runs)  # no two share a row
 
@@ -166,7 +167,7 @@ def test_other_datasets_give_no_difference_and_a_model_that_comes_last_no_accura
     only_end = replace(run, models=tuple(measured.Model(1.0, one.seed, 1.0, figures, {}) for one in run.models))
     rows = {
         row.metric: row
-        for row in comparison.rows(pecl.PAPER, EXPERIMENTS["main"], {"mtl-fn": only_end})
+        for row in comparison.rows(PAPERS["pecl"], EXPERIMENTS["main"], {"mtl-fn": only_end})
         if row.name == "MTL (FN)"
     }
     assert {metric for metric, row in rows.items() if row.ours is not None} == {"AA", "task1"}

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from dpcl_core import published
-from dpcl_core.papers import remarks, tobaben
+from dpcl_core.papers import remarks
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.published import Published
 
 ROWS = published.read("tobaben")
@@ -86,9 +87,9 @@ def test_what_is_printed_twice_is_the_same() -> None:
 def test_remarks_stand_at_the_numbers_they_touch() -> None:
     slip = _row("A3", "PEFT Ensemble", "last layer", 1.0, "AF_percent")
     assert slip.printed == "0.06"  # corrected nowhere
-    (remark,) = remarks.about(slip, tobaben.REMARKS)
+    (remark,) = remarks.about(slip, PAPERS["tobaben"].remarks)
     assert remark.is_doubtful
     assert "6 %" in remark.text
-    assert not remarks.about(_row("A3", "PEFT Ensemble", "last layer", 8.0, "AA_percent"), tobaben.REMARKS)
-    for note in tobaben.REMARKS:
+    assert not remarks.about(_row("A3", "PEFT Ensemble", "last layer", 8.0, "AA_percent"), PAPERS["tobaben"].remarks)
+    for note in PAPERS["tobaben"].remarks:
         assert note.is_about_the_table or any(note.touches(row) for row in ROWS), note.text

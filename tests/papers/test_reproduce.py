@@ -11,7 +11,8 @@ import pytest
 
 from dpcl_core import checks, cli, engine, presets
 from dpcl_core.events import TaskLearned
-from dpcl_core.papers import measured, tobaben
+from dpcl_core.papers import measured
+from dpcl_core.papers.catalog import PAPERS
 from dpcl_core.runs.store import Store
 
 LABELS = ["reproduce", "tobaben", "--experiment", "paper-label-spaces"]
@@ -117,13 +118,13 @@ def test_finished_runs_are_recorded(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif("DPCL_DATA" not in os.environ, reason="needs the folder of datasets that DPCL_DATA names")
-@pytest.mark.parametrize("experiment", tobaben.EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", PAPERS["tobaben"].experiments, ids=lambda experiment: experiment.name)
 def test_small_forms_end_in_a_minute_on_two_cores(experiment: object) -> None:
     """The preset's own run, features computed anew, within the processor time that two cores give in 45 s; then its others.
 
     Processor time, because others may share the machine; two cores in a minute are 120 s of it.
     """
-    assert isinstance(experiment, type(tobaben.EXPERIMENTS[0]))
+    assert isinstance(experiment, type(PAPERS["tobaben"].experiments[0]))
     first, *others = presets.variants(experiment.preset("small")).values()
     before = time.process_time()
     said = list(engine.run(first))

@@ -1,0 +1,109 @@
+"""Papers written as TOML: read whole, and a slip told in one sentence that names file and key."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpcl_core import paths, published
+from dpcl_core.errors import BadInput
+from dpcl_core.papers import reading
+from dpcl_core.papers.catalog import PAPERS
+from dpcl_core.papers.orderings import Ordering, Side
+from dpcl_core.papers.remarks import Remark
+
+TEXT = """
+module = "dpcl_core.papers.tobaben"
+title = "A paper"
+source = "Its tables"
+
+[words]
+less = "Less data."
+
+[[experiments]]
+name = "paper-one"
+title = "One"
+question = "Which is better?"
+table = "A3"
+prints = { tables = ["A3", "A4"], dataset = "Split-", notes = { A4 = "best" } }
+n_classes = 10
+orderings = "main"
+departures = ["less"]
+
+[orderings]
+main = [
+    { says = "First is better", first = "one", second = "two", at = [1.0, inf], rules = ["median", "entropy"] },
+    { says = "Both alike", first = "one", second = "two", at = [[8.0, 1.0]], metric = "AF", kind = "alike" },
+]
+
+[[remarks]]
+text = "A slip."
+table = ["A3", "A4"]
+method = "Naive"
+metric = ["AA_percent", "AF_percent"]
+epsilon = 1.0
+"""
+
+
+def read(*changes: tuple[str, str]) -> object:
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return reading.parsed("a", text, "assets/papers/a.toml")
+
+
+def test_a_paper_is_read_whole() -> None:
+    paper = reading.parsed("a", TEXT, "assets/papers/a.toml")
+    (experiment,) = paper.experiments
+    rules = ("median", "entropy")
+    assert experiment.orderings == (
+        *(Ordering("First is better", Side("one", e, rules[0]), Side("two", e, rules[1])) for e in (1.0, math.inf)),
+        Ordering("Both alike", Side("one", 8.0), Side("two", 1.0), "AF", "alike"),
+    )
+    assert experiment.departures == ("Less data.",)
+    slip = Remark("A slip.", "A3", "Naive", None, 1.0, "AA_percent")
+    assert paper.remarks[0] == slip
+    assert [(note.table, note.metric) for note in paper.remarks] == [
+        (table, metric) for table in ("A3", "A4") for metric in ("AA_percent", "AF_percent")
+    ]
+    rows = published.read("tobaben")
+    assert {row.table for row in rows if experiment.prints(row)} == {"A3"}, "of A4 no row is called the best"
+    assert not any(experiment.prints(row) for row in rows if row.dataset == "5-Datasets")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('title = "One"', 'titel = "One"', "experiments.title"),
+        ("n_classes = 10", 'n_classes = "ten"', "experiments.n_classes"),
+        ("n_classes = 10", "n_classes = 10\nanswer = 42", "experiments.answer"),
+        ('orderings = "main"', 'orderings = "mian"', "experiments.paper-one.orderings = mian: did you mean main?"),
+        ('departures = ["less"]', 'departures = ["more"]', "experiments.paper-one.departures = more: must be one of less"),
+        ("at = [1.0, inf]", "at = [-1.0]", "orderings.main.at"),
+        ('kind = "alike"', 'kind = "equal"', "orderings.main.kind"),
+        ('table = ["A3", "A4"]\nmethod', "method", "remarks.table"),
+        ('module = "dpcl_core.papers.tobaben"', 'module = "os"', "module = os: must be a module of dpcl_core.papers"),
+        ('title = "A paper"', "title = A paper", "must be TOML: "),
+    ],
+)
+def test_a_slip_is_told_with_its_file_and_key(old: str, new: str, said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read((old, new))
+    assert str(refused.value).startswith("assets/papers/a.toml")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_file_is_a_paper_with_printed_numbers() -> None:
+    files = {path.stem for path in (paths.assets_dir() / "papers").glob("*.toml")}
+    assert files == set(PAPERS) == {path.stem for path in (paths.assets_dir() / "published").glob("*.csv")}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_experiment_claims_anything_twice(name: str) -> None:
+    found = PAPERS[name]
+    for experiment in found.experiments:
+        assert len(set(experiment.orderings)) == len(experiment.orderings)
+    assert len({experiment.name for experiment in found.experiments}) == len(found.experiments)
