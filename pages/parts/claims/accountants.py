@@ -16,10 +16,12 @@ from dpcl_core import paths
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import Adjacency, RunSpec
+from pages.parts.claims.calculator import table
 from pages.parts.shell import layout
 from pages.parts.shell.text import plain
 
 _SECONDS = 180
+_HEADS = ("accountant", "ε at most")
 _NAMES = {
     "pld": "PLD, privacy loss distributions: **the one that counts here**",
     "exact": "closed form, where nothing is sampled",
@@ -74,8 +76,7 @@ def _wait(question: Question) -> None:
     """Looks once a second; the last look starts the page anew, without a timer."""
     if _asked(question).done():
         st.rerun()
-    rows = "".join(f"| {name} | … |\n" for key, name in _NAMES.items() if key != "exact")
-    st.markdown(f"| accountant | ε at most |\n|---|---:|\n{rows}")
+    table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
     st.caption("Asking them, in a process of their own: about ten seconds on an idle computer.")
 
 
@@ -86,8 +87,7 @@ def _answer(question: Question) -> None:
         st.error(f"The accountants gave no answer: {plain(str(trouble)[:300])}")
         return
     said = found["accountants"]
-    rows = "".join(f"| {name} | {float(said[key]):.4f} |\n" for key, name in _NAMES.items() if said[key] is not None)
-    st.markdown(f"| accountant | ε at most |\n|---|---:|\n{rows}")
+    table(_HEADS, ((name, f"{float(said[key]):.4f}") for key, name in _NAMES.items() if said[key] is not None))
     if not said["agree"]:
         st.error("They contradict each other: one accountant is wrong. This is a fault of the app: report it.")
     how = f"each on a random share of {question.sample_rate:g}" if question.sample_rate < 1 else "each on all examples"

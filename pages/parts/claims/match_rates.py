@@ -9,6 +9,7 @@ import streamlit as st
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.cslr_theorems import TABLE_8
 from dpcl_core.papers.measured import Measured
+from pages.parts.claims.calculator import table
 from pages.parts.shell import state, stored_results
 
 
@@ -17,16 +18,16 @@ def card(runs: Mapping[str, Measured]) -> None:
     own = {run.run_id: scores for run in runs.values() if run.run_id and (scores := _scores(run.run_id)) is not None}
     run_id, scores = max(own.items(), key=lambda item: len(item[1].m), default=(None, None))
     ours = {} if scores is None else {
-        m: f"{mean:.2f} | {least:.2f} | {gap:.2g}"
+        m: (f"{mean:.2f}", f"{least:.2f}", f"{gap:.2g}")
         for m, mean, least, gap in zip(scores.m, scores.mean_rate, scores.least_rate, scores.least_gap, strict=True)
     }  # fmt: skip
     with st.container(key="card-match-rates", gap="small"):
         st.markdown("**How often an anchor tells two entries apart** :small[table 8; no number of models]")
-        rows = "".join(
-            f"| {m} | {rate:.2f} | {margin:.2f} | {ours.get(m, '– | – | –')} |\n" for m, (rate, margin) in TABLE_8.items()
+        table(
+            ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
+            ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
+            names=0,
         )
-        head = "| m | p̂ printed | margin printed | ours: p̂, mean | p̂, worst pair | least gap |\n"
-        st.markdown(f"{head}|---:|---:|---:|---:|---:|---:|\n{rows}")
         whose = (
             "Ours are of none of these runs yet: recorded ones keep models, not lists."
             if scores is None

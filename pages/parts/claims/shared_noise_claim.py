@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
+from pages.parts.claims.calculator import table
 from pages.parts.shell import figure_card, layout, link, style
 from pages.parts.shell.view import View
 
@@ -45,13 +46,13 @@ def part(view: View, theorem: float | None) -> dict[str, object]:
 
 def _learners(scale: float) -> None:
     found, clean = _accuracies(scale), _accuracies(0.0)
-    st.markdown(
-        "| accuracy of a small learner on new pictures | "
-        f"b = {_text(scale)} | no noise |\n|---|---:|---:|\n"
-        f"| one noise for all, before a ReLU | {_percent(found.shared)} | {_percent(clean.shared)} |\n"
-        f"| one noise for all, cut off at ±1 | {_percent(found.shared_clipped)} | {_percent(clean.shared_clipped)} |\n"
-        f"| fresh noise for each picture | {_percent(found.independent)} | {_percent(clean.independent)} |\n"
-    )
+    kinds = {
+        "one noise for all, before a ReLU": (found.shared, clean.shared),
+        "one noise for all, cut off at ±1": (found.shared_clipped, clean.shared_clipped),
+        "fresh noise for each picture": (found.independent, clean.independent),
+    }
+    heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
+    table(heads, ((name, *map(_percent, pair)) for name, pair in kinds.items()))
     st.caption(
         "Trained now, on the bundled digits: sixteen random public filters and a linear read-out; twice the scale on hidden "
         "units, as the method has it. One draw of the noise. A fixed offset, however large, is a random mask of units to a "
@@ -129,8 +130,8 @@ def _second_value(scale: float) -> None:
         name: float(shared_noise_games.second_singular_value(gradient, shared_noise_games.cross_covariance(rows, theta)))
         for name, rows in candidates.items()
     }
-    rows = "".join(f"| {name} | {value:.2g} |\n" for name, value in values.items())
-    st.markdown(f"| candidate | second singular value at b = {_text(scale)} |\n|---|---:|\n{rows}")
+    heads = ("candidate", f"second singular value at b = {_text(scale)}")
+    table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
 
 
 @st.cache_resource(show_spinner=False)
