@@ -128,11 +128,12 @@ def test_the_app_process_imports_no_torch() -> None:
 
 
 def test_every_method_is_one_file_and_one_card() -> None:
+    """The card names the module that makes its learner, and stands in a file of its family's cards of that module's name."""
     for name, card in methods.CARDS.items():
         assert card.name == name
         assert (ROOT / Path(*card.module.split("."))).with_suffix(".py").exists()
         family, _, module = card.module.rpartition(".")
-        assert (ROOT / Path(*family.split(".")) / "cards" / f"{module}.py").exists()
+        assert f'"{name}"' in (ROOT / Path(*family.split(".")) / "cards" / f"{module}.py").read_text(encoding="utf-8")
 
 
 def test_every_room_is_in_the_architecture() -> None:

@@ -19,7 +19,7 @@ from dpcl_core.methods.federated.cards import (
     label_means,
     local_list,
 )
-from dpcl_core.methods.language.cards import lm_er, lm_ewc, lm_gem, lm_mtl, lm_olora, lm_seqft, pecl, pecl_published
+from dpcl_core.methods.language.cards import baselines, pecl, pecl_published
 from dpcl_core.methods.lifelong.cards import agem, dp_agem, dp_coeff_memory, independent_laplace, l2dp_ml
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ CARDS: Mapping[str, MethodCard] = {
         dp_agem.CARD,
         dp_coeff_memory.CARD,
         independent_laplace.CARD,
-        lm_seqft.CARD,
-        lm_er.CARD,
-        lm_ewc.CARD,
-        lm_gem.CARD,
-        lm_olora.CARD,
-        lm_mtl.CARD,
+        baselines.SEQFT,
+        baselines.ER,
+        baselines.EWC,
+        baselines.GEM,
+        baselines.OLORA,
+        baselines.MTL,
         pecl_published.CARD,
         pecl.CARD,
         cslr_server_head.CARD,

@@ -10,7 +10,7 @@ import pytest
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs
-from dpcl_core.methods.language.cards import lm
+from dpcl_core.methods.language.cards import baselines
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.accounting import Pld
@@ -195,5 +195,5 @@ def test_the_accountant_of_the_table_is_the_librarys_own() -> None:
 def test_settings_that_no_bound_holds_for_are_refused(params: BaselineParams, privacy: PrivacySpec, field: str) -> None:
     spec = RunSpec(method="lm-seqft", params=params, privacy=privacy, scenario=SourceIncremental())
     with pytest.raises(BadInput) as refused:
-        lm.check(spec, FACTS)
+        baselines.check(spec, FACTS)
     assert refused.value.field == field

@@ -1,0 +1,168 @@
+"""Cards of PeCL's baselines, and what they have in common: how they are made private, and what that comes to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
+from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.language.cards import network_params, printed
+from dpcl_core.methods.language.cards.lm_params import (
+    BaselineParams,
+    ErParams,
+    EwcParams,
+    GemParams,
+    MtlParams,
+    OloraParams,
+)
+from dpcl_core.methods.language.cards.network_params import LABELS_PUBLIC, LENGTH_PUBLIC
+from dpcl_core.spec import Params, RunSpec
+
+RAW_BUFFER = "Texts kept for later tasks are held as they are by whoever trains: the bound is about what is released."
+NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as the setting on labels says."
+
+
+def check(spec: RunSpec, facts: PublicSizes) -> None:
+    """Raises BadInput where no bound could be stated, or none holds."""
+    params = spec.params
+    assert isinstance(params, BaselineParams)
+    if params.mechanism == "dp-sgd":
+        return
+    if spec.privacy.adjacency != "replace":
+        allowed = "must be replace with params.mechanism = fn: each token leaves a noisy copy, and how many there are shows"
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+    if params.loss == "full":
+        allowed = "must be answer with params.mechanism = fn: to learn the text itself its tokens are read without noise"
+        raise BadInput("params.loss", params.loss, allowed)
+
+
+def derived(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to: steps on noisy copies cost nothing, and are those of each task's own size."""
+    assert isinstance(params, BaselineParams)
+    is_free = params.mechanism == "fn"
+    return network_params.derived_by_size(params, facts) if is_free else network_params.derived(params, facts)
+
+
+def totals(spec: RunSpec, facts: PublicSizes) -> str:
+    """Noise and total of each budget. Loads the accountant, and searches for seconds where the budget is for the total."""
+    from dpcl_core.methods.language import baseline_costs
+
+    params = spec.params
+    assert isinstance(params, BaselineParams)
+    plan = baseline_costs.plan(params, spec.privacy, facts)
+    finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
+    return " ".join(baseline_costs.sentence(params, plan, epsilon) for epsilon in finite)
+
+
+def notes(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given."""
+    assert isinstance(params, BaselineParams)
+    if params.mechanism == "dp-sgd":
+        return (ROUNDING_ASSUMED,)
+    return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
+
+
+def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to, where texts of every task are kept."""
+    assert isinstance(params, ErParams | GemParams)
+    return f"{derived(params, facts)} {params.kept(facts.task_size):.0f} texts are kept of each."
+
+
+def _notes_on_buffer(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given, and how texts are kept."""
+    assert isinstance(params, BaselineParams)
+    return (RAW_BUFFER if params.mechanism == "dp-sgd" else NOISY_BUFFER, *notes(params))
+
+
+def _derived_together(params: Params, facts: PublicSizes) -> str:
+    """What the settings come to for all tasks together."""
+    assert isinstance(params, MtlParams)
+    return f"{facts.n_tasks * params.n_steps(facts.task_size):,} steps on all tasks together, after the last has come."
+
+
+def _notes_on_waiting(params: Params) -> tuple[str, ...]:
+    """What the bound takes as given, and what is kept until there is a model."""
+    assert isinstance(params, BaselineParams)
+    kept = "Every text" if params.mechanism == "dp-sgd" else "A noisy copy of every text"
+    return (f"{kept} is kept until the last task has come.", *notes(params))
+
+
+SEQFT = MethodCard(
+    name="lm-seqft",
+    title="SeqFT: fine-tuning in sequence",
+    summary="Trains one set of low-rank adapters of a language model on task after task and does nothing against "
+    "forgetting. Nobody's texts are read again once their task is over.",
+    source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
+    params=BaselineParams,
+    module="dpcl_core.methods.language.baselines",
+    packages=("torch",),
+    shares="cell",
+    labels=("prior",),
+    scenarios=network_params.SCENARIOS,
+    refuses=check,
+    derived=derived,
+    totals=totals,
+    notes=notes,
+    printed=printed.SEQFT,
+)
+ER = replace(
+    SEQFT,
+    name="lm-er",
+    title="ER: experience replay",
+    summary="Fine-tunes a language model from task to task and mixes texts kept of earlier tasks into every batch. Few "
+    "texts are kept, so each is read often: under DP-SGD whoever is kept pays for every step that may replay him.",
+    source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
+    params=ErParams,
+    derived=_derived_of_buffer,
+    notes=_notes_on_buffer,
+    printed=printed.ER,
+)
+EWC = replace(
+    SEQFT,
+    name="lm-ewc",
+    title="EWC: elastic weight consolidation",
+    summary="Fine-tunes a language model from task to task and pulls every weight back to where earlier tasks left it, the "
+    "more the better it served them. To measure that reads their texts once more, and costs.",
+    source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
+    params=EwcParams,
+    printed=printed.EWC,
+)
+GEM = replace(
+    SEQFT,
+    name="lm-gem",
+    title="GEM: gradient episodic memory",
+    summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
+    "kept texts. Under DP-SGD each of these gradients gets noise: all that is kept is read in every step, which nearly no "
+    "budget survives.",
+    source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
+    params=GemParams,
+    derived=_derived_of_buffer,
+    notes=_notes_on_buffer,
+    printed=printed.GEM,
+)
+OLORA = replace(
+    SEQFT,
+    name="lm-olora",
+    title="O-LoRA: orthogonal adapters",
+    summary="Gives every task low-rank adapters of its own, which are added to those of earlier tasks and kept at right "
+    "angles to them. Earlier adapters are outputs of private training: nothing is read again, and nothing more is paid.",
+    source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
+    params=OloraParams,
+    printed=printed.OLORA,
+)
+MTL = replace(
+    SEQFT,
+    name="lm-mtl",
+    title="MTL: all tasks together",
+    summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
+    "model, at the end, so that nothing can be said of forgetting.",
+    source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
+    params=MtlParams,
+    trains_on="all",
+    derived=_derived_together,
+    notes=_notes_on_waiting,
+    printed=printed.MTL,
+)
