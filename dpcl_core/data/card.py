@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from dpcl_core.data.windows import AXES, SAMPLES
 
 Shape = tuple[int, int, int]
@@ -16,9 +18,11 @@ Kind = Literal["image", "sensor", "text", "tagged"]
 class Hub:
     """Where the Hugging Face hub keeps a dataset: its repository, and the files of each split as shell patterns."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     repository: str
     train: str
-    test: str | None
+    test: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class DatasetCard:
     source in a corpus that is made on this computer, 0 for data that are read. `may_show`: texts are synthetic or a public
     benchmark, so that pages may show them token by token.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
     title: str

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dpcl_core import paths
-from dpcl_core.data import files, hub
-from dpcl_core.data.cards import CARDS, SENSOR_LIMITS, TEXT_LIMITS, DatasetCard
+from dpcl_core.data import files, hub, schema
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.cards import CARDS, LIMITS
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing, unknown
 
@@ -61,8 +62,6 @@ def card(name: str) -> DatasetCard:
         return CARDS[name]
     if not name.startswith("own:"):
         raise unknown(files.FIELD, name, CARDS, ", or own:NAME for a folder of yours")
-    from dpcl_core.data import schema  # reads TOML through pydantic, which the cards of the catalog can do without
-
     return schema.declared(_own(name))
 
 
@@ -87,9 +86,9 @@ def _own(name: str) -> DatasetCard:
     kind = header.kind(images)
     if kind == "sensor":
         summary = "Your own sensor windows, read from a folder on this computer."
-        return replace(images, summary=summary, kind="sensor", limits=(*SENSOR_LIMITS, _TOLD))
+        return replace(images, summary=summary, kind="sensor", limits=(*LIMITS["sensor"], _TOLD))
     if kind == "tagged":
-        tagged = replace(images, kind="tagged", limits=(*TEXT_LIMITS, _TOLD), held_out=_HELD_OUT)
+        tagged = replace(images, kind="tagged", limits=(*LIMITS[kind], _TOLD), held_out=_HELD_OUT)
         summary = "Your own sentences with tagged names, read from a folder on this computer."
         return replace(tagged, summary=summary, held_out=None if files.find(tagged).test else _HELD_OUT)
     if kind == "text":
@@ -97,7 +96,7 @@ def _own(name: str) -> DatasetCard:
         return replace(
             texts,
             summary="Your own texts, read from a folder on this computer.",
-            limits=(*TEXT_LIMITS, _TOLD),
+            limits=(*LIMITS[kind], _TOLD),
             held_out=None if files.find(texts).test else _HELD_OUT,
             may_show=showing.is_marked(texts),
         )

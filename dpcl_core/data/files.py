@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcl_core import paths
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"

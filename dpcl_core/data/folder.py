@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.rows import Known, Rows
 from dpcl_core.errors import BadInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcl_core.data import files
-from dpcl_core.data.cards import DatasetCard, Kind
+from dpcl_core.data.card import DatasetCard, Kind
 from dpcl_core.data.files import Found
 from dpcl_core.errors import BadInput
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpcl_core import paths
 from dpcl_core.data import files
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.errors import DataMissing
 
 _PROBE_SECONDS = 1.0

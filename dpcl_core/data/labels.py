@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Source
 from dpcl_core.data.outline import Outline, Part
 from dpcl_core.spec import DataSpec

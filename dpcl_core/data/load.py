@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
 from dpcl_core.data.files import Found
 from dpcl_core.data.images import Images

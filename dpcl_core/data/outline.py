@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files, text_files
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import Found
 from dpcl_core.data.rows import Door, Known, Rows, sound

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
 from dpcl_core.data.rows import Known, Rows

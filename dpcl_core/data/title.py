@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.data.cards import DatasetCard
+from dpcl_core.data.card import DatasetCard
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline

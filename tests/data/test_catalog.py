@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpcl_core.data import catalog, hub
-from dpcl_core.data.cards import CARDS, DatasetCard
+from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.cards import CARDS
 from dpcl_core.errors import BadInput, DataMissing
 from dpcl_core.spec import DataSpec
 from tests.data.making import write, write_images, write_pair
