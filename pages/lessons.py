@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpcl_core.lessons import text
 from dpcl_core.lessons.text import Lesson
-from pages.parts.lessons.catalog import ACTS, CONTROLS
+from pages.parts.lessons import stage as stages
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import layout, link, style
 from pages.parts.shell.header import actions, heading
@@ -24,21 +24,22 @@ What you saw is not kept: its noise is fresh each time."""
 
 def _fields() -> list[object]:
     """What a lesson's link carries: lesson and step, what is hidden, and by lesson the ticks, predictions and controls."""
-    names = {control.name for controls in CONTROLS.values() for control in controls}
+    names = {control.name for name in text.NAMES for control in text.load(name).controls}
     found: list[object] = [
         link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0]),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
     ]
     for number, name in enumerate(text.NAMES, start=1):
-        n_steps = len(text.load(name).steps)
+        lesson = text.load(name)
+        n_steps = len(lesson.steps)
         answer = link.Maybe(link.Whole(1, 4))
         found += [
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
             link.Field(f"{name}:said", f"p{number}", "predictions", link.Many(answer, n_steps), ()),
             *(
-                link.Field(f"{name}:{control.name}", f"{control.key}{number}", control.title, control.kind, control.default)
-                for control in CONTROLS[name]
+                link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, stages.kind(one), one.default)
+                for one in lesson.controls
             ),
         ]
     return found
@@ -84,8 +85,8 @@ class _State:
             view.key(f"{name}-said"),
             {place: n - 1 for place, n in enumerate(said) if n is not None and n <= len(lesson.steps[place].choices)},
         )
-        self.controls: dict[str, object] = kept(
-            view.key(f"{name}-controls"), {control.name: view[f"{name}:{control.name}"] for control in CONTROLS[name]}
+        self.controls: dict[str, float] = kept(
+            view.key(f"{name}-controls"), {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
         )
         asked = cast("int | None", view["step"]) if name == view["lesson"] else None
         undone = [step for step in range(self.n_steps) if step not in self.done]
@@ -106,7 +107,7 @@ class _State:
                 continue
             said: dict[int, int] = st.session_state[self.view.key(f"{name}-said")]
             told = tuple(said[place] + 1 if place in said else None for place in range(max(said, default=-1) + 1))
-            controls: dict[str, object] = st.session_state[self.view.key(f"{name}-controls")]
+            controls: dict[str, float] = st.session_state[self.view.key(f"{name}-controls")]
             found |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:said": told}
             found |= {f"{name}:{control}": value for control, value in controls.items()}
         return found
@@ -129,6 +130,7 @@ def _step(state: _State, lesson: Lesson) -> None:
     stage = Stage(
         lesson=state.name,
         step=step,
+        controls={one.name: one for one in lesson.controls},
         values=state.controls,
         hidden=state.hidden,
         epoch=state.view.key,
@@ -145,7 +147,7 @@ def _step(state: _State, lesson: Lesson) -> None:
         return
     st.subheader("Do", anchor=False)
     st.markdown(step.do)
-    truth = ACTS[state.name][step.key](stage)
+    truth = stages.act(state.name, step)(stage)
     if truth is not None:
         state.done.add(state.step)
     if state.step in state.done:
@@ -221,7 +223,7 @@ def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
     if state.hidden:
         return
     with st.expander("For teachers"):
-        names = [control.name for control in CONTROLS[state.name]]
+        names = [control.name for control in lesson.controls]
         hidden = st.multiselect(
             "Hide from the class",
             [*names, PREDICTION],

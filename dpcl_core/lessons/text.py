@@ -22,7 +22,7 @@ _Words = Annotated[str, Field(min_length=1)]
 class Step(Spec):
     """One step. The visitor answers `predict` by one of `choices`, does what `do` says, looks, and reads why.
 
-    `key` names the piece of code that carries the step out.
+    `key` names the function that carries the step out.
     """
 
     key: _Words
@@ -34,13 +34,31 @@ class Step(Spec):
     explain: _Words
 
 
+class Control(Spec):
+    """A number that a lesson's steps share and its links carry, from `least` to `most`, both allowed.
+
+    `name` is what a link hides it by; `key` is the letter that stands for it there.
+    """
+
+    name: _Words
+    key: Annotated[str, Field(pattern="^[a-z]$")]
+    title: _Words
+    least: float
+    most: float
+    default: float
+
+
 class Lesson(Spec):
-    """A lesson as a visitor reads it. `intro` says what is played with; `minutes` is how long it takes about."""
+    """A lesson as a visitor reads it. `intro` says what is played with; `minutes` is how long it takes about.
+
+    A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name.
+    """
 
     title: _Words
     question: _Words
     intro: _Words
     minutes: int = Field(gt=0)
+    controls: tuple[Control, ...]
     steps: tuple[Step, ...] = Field(min_length=4, max_length=MAX_STEPS)
 
 

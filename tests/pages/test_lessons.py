@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from importlib import import_module
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -9,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.lessons import sign, text
 from pages.lessons import CODEC
-from pages.parts.lessons.catalog import ACTS, CONTROLS
+from pages.parts.lessons import stage
 from tests.pages.conftest import Open, words
 
 
@@ -69,8 +71,10 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
 
 def test_every_step_has_its_code_and_the_other_way_round() -> None:
     for name in text.NAMES:
-        assert [step.key for step in text.load(name).steps] == list(ACTS[name])
-        assert name in CONTROLS
+        acts = {stage.act(name, step) for step in text.load(name).steps}
+        code = vars(import_module(f"pages.parts.lessons.{name}")).items()
+        public = {value for key, value in code if inspect.isfunction(value) and not key.startswith("_")}
+        assert {each for each in public if each.__module__ == f"pages.parts.lessons.{name}"} == acts
 
 
 def test_the_leak_is_proof_and_grows_with_the_rounds(open_page: Open) -> None:
@@ -194,7 +198,7 @@ def test_the_longest_link_is_short_enough() -> None:
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
         values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps}
-        values |= {f"{name}:{control.name}": control.kind.high for control in CONTROLS[name]}
+        values |= {f"{name}:{control.name}": control.most for control in text.load(name).controls}
     assert CODEC.read(CODEC.write(values)).values == values
 
 

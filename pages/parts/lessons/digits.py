@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import link
+from dpcl_core.lessons import digits as game
+from dpcl_core.lessons import duel
+from dpcl_core.lessons.digits import Way
+from dpcl_core.lessons.duel import Duel
+from dpcl_core.privacy import statement
+from pages.parts.lessons.stage import Stage
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dpcl_core.lessons.digits import Way
-    from dpcl_core.lessons.duel import Duel
-
-EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
-CONTROLS = (EPSILON,)
 EPSILONS = (0.1, 0.3, 1.0, 4.0)
 N_ROUNDS = 2000  # a side and press
 N_SHOWN = 6
@@ -27,12 +23,10 @@ MOST_PRINTS = 500  # at ε = 0.1 about one in ten has a digit to see: none of 50
 
 def two_prints(stage: Stage) -> int | None:
     """The smallest numbers of one print with her and of one without, counted in her grid."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
     found = stage.press("Print both", lambda: _telling(epsilon), epsilon)
     if found is None:
         return None
-    from dpcl_core.lessons import digits as game
-
     stage.see()
     *prints, n_prints = found
     for name, released in zip(("With her", "Without her"), prints, strict=True):
@@ -66,8 +60,6 @@ def rounded(stage: Stage) -> int | None:
     played, epsilon = _played(stage, "rounded")
     if played is None:
         return None
-    from dpcl_core.lessons import digits as game
-
     proven = _told(stage, played, epsilon)
     for name, released in zip(("With her", "Without her"), _both(epsilon, "rounded"), strict=True):
         places = game.smallest(released, N_SHOWN)
@@ -77,31 +69,22 @@ def rounded(stage: Stage) -> int | None:
     return 0 if proven > epsilon else 1
 
 
-ACTS: Acts = {"two-prints": two_prints, "attack": attack, "more-noise": more_noise, "rounded": rounded}
-
-
 def _both(epsilon: float, way: Way) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    from dpcl_core.lessons import digits as game
-
     with_her, without = (game.releases(is_in, epsilon, 1, way)[0] for is_in in (True, False))
     return with_her, without
 
 
 def _telling(epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """A print with her, and the first one without her of many that holds an impossible digit; which one that was."""
-    from dpcl_core.lessons import digits as game
-
     without = game.releases(False, epsilon, MOST_PRINTS, "naive")
     first = int(game.cannot_be_hers(without).any(axis=1).argmax())
     return game.releases(True, epsilon, 1, "naive")[0], without[first], first + 1
 
 
 def _played(stage: Stage, way: Way) -> tuple[Duel | None, float]:
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def play() -> Duel:
-        from dpcl_core.lessons import digits as game
-
         return game.play(epsilon, N_ROUNDS, way)
 
     return stage.press(f"Play 2 × {N_ROUNDS:,} rounds", play, epsilon), epsilon
@@ -109,10 +92,6 @@ def _played(stage: Stage, way: Way) -> tuple[Duel | None, float]:
 
 def _told(stage: Stage, played: Duel, epsilon: float) -> float:
     """How often he was right, beside the bound; gives the epsilon that his rounds prove."""
-    from dpcl_core.lessons import digits as game
-    from dpcl_core.lessons import duel
-    from dpcl_core.privacy import statement
-
     stage.see()
     (proven,) = duel.proven(played, [len(played.took_part)], game.DELTA)
     rounds = f"{len(played.took_part):,}"

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import streamlit as st
 
+from dpcl_core.figures import attack, class_sums
 from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.lessons import duel
+from dpcl_core.lessons import label as game
+from dpcl_core.lessons.duel import Duel
+from dpcl_core.lessons.label import Door, EmptyRule, Listing, Neighbours, Releases
+from dpcl_core.privacy import statement
+from dpcl_core.privacy.mechanisms import class_sums_std
 from pages.parts.claims.privacy_bar import privacy_bar
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from pages.parts.lessons.stage import Stage, percent
+from pages.parts.shell import figure_card
 
-if TYPE_CHECKING:
-    from dpcl_core.lessons.duel import Duel
-    from dpcl_core.lessons.label import Door, EmptyRule, Listing, Neighbours, Releases
-
-EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
-CONTROLS = (EPSILON,)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_GUESSES = 5
 N_ROUNDS = 2000  # a side and press
@@ -34,16 +35,12 @@ def two_models(stage: Stage) -> int | None:
     epsilon = _epsilon(stage)
 
     def both() -> tuple[Releases, Releases]:
-        from dpcl_core.lessons import label as game
-
         without, with_person = (game.release(_neighbours(), is_in, "data", epsilon) for is_in in (False, True))
         return without, with_person
 
     found = stage.press("Release both", both)
     if found is None:
         return None
-    from dpcl_core.figures import class_sums
-
     told, rows = _neighbours(), dict(zip(("without her", "with her"), found, strict=True))
     stage.see()
     st.html("".join(_chips(f"Labels of the classifier {name}", told, one.labels) for name, one in rows.items()))
@@ -78,8 +75,6 @@ def thousands(stage: Stage) -> int | None:
     before = cast("Duel | None", stage.remembered("done", epsilon))
 
     def more() -> Duel:
-        from dpcl_core.lessons import label as game
-
         fresh = game.play(_neighbours(), "data", epsilon, N_ROUNDS)
         return fresh if before is None else before.joined(fresh)
 
@@ -88,13 +83,10 @@ def thousands(stage: Stage) -> int | None:
     played = stage.press("Play 2 × 2,000 rounds", more, epsilon, why_not=why_not)
     if played is None:
         return None
-    from dpcl_core.figures import attack
-    from dpcl_core.lessons import duel
-
     told, rounds = _neighbours(), _rounds(len(played.took_part))
     stage.see()
     _counts({LISTS["data"]: played})
-    bounds = duel.proven(played, rounds, _delta())
+    bounds = duel.proven(played, rounds, game.DELTA)
     picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
@@ -104,37 +96,31 @@ def thousands(stage: Stage) -> int | None:
 
 def the_bound(stage: Stage) -> int | None:
     """The same machine against the public list: measured, best possible, promised."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def both() -> tuple[Duel, Duel]:
-        from dpcl_core.lessons import label as game
-
         told = _neighbours()
         return game.play(told, "prior-const", epsilon, N_CURVE), game.play(told, "data", epsilon, N_ROUNDS)
 
     found = stage.press("Play 2 × 5,000 rounds", both, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import attack
-    from dpcl_core.lessons import duel
-    from dpcl_core.privacy import statement
-
     (held, free), told, sigma = found, _neighbours(), _sigma(epsilon)
     stage.see()
     _counts({LISTS["prior-const"]: held, LISTS["data"]: free})
     if not duel.is_held(held, sigma):
         st.error("The attack is above the best possible by more than chance does. This is a fault of the app: report it.")
     st.markdown(
-        f"Against the public list the machine is right in **{_percent(held.share_right)}** of the rounds{_luck(held)}. "
-        f"The best possible against this noise is **{_percent(statement.gaussian_odds_bound(sigma))}**. "
-        f"{statement.odds(epsilon, _delta())}"
+        f"Against the public list the machine is right in **{percent(held.share_right)}** of the rounds{_luck(held)}. "
+        f"The best possible against this noise is **{percent(statement.gaussian_odds_bound(sigma))}**. "
+        f"{statement.odds(epsilon, game.DELTA)}"
     )
-    picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=_delta(), dark=stage.dark)
+    picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
     figure_card.show(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
     rounds = _rounds(N_ROUNDS)
     bounds = {
-        LISTS["data"]: duel.proven(free, rounds, _delta()),
-        LISTS["prior-const"]: duel.proven(held, rounds, _delta()),
+        LISTS["data"]: duel.proven(free, rounds, game.DELTA),
+        LISTS["prior-const"]: duel.proven(held, rounds, game.DELTA),
     }
     picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
@@ -149,8 +135,6 @@ def side_doors(stage: Stage) -> int | None:
     """Four things that carry the list along."""
 
     def look() -> dict[Listing, tuple[Door, ...]]:
-        from dpcl_core.lessons import label as game
-
         return {listing: game.doors(_neighbours(), listing, _epsilon(stage)) for listing in LISTS}
 
     found = stage.press("Look at the doors", look)
@@ -171,8 +155,6 @@ def a_rule(stage: Stage) -> int | None:
     epsilon = _epsilon(stage)
 
     def attacked() -> Duel:
-        from dpcl_core.lessons import label as game
-
         return game.play(_neighbours(N_OTHERS), "data", epsilon, N_ROUNDS, at_least=N_OTHERS + 1)
 
     found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
@@ -189,42 +171,23 @@ def nobody(stage: Stage) -> int | None:
     epsilon = _epsilon(stage)
 
     def attacked() -> dict[EmptyRule, Duel]:
-        from dpcl_core.lessons import label as game
-
         return {rule: game.play_empty(_neighbours(), rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}
 
     found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
     if found is None:
         return None
-    from dpcl_core.lessons import label as game
-    from dpcl_core.privacy.statement import gaussian_odds_bound
-
     stage.see()
     _counts({game.EMPTY_RULES[rule]: played for rule, played in found.items()})
     st.markdown(
         f"The best possible against the noise of ε = {epsilon_text(epsilon)} is "
-        f"{_percent(gaussian_odds_bound(_sigma(epsilon)))}. The third program is held to that{_luck(found['same'])}; the "
-        "other two are not."
+        f"{percent(statement.gaussian_odds_bound(_sigma(epsilon)))}. The third program is held to that"
+        f"{_luck(found['same'])}; the other two are not."
     )
     return 1 if found["none"].share_right > 0.95 else 0
 
 
-ACTS: Acts = {
-    "two-models": two_models,
-    "your-turn": your_turn,
-    "thousands": thousands,
-    "public-list": public_list,
-    "the-bound": the_bound,
-    "side-doors": side_doors,
-    "a-rule": a_rule,
-    "nobody": nobody,
-}
-
-
 def _guessing(stage: Stage, listing: Listing) -> int | None:
     """Five rounds, each with a hidden coin and a release of its own; how many were right decides which choice came true."""
-    from dpcl_core.lessons import label as game
-
     epsilon, told = _epsilon(stage), _neighbours()
     rounds = cast("tuple[tuple[bool, bool], ...]", stage.remembered("rounds") or ())  # each: she is in, you said in
     if len(rounds) < N_GUESSES:
@@ -265,8 +228,6 @@ def _side(is_in: bool) -> str:
 
 
 def _sum_and_picture(stage: Stage, told: Neighbours, released: Releases, epsilon: float) -> None:
-    from dpcl_core.figures import class_sums
-
     held = released.sums[0, told.label]
     picture = class_sums.strips(
         {"": [(held - held.min()) / (held.max() - held.min()), told.person[0].astype(float)]},
@@ -281,7 +242,7 @@ def _counts(duels: dict[str, Duel]) -> None:
     """How often the machine was right, as a table."""
     rows = "".join(
         f"| {name} | {one.hits:,} of {len(one.took_part):,} | {one.false_alarms:,} of {len(one.stayed_away):,} | "
-        f"**{_percent(one.share_right)}** |\n"
+        f"**{percent(one.share_right)}** |\n"
         for name, one in duels.items()
     )
     head = "| | says “in” when she is in | says “in” when she is out | right |\n|---|---:|---:|---:|\n"
@@ -299,27 +260,17 @@ def _rounds(n: int) -> list[int]:
 
 
 def _epsilon(stage: Stage) -> float:
-    return cast(float, stage.values[EPSILON.name])
+    return stage.values["epsilon"]
 
 
 def _promise(told: Neighbours, listing: Listing, epsilon: float) -> None:
     """The privacy bar of one release, read from its ledger."""
-    from dpcl_core.lessons import label as game
-
     ledger = game.release(told, True, listing, epsilon).ledger
     privacy_bar({epsilon: game.promise(told, listing, epsilon, ledger)})
 
 
 def _sigma(epsilon: float) -> float:
-    from dpcl_core.privacy.mechanisms import class_sums_std
-
-    return class_sums_std(epsilon, _delta(), "add-remove")
-
-
-def _delta() -> float:
-    from dpcl_core.lessons.label import DELTA
-
-    return DELTA
+    return class_sums_std(epsilon, game.DELTA, "add-remove")
 
 
 def _luck(played: Duel) -> str:
@@ -327,17 +278,11 @@ def _luck(played: Duel) -> str:
     return f" (luck moves this by up to {196 * (0.25 / played.n_rounds) ** 0.5:.1f} points, 19 times out of 20)"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
 @st.cache_resource(show_spinner=False)
 def _neighbours(n_others: int = 0) -> Neighbours:
-    from dpcl_core.lessons import label as game
-
     return game.neighbours(n_others=n_others)
 
 
 def _source(told: Neighbours, listing: str, epsilon: float) -> Provenance:
     name = {"both": "both lists"}.get(listing, listing)
-    return Provenance(told.title, len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), _delta(), 0, ())
+    return Provenance(told.title, len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), game.DELTA, 0, ())

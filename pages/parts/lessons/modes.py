@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
+from dpcl_core.explorers import matcher_comparison, projection_maps, rand_index
+from dpcl_core.explorers.projection_maps import Matched
+from dpcl_core.figures import matching, signatures
 from dpcl_core.figures.picture import Provenance, epsilon_text
+from dpcl_core.lessons import modes
+from dpcl_core.lessons.modes import World
+from dpcl_core.runs import matching as matching_tables
 from dpcl_core.spec import Cell
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from pages.parts.lessons.stage import Stage
+from pages.parts.shell import figure_card
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from dpcl_core.explorers.projection_maps import Matched
-    from dpcl_core.lessons.modes import World
-
-ANCHORS = Control("anchors", "m", "Anchors m", link.Number(2.0, 200.0), 10.0)
-LENGTH = Control("numbers", "n", "Numbers in a vector", link.Number(32.0, 384.0), 384.0)
-EPSILON = Control("epsilon", "e", "Privacy budget ε of all four rounds", link.BUDGET, 4.0)
-CONTROLS = (ANCHORS, LENGTH, EPSILON)
 COUNTS = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
 LENGTHS = (32.0, 384.0)
 BUDGETS = (1.0, 4.0, 8.0, math.inf)
@@ -62,10 +59,6 @@ def by_place(stage: Stage) -> int | None:
     """Averages by place in the list beside averages by what entries are of."""
     if stage.press("Average", lambda: True) is None:
         return None
-    import numpy as np
-
-    from dpcl_core.lessons import modes
-
     world = _world(32)
     places, true = modes.by_place(world)
     stage.see()
@@ -81,15 +74,12 @@ def anchors(stage: Stage) -> int | None:
     """All lists by their signatures, for every number of anchors."""
 
     def matched() -> dict[float, tuple[Matched, float]]:
-        from dpcl_core.explorers import matcher_comparison
-        from dpcl_core.lessons import modes
-
         return {m: _share(modes.server_side(_world(384), matcher_comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
     found = stage.press("Match by signatures", matched)
     if found is None:
         return None
-    m = stage.slide(ANCHORS, COUNTS)
+    m = stage.slide("anchors", COUNTS)
     stage.see()
     nearest = min(COUNTS, key=lambda each: abs(each - m))
     _map(stage, found[nearest][0], int(nearest))
@@ -105,8 +95,6 @@ def projection(stage: Stage) -> int | None:
     """Matchers against noise, for short and long vectors."""
 
     def swept() -> dict[float, dict[str, tuple[float, ...]]]:
-        from dpcl_core.explorers import matcher_comparison
-
         return {
             length: matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
             for length in LENGTHS
@@ -116,11 +104,7 @@ def projection(stage: Stage) -> int | None:
     found = stage.press("Match at every noise", swept)
     if found is None:
         return None
-    import numpy as np
-
-    from dpcl_core.explorers import matcher_comparison
-
-    length = stage.choose(LENGTH, LENGTHS)
+    length = stage.choose("numbers", LENGTHS)
     stage.see()
     _curves(stage, found[length], {}, "projection")
     st.page_link("pages/anchors.py", label=":primary[More matchers and noise on the Anchors page →]")
@@ -134,22 +118,14 @@ def demanded(stage: Stage) -> int | None:
     """Every list under the noise that a budget demands of it alone."""
 
     def matched(epsilon: float) -> dict[str, float]:
-        import numpy as np
-
-        from dpcl_core.explorers import matcher_comparison
-        from dpcl_core.lessons import modes
-
         of = _world(32)
         lists = matcher_comparison.noised(of.lists, modes.std_of_lists(of, epsilon), np.random.default_rng(1))
         return matcher_comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
 
-    epsilon = stage.choose(EPSILON, BUDGETS)
+    epsilon = stage.choose("epsilon", BUDGETS)
     found = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
     if found is None:
         return None
-    from dpcl_core.explorers import matcher_comparison
-    from dpcl_core.lessons import modes
-
     of = _world(32)
     stage.see()
     rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in found.items())
@@ -168,18 +144,13 @@ def on_the_client(stage: Stage) -> int | None:
     """Four rounds in which clients match to released groups."""
 
     def rounds(epsilon: float) -> list[float]:
-        from dpcl_core.explorers import matcher_comparison
-        from dpcl_core.lessons import modes
-
         played = range(modes.N_ROUNDS + 1)
         return [_share(modes.client_side(_world(32), matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
 
-    epsilon = stage.choose(EPSILON, BUDGETS)
+    epsilon = stage.choose("epsilon", BUDGETS)
     found = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
     if found is None:
         return None
-    from dpcl_core.lessons import modes
-
     stage.see()
     head = "".join(f"| {number} " for number in range(len(found)))
     row = "".join(f"| {100 * share:.0f} % " for share in found)
@@ -196,40 +167,21 @@ def on_the_client(stage: Stage) -> int | None:
     return 2 if found[-1] >= _NEARLY else 1 if found[-1] > 0.4 else 0
 
 
-ACTS: Acts = {
-    "by-hand": by_hand,
-    "by-place": by_place,
-    "anchors": anchors,
-    "projection": projection,
-    "demanded": demanded,
-    "on-the-client": on_the_client,
-}
-
-
 def _world(length: int) -> World:
-    from dpcl_core.lessons import modes
-
     return modes.world("exact", length, modes.N_CLIENTS, 1)
 
 
 def _share(matched: Matched) -> tuple[Matched, float]:
     """The matched lists, and the share of entries in the group that stands for their mode."""
-    from dpcl_core.explorers import rand_index
-
     n = len(matched.prototypes)
     return matched, float(rand_index.right(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
 
 def _map(stage: Stage, matched: Matched, m: int) -> None:
-    from dpcl_core.explorers import projection_maps
-    from dpcl_core.figures import signatures
-    from dpcl_core.lessons import modes
-    from dpcl_core.runs import matching
-
     of = _world(384)
     maps = projection_maps.ProjectionMaps.of(modes.by_place(of)[1], of.signature(m))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
-    entries, prototypes = matching.entries([event]), matching.prototypes([event])
+    entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
     figure_card.show(
         signatures.on_map(entries, prototypes, space="signature", dark=stage.dark), _provenance(), key="lesson-map",
         title="Signatures of every list entry", note="not visible to the server",
@@ -237,12 +189,11 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
 
 
 def _curves(stage: Stage, found: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
-    import pandas as pd
-
-    from dpcl_core.explorers.matcher_comparison import LEVELS
-    from dpcl_core.figures import matching
-
-    rows = [(name, level, value) for name, values in found.items() for level, value in zip(LEVELS, values, strict=True)]
+    rows = [
+        (name, level, value)
+        for name, values in found.items()
+        for level, value in zip(matcher_comparison.LEVELS, values, strict=True)
+    ]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
     picture = matching.by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
     figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
@@ -262,8 +213,6 @@ def _rows(means: NDArray[np.float64], title: str, names: str) -> str:
 
 def _digit(mean: NDArray[np.float64], name: str) -> str:
     """What an entry is of, as a picture of 8 by 8 shades."""
-    from dpcl_core.lessons import modes
-
     cells = "".join(f'<i style="--n:{value:.2f}"></i>' for value in modes.picture(mean).ravel())
     drawn = f'<div class="list-digit" role="img" aria-label="{escape(name)}">{cells}</div>'
     return f"<figure>{drawn}<figcaption>{escape(name)}</figcaption></figure>"

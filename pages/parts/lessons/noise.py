@@ -4,48 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
+from dpcl_core.events import Guarantee
+from dpcl_core.figures import class_sums, noise_histogram, theme, tradeoff
 from dpcl_core.figures.picture import LABELS, Provenance, epsilon_label
+from dpcl_core.figures.statistics import interval
+from dpcl_core.lessons import noise as game
+from dpcl_core.privacy import composition
+from dpcl_core.privacy.mechanisms import class_sums_std
+from dpcl_core.privacy.statement import shown
+from dpcl_core.scenarios.stream import TaskStream
 from dpcl_core.spec import LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar, side_by_side
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from pages.parts.lessons.stage import Stage
+from pages.parts.shell import figure_card
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from dpcl_core.events import Guarantee
-    from dpcl_core.scenarios.stream import TaskStream
-
-    Sums = Mapping[LabelSetting, NDArray[np.float64]]
-    Learned = tuple[pd.DataFrame, Mapping[float, Guarantee]]
-
-EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 1.0)
-CONTROLS = (EPSILON,)
+Sums = Mapping[LabelSetting, NDArray[np.float64]]
+Learned = tuple[pd.DataFrame, Mapping[float, Guarantee]]
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_DRAWS = 300  # classifiers released to measure the noise: a standard error of 0.5 %
 
 
 def two_lists(stage: Stage) -> int | None:
     """The first digit's sum after every task, under both lists and without noise."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def learn() -> Sums:
-        from dpcl_core.lessons import noise as game
-
         return {setting: game.sums_over_tasks(_stream(), setting, epsilon, 1)[:, 0] for setting in game.PUBLIC}
 
     found = stage.press("Learn ten tasks", learn, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import class_sums
-    from dpcl_core.lessons import noise as game
-
     stage.see()
     clean = game.sums_over_tasks(_stream(), "prior", math.inf, 1)[:, 0]
     width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in found.items()}
@@ -68,21 +62,14 @@ def two_lists(stage: Stage) -> int | None:
 
 def measured(stage: Stage) -> int | None:
     """Many releases: the spread of the noise after every task beside its formula."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def release() -> Sums:
-        from dpcl_core.lessons import noise as game
-
         return {setting: game.measured_std(_stream(), setting, epsilon, N_DRAWS) for setting in game.PUBLIC}
 
     found = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import noise_histogram
-    from dpcl_core.lessons import noise as game
-    from dpcl_core.privacy import composition
-    from dpcl_core.privacy.mechanisms import class_sums_std
-
     stage.see()
     formula = composition.noise_over_tasks(class_sums_std(epsilon, game.DELTA, "add-remove"), game.N_TASKS)
     n_numbers = N_DRAWS * _stream().tasks[0].train.inputs.shape[1]
@@ -94,20 +81,14 @@ def measured(stage: Stage) -> int | None:
 
 def cost(stage: Stage) -> int | None:
     """Accuracy by the number of tasks that the same pictures are cut into."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def train() -> dict[LabelSetting, dict[int, Learned]]:
-        from dpcl_core.lessons import noise as game
-
         return {setting: {cut: game.learned(setting, cut, (epsilon,)) for cut in game.CUTS} for setting in game.PUBLIC}
 
     found = stage.press("Train them all", train, epsilon)
     if found is None:
         return None
-    from dpcl_core.figures import noise_histogram
-    from dpcl_core.figures.statistics import interval
-    from dpcl_core.lessons import noise as game
-
     stage.see()
     finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in found.items()}
     picture = noise_histogram.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
@@ -125,16 +106,11 @@ def where_not(stage: Stage) -> int | None:
     budgets = (*EPSILONS, math.inf)
 
     def train() -> dict[LabelSetting, Learned]:
-        from dpcl_core.lessons import noise as game
-
         return {setting: game.learned(setting, game.N_TASKS, budgets) for setting in game.PUBLIC}
 
     found = stage.press("Train them all", train)
     if found is None:
         return None
-    from dpcl_core.figures import theme, tradeoff
-    from dpcl_core.lessons import noise as game
-
     stage.see()
     finals = {setting: game.final_accuracies(run) for setting, (run, _) in found.items()}
     lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in budgets}
@@ -154,21 +130,15 @@ def where_not(stage: Stage) -> int | None:
 
 def which_list(stage: Stage) -> int | None:
     """Three lists: their bound from the ledger, their noise, their accuracy."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
     settings: tuple[LabelSetting, ...] = ("data", "prior", "prior-const")
 
     def compare() -> dict[LabelSetting, Learned]:
-        from dpcl_core.lessons import noise as game
-
         return {setting: game.learned(setting, game.N_TASKS, (epsilon,)) for setting in settings}
 
     found = stage.press("Compare the three", compare, epsilon)
     if found is None:
         return None
-    from dpcl_core.lessons import noise as game
-    from dpcl_core.privacy import composition
-    from dpcl_core.privacy.statement import shown
-
     stage.see()
     noise = composition.noise_over_tasks(1.0, game.N_TASKS)
     rows = ""
@@ -183,28 +153,15 @@ def which_list(stage: Stage) -> int | None:
     return bounds.index(math.inf) if math.inf in bounds else None
 
 
-ACTS: Acts = {
-    "two-lists": two_lists,
-    "measured": measured,
-    "cost": cost,
-    "where-not": where_not,
-    "which-list": which_list,
-}
-
-
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
 @st.cache_resource(show_spinner=False)
 def _stream() -> TaskStream:
-    from dpcl_core.lessons import noise as game
-
     return game.stream()
 
 
 def _source(epsilons: tuple[float, ...], n_seeds: int) -> Provenance:
-    from dpcl_core.lessons import noise as game
-
     method, lists = "DP cosine classifier", "both public lists"
     return Provenance("Handwritten digits", game.n_people(), method, lists, epsilons, game.DELTA, n_seeds, ())

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
+import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
+from dpcl_core.attacks.shared_noise_games import difference
+from dpcl_core.figures import class_sums, shared_noise
 from dpcl_core.figures.picture import Provenance
+from dpcl_core.figures.shared_noise import scale_text
+from dpcl_core.lessons import duel, repairs
+from dpcl_core.lessons import shared_noise as game
+from dpcl_core.lessons.duel import Duel
+from dpcl_core.lessons.repairs import Repaired
+from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
+from dpcl_core.privacy.noise import ReleaseNoise
+from dpcl_core.privacy.statement import shown
 from pages.parts.claims.privacy_bar import side_by_side
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from pages.parts.lessons.stage import Stage, percent
+from pages.parts.shell import figure_card
 from pages.parts.training import train_form
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from dpcl_core.lessons.duel import Duel
-    from dpcl_core.lessons.repairs import Repaired
-    from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
-
-    Noisy = dict[Sharing, NDArray[np.float64]]
-
-SCALE = Control("strength", "b", "Strength of the noise, b", link.Number(0.01, 8000.0), 13.0)
-EPSILON = Control("epsilon", "e", "Privacy budget ε", link.Number(0.1, 16.0), 2.0)
-CONTROLS = (SCALE, EPSILON)
+Noisy = dict[Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
@@ -44,11 +42,8 @@ def two_ways(stage: Stage) -> int | None:
     """Ten pictures under either noise, and the size of the noise on one of them."""
     if stage.press("Draw the noises", lambda: True) is None:
         return None
-    from dpcl_core.figures import class_sums
-    from dpcl_core.figures.shared_noise import scale_text
-
     told = _pictures()
-    scale = stage.slide(SCALE, SCALES)
+    scale = stage.slide("strength", SCALES)
     noisy = stage.latest("noisy", lambda: _noisy(told, scale), scale)
     stage.see()
     ten = told.one_of_each()
@@ -78,18 +73,11 @@ def subtract(stage: Stage) -> int | None:
     )  # fmt: skip
     if stage.press("Subtract", lambda: True) is None:
         return None
-    from dpcl_core.figures import class_sums
-
-    scale, ten = stage.slide(SCALE, SCALES), told.one_of_each()
+    scale, ten = stage.slide("strength", SCALES), told.one_of_each()
     noisy = stage.latest("noisy", lambda: _noisy(told, scale), scale)
     mine = int(ten[label or 0])
 
     def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery]]:
-        import numpy as np
-
-        from dpcl_core.attacks.shared_noise_games import difference
-        from dpcl_core.lessons import shared_noise as game
-
         found = {sharing: difference(rows, mine, told.train[mine]) for sharing, rows in noisy.items()}
         others = np.delete(np.arange(len(told.train)), mine)
         return {
@@ -121,15 +109,11 @@ def nobody(stage: Stage) -> int | None:
     """Only public pictures of other people are known."""
     if stage.press("Compare the means", lambda: True) is None:
         return None
-    from dpcl_core.figures import class_sums
-
     told = _pictures()
-    scale, ten = stage.slide(SCALE, SCALES), told.one_of_each()
+    scale, ten = stage.slide("strength", SCALES), told.one_of_each()
     noisy = stage.latest("noisy", lambda: _noisy(told, scale), scale)
 
     def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery, float]]:
-        from dpcl_core.lessons import shared_noise as game
-
         found = {sharing: game.from_mean(rows, told.test) for sharing, rows in noisy.items()}
         return {
             sharing: (
@@ -144,8 +128,8 @@ def nobody(stage: Stage) -> int | None:
     stage.see()
     (_, shared, known), (_, _, fresh_known) = found["shared"], found["independent"]
     finding = (
-        f"With one noise for all, {_percent(shared.pixels)} of all pixels come back exactly and {_percent(known)} of "
-        f"{N_RECOGNISED} pictures are recognised; with fresh noise {_percent(fresh_known)} are."
+        f"With one noise for all, {percent(shared.pixels)} of all pixels come back exactly and {percent(known)} of "
+        f"{N_RECOGNISED} pictures are recognised; with fresh noise {percent(fresh_known)} are."
     )
     picture = class_sums.strips(
         {"without noise (public teaching data only)": list(told.train[ten])}
@@ -156,7 +140,7 @@ def nobody(stage: Stage) -> int | None:
     )
     figure_card.show(picture, _source(told), key="lesson-nobody", title="What a mean gives away")
     rows = "".join(
-        f"| {ROWS[sharing]} | {_size(result.rms_error)} | {_percent(recognised)} |\n"
+        f"| {ROWS[sharing]} | {_size(result.rms_error)} | {percent(recognised)} |\n"
         for sharing, (_, result, recognised) in found.items()
     )
     st.markdown(f"| | error of a pixel (root mean square; its range is 2) | recognised |\n|---|---:|---:|\n{rows}")
@@ -167,16 +151,12 @@ def a_learner(stage: Stage) -> int | None:
     """Accuracy of three learners at every strength, live; the slider reads one off."""
 
     def train() -> dict[float, Accuracies]:
-        from dpcl_core.lessons import shared_noise as game
-
         return {scale: game.accuracies(_pictures(), scale) for scale in (0.0, *SCALES)}
 
     found = stage.press("Train them all", train)
     if found is None:
         return None
-    from dpcl_core.figures import shared_noise
-
-    told, scale = _pictures(), stage.slide(SCALE, SCALES)
+    told, scale = _pictures(), stage.slide("strength", SCALES)
     nearest = min(found, key=lambda each: abs(each - scale))
     stage.see()
     curves = {
@@ -195,27 +175,21 @@ def a_learner(stage: Stage) -> int | None:
 
 def the_claim(stage: Stage) -> int | None:
     """Claimed, possible, proven: for one noise and for fresh noise."""
-    scale = stage.slide(SCALE, SCALES)
+    scale = stage.slide("strength", SCALES)
 
     def played() -> dict[Sharing, Duel]:
-        from dpcl_core.lessons import shared_noise as game
-
         return {sharing: game.play(_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
     found = stage.press(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
     if found is None:
         return None
-    from dpcl_core.figures.shared_noise import scale_text
-    from dpcl_core.lessons import duel
-    from dpcl_core.lessons import shared_noise as game
-
     told = _pictures()
     stage.see()
     claimed = game.claimed_epsilon(told, scale)
     holds: dict[Sharing, str] = {"shared": "**no bound**", "independent": f"{game.worst_epsilon(told, scale):.3g}"}
     proven = {sharing: duel.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in found.items()}
     rows = "".join(
-        f"| {ROWS[sharing]} | {claimed:.2g} (not verified) | {holds[sharing]} | {_percent(one.share_right)} | "
+        f"| {ROWS[sharing]} | {claimed:.2g} (not verified) | {holds[sharing]} | {percent(one.share_right)} | "
         f"**{proven[sharing]:.2f}** |\n"
         for sharing, one in found.items()
     )
@@ -236,22 +210,17 @@ def the_claim(stage: Stage) -> int | None:
 
 def repair(stage: Stage) -> int | None:
     """Three methods with a ledger that adds up: what they promise and what they reach."""
-    epsilon = stage.choose(EPSILON, EPSILONS)
+    epsilon = stage.choose("epsilon", EPSILONS)
 
     def run() -> dict[str, Repaired]:
-        from dpcl_core.lessons import repairs as game
-
-        return game.repaired(epsilon)
+        return repairs.repaired(epsilon)
 
     found = stage.press("Run all three", run, epsilon)
     if found is None:
         return None
-    from dpcl_core.lessons import repairs as game
-    from dpcl_core.privacy.statement import shown
-
     stage.see()
     rows = "".join(
-        f"| {REPAIRS[method]} | {one.title} | {shown(one.guarantee.epsilon)} | **{_percent(one.accuracy)}** |\n"
+        f"| {REPAIRS[method]} | {one.title} | {shown(one.guarantee.epsilon)} | **{percent(one.accuracy)}** |\n"
         for method, one in found.items()
     )
     st.markdown(f"| noise | method | ε at most | accuracy |\n|---|---|---:|---:|\n{rows}")
@@ -263,7 +232,7 @@ def repair(stage: Stage) -> int | None:
     st.markdown("**Go on:** train the method and its repair on the same stream, then lay them side by side on Compare.")
     with st.container(horizontal=True, gap="medium"):
         for method, label in (("l2dp-ml", "Train with one noise for all"), ("dp-coeff-memory", "Train with noise on sums")):
-            spec = game.to_train(method, epsilon)
+            spec = repairs.to_train(method, epsilon)
             st.page_link("pages/train.py", label=f":primary[{label} →]", query_params=train_form.parameters_of(spec))
     reached = [found[method].accuracy for method in REPAIRS]
     return reached.index(min(reached))
@@ -279,37 +248,17 @@ on the Privacy page, on the method as it runs here. Where the noise is also used
 it."""
 
 
-ACTS: Acts = {
-    "two-ways": two_ways,
-    "subtract": subtract,
-    "nobody": nobody,
-    "a-learner": a_learner,
-    "the-claim": the_claim,
-    "repair": repair,
-}
-
-
 @st.cache_resource(show_spinner=False)
 def _pictures() -> Pictures:
-    from dpcl_core.lessons import shared_noise as game
-
     return game.pictures()
 
 
 def _noisy(told: Pictures, scale: float) -> Noisy:
-    from dpcl_core.lessons import shared_noise as game
-    from dpcl_core.privacy.noise import ReleaseNoise
-
     return {sharing: game.perturbed(told.train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
 
 def _sizes(told: Pictures, scale: float) -> dict[Sharing, float]:
     """Mean size of the noise that either program puts on one picture, over many draws."""
-    import numpy as np
-
-    from dpcl_core.lessons import shared_noise as game
-    from dpcl_core.privacy.noise import ReleaseNoise
-
     two, noise = told.train[:2], ReleaseNoise()
     return {
         sharing: float(np.mean([np.abs(game.perturbed(two, scale, sharing, noise)[0] - two[0]) for _ in range(N_DRAWS)]))
@@ -319,14 +268,8 @@ def _sizes(told: Pictures, scale: float) -> dict[Sharing, float]:
 
 def _table(found: dict[float, Accuracies]) -> pd.DataFrame:
     """Columns b, then one a learner: accuracy in [0, 1]."""
-    import pandas as pd
-
     rows = [(scale, each.shared, each.shared_clipped, each.independent) for scale, each in found.items()]
     return pd.DataFrame(rows, columns=["b", *LEARNERS])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def _size(value: float) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import numpy as np
+import pandas as pd
 import streamlit as st
 
+from dpcl_core.figures import unlearning
 from dpcl_core.figures.picture import Provenance
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from dpcl_core.lessons import sign as game
+from dpcl_core.lessons.sign import Course, Form, Record, Variant
+from pages.parts.lessons.stage import Stage, percent
+from pages.parts.shell import figure_card
 from pages.parts.shell.text import plain
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dpcl_core.lessons.sign import Course, Form, Record, Variant
-
-SCORE = Control("score", "c", "Score of the token", link.Number(0.6, 1.0), 0.9)
-STRENGTH = Control("strength", "w", "Weight of the term, λ", link.Number(0.0, 100.0), 10.0)
-CONTROLS = (SCORE, STRENGTH)
 SCORES = (0.65, 0.684, 0.7, 0.75, 0.8, 0.9, 0.99)
 STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0, 12.0, 20.0)
 DIGIT = 0.684  # Score of a digit whose ten values are equally likely
@@ -31,9 +26,7 @@ def one_step(stage: Stage) -> int | None:
     """One token, one gradient step, four losses."""
     if stage.press("Take one step", lambda: True) is None:
         return None
-    from dpcl_core.lessons import sign as game
-
-    score, strength = stage.slide(SCORE, SCORES), stage.slide(STRENGTH, STRENGTHS)
+    score, strength = stage.slide("score", SCORES), stage.slide("strength", STRENGTHS)
     stage.see()
     before = game.probability(score)
     forms: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
@@ -57,12 +50,7 @@ def turn_it(stage: Stage) -> int | None:
     """The weight of a token in the loss, by its Score, for every term."""
     if stage.press("Turn the sign", lambda: True) is None:
         return None
-    import numpy as np
-
-    from dpcl_core.figures import unlearning
-    from dpcl_core.lessons import sign as game
-
-    strength = stage.slide(STRENGTH, STRENGTHS)
+    strength = stage.slide("strength", STRENGTHS)
     stage.see()
     scores = np.unique(np.append(np.linspace(0.4, 0.999, 120), [game.THETA, game.THETA + 1e-4, DIGIT]))
     forms: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
@@ -84,20 +72,15 @@ def turn_it(stage: Stage) -> int | None:
 
 def no_end(stage: Stage) -> int | None:
     """A small model trained with each term, now."""
-    score, strength = stage.slide(SCORE, SCORES), stage.slide(STRENGTH, STRENGTHS)
+    score, strength = stage.slide("score", SCORES), stage.slide("strength", STRENGTHS)
 
     def train() -> dict[Form, Course]:
-        from dpcl_core.lessons import sign as game
-
         forms: tuple[Form, ...] = ("none", "printed", "flipped", "mask", "hinge")
         return {form: game.course(form, score, strength) for form in forms}
 
     found = stage.press("Train five models", train, score, strength)
     if found is None:
         return None
-    from dpcl_core.figures import unlearning
-    from dpcl_core.lessons import sign as game
-
     stage.see()
     start = float(found["none"].secret[0])
     picture = unlearning.courses(
@@ -121,8 +104,6 @@ def planted(stage: Stage) -> int | None:
     """The recorded training in which every token counts."""
     if stage.press("Show what was measured", lambda: True) is None:
         return None
-    from dpcl_core.lessons import sign as game
-
     told = game.record()
     stage.see()
     rows = {
@@ -139,8 +120,6 @@ def answers_only(stage: Stage) -> int | None:
     """The recorded training in which the answer alone counts."""
     if stage.press("Show what was measured", lambda: True) is None:
         return None
-    from dpcl_core.lessons import sign as game
-
     told = game.record()
     stage.see()
     rows = {_name(one): one for one in told.variants if one.loss == "answer"}
@@ -154,14 +133,12 @@ def in_time(stage: Stage) -> int | None:
     """Every recorded term beside what it costs."""
     if stage.press("Show them all", lambda: True) is None:
         return None
-    from dpcl_core.lessons import sign as game
-
     told = game.record()
     stage.see()
     repairs = {_name(one): one for one in told.variants if one.loss == "full"}
     rows = "".join(
         f"| {name} | {one.mean('exposure', '16'):.1f} | {one.mean('below', '16'):.1f} | {one.mean('exposure', '0'):.1f} | "
-        f"{one.nats:.2f} | {_percent(one.accuracy)} |\n"
+        f"{one.nats:.2f} | {percent(one.accuracy, 0)} |\n"
         for name, one in repairs.items()
     )
     head = (
@@ -186,20 +163,8 @@ training needs noise that is accounted for.
 * **How far it goes:** a very small model and codes repeated up to 16 times. Take the directions, and not the numbers."""
 
 
-ACTS: Acts = {
-    "one-step": one_step,
-    "turn-it": turn_it,
-    "no-end": no_end,
-    "planted": planted,
-    "answers-only": answers_only,
-    "in-time": in_time,
-}
-
-
 def _name(one: Variant) -> str:
     """A recorded loss as a row's name."""
-    from dpcl_core.lessons import sign as game
-
     if one.form in ("none", "mask"):
         return game.FORMS[one.form]
     found = ", found by Score" if one.score == "score" else ""
@@ -214,10 +179,6 @@ def _holds(one: Variant, none: Variant) -> bool:
 
 def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str) -> None:
     """The figure of a recorded comparison, the table beside it, and how it was made."""
-    import numpy as np
-
-    from dpcl_core.figures import unlearning
-
     controls = float(np.mean([one.mean("exposure", "0") for one in rows.values()]))
     picture = unlearning.exposures(
         [int(level) for level in LEVELS],
@@ -228,8 +189,8 @@ def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str
     )
     figure_card.show(picture, _source(told), key=f"lesson-{key}", title="What planted codes tell", table=_leaks(rows))
     shown = "".join(
-        f"| {name} | {one.mean('exposure', '16'):.1f} | {_percent(one.mean('first', '16'))} | "
-        f"{_percent(one.mean('extracted', '16'))} |\n"
+        f"| {name} | {one.mean('exposure', '16'):.1f} | {percent(one.mean('first', '16'), 0)} | "
+        f"{percent(one.mean('extracted', '16'), 0)} |\n"
         for name, one in rows.items()
     )
     head = "| term | planted 16 times, bits | most likely of 10,000 | written out by the model |\n|---|---:|---:|---:|\n"
@@ -261,16 +222,12 @@ def _source(told: Record) -> Provenance:
 
 def _courses(found: dict[Form, Course]) -> pd.DataFrame:
     """Columns step, then nats of the secret and of ordinary words for each term."""
-    import pandas as pd
-
     columns = {f"{form}: {what}": getattr(one, what) for form, one in found.items() for what in ("secret", "ordinary")}
     return pd.DataFrame({"step": range(len(found["none"].secret)), **columns})
 
 
 def _leaks(rows: dict[str, Variant]) -> pd.DataFrame:
     """Columns term, repetitions, seed, exposure."""
-    import pandas as pd
-
     told = [
         (name, int(level), seed, exposure)
         for name, one in rows.items()
@@ -287,7 +244,3 @@ def _number(value: float) -> str:
 def _chance(share: float) -> str:
     """A chance that may be small: two digits that count."""
     return f"{100 * share:.2g}\N{NO-BREAK SPACE}%"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"

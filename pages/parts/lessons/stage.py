@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from importlib import import_module
+from typing import Protocol, TypeVar, cast
 
 import streamlit as st
 
-from dpcl_core.lessons.text import Step
+from dpcl_core.lessons.text import Control, Step
 from pages.parts.shell import link
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Control(Generic[T]):
-    """A setting that a lesson's steps share and its links carry. `name` is what a link hides it by; `key` is one letter."""
-
-    name: str
-    key: str
-    title: str
-    kind: link.Kind[T]
-    default: T
+def kind(control: Control) -> link.Number:
+    """How a link writes a control."""
+    return link.Number(control.least, control.most)
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,8 @@ class Stage:
 
     lesson: str
     step: Step
-    values: dict[str, object]
+    controls: Mapping[str, Control]
+    values: dict[str, float]
     hidden: frozenset[str]
     epoch: Callable[[str], str]
     dark: bool
@@ -72,24 +68,24 @@ class Stage:
         st.subheader("See", anchor=False)
         st.markdown(self.step.see)
 
-    def choose(self, control: Control[T], options: tuple[T, ...]) -> T:
+    def choose(self, name: str, options: tuple[float, ...]) -> float:
         """A row of values for a control of the lesson; just the value where a link hides it or names another."""
-        now, shown = cast(T, self.values[control.name]), control.kind.write
+        control, now = self.controls[name], self.values[name]
         if self._is_fixed(control, options):
             return now
-        key = self.epoch(f"{self.lesson}-{control.name}")
+        key, shown = self.epoch(f"{self.lesson}-{name}"), kind(control).write
         picked = st.segmented_control(control.title, options, default=now, format_func=shown, required=True, key=key)
-        self.values[control.name] = now if picked is None else picked
-        return cast(T, self.values[control.name])
+        self.values[name] = now if picked is None else picked
+        return self.values[name]
 
-    def slide(self, control: Control[T], options: tuple[T, ...]) -> T:
+    def slide(self, name: str, options: tuple[float, ...]) -> float:
         """The same as a slider, for values that are more than a row can hold."""
-        now, shown = cast(T, self.values[control.name]), control.kind.write
+        control, now = self.controls[name], self.values[name]
         if self._is_fixed(control, options):
             return now
-        key = self.epoch(f"{self.lesson}-{control.name}")
-        self.values[control.name] = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
-        return cast(T, self.values[control.name])
+        key, shown = self.epoch(f"{self.lesson}-{name}"), kind(control).write
+        self.values[name] = st.select_slider(control.title, options, value=now, format_func=shown, key=key)
+        return self.values[name]
 
     def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
         """What `make` gave for these settings, made anew where they changed; only the latest is kept."""
@@ -98,12 +94,12 @@ class Stage:
             return kept[1]
         return self.remember((of, make()), name)[1]
 
-    def _is_fixed(self, control: Control[T], options: tuple[T, ...]) -> bool:
+    def _is_fixed(self, control: Control, options: tuple[float, ...]) -> bool:
         """Whether a control is not offered here; its value is then written."""
-        now = cast(T, self.values[control.name])
+        now = self.values[control.name]
         if control.name not in self.hidden and now in options:
             return False
-        st.markdown(f"{control.title}: **{control.kind.write(now)}**")
+        st.markdown(f"{control.title}: **{kind(control).write(now)}**")
         return True
 
     def _memory(self) -> dict[tuple[object, ...], object]:
@@ -120,4 +116,11 @@ class Act(Protocol):
     def __call__(self, stage: Stage) -> int | None: ...
 
 
-Acts = Mapping[str, Act]
+def act(lesson: str, step: Step) -> Act:
+    """The code of a step: the function of its name in the lesson's module, which is loaded when a step is first done."""
+    return cast(Act, getattr(import_module(f"pages.parts.lessons.{lesson}"), step.key.replace("-", "_")))
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share as a percentage with so many digits after the point."""
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"

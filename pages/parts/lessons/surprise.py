@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
 import streamlit as st
 
+from dpcl_core.events import ScoredText
+from dpcl_core.explorers import detection, token_layers
+from dpcl_core.figures import tokens as figures
 from dpcl_core.figures.picture import Provenance
-from pages.parts.lessons.stage import Acts, Control, Stage
-from pages.parts.shell import figure_card, link
+from dpcl_core.lessons import surprise as game
+from pages.parts.lessons.stage import Stage, percent
+from pages.parts.shell import figure_card
 from pages.parts.tokens import found as tables
 from pages.parts.tokens import heat, source
 
-if TYPE_CHECKING:
-    from dpcl_core.events import ScoredText
-
-ALPHA = Control("mix", "a", "α: surprise against commonness", link.Number(0.0, 1.0), 0.5)
-SHARE = Control("by-heart", "h", "Known by heart", link.Number(0.0, 1.0), 0.5)
-CONTROLS = (ALPHA, SHARE)
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 TOP = 0.2  # of all tokens: the most surprising ones
@@ -32,10 +30,6 @@ def look(stage: Stage) -> int | None:
     picked = st.selectbox("Family of texts", places, index=1, format_func=told.sources.__getitem__, key=stage.key("family"))
     if stage.press("Score a text", lambda: True) is None:
         return None
-    import numpy as np
-
-    from dpcl_core.explorers import detection, token_layers
-
     dials, of = token_layers.Dials(), source.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = told.text(picked, number - 1)
@@ -46,8 +40,8 @@ def look(stage: Stage) -> int | None:
     most = surprise >= np.quantile(surprise, 1 - TOP)
     private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
     st.markdown(
-        f"**Of the {most.sum():,} most surprising tokens in {len(of)} texts, {_percent(private)} are personal, "
-        f"{_percent(lookalike)} only look like it, and {_percent(1 - private - lookalike)} are neither.**"
+        f"**Of the {most.sum():,} most surprising tokens in {len(of)} texts, {percent(private, 0)} are personal, "
+        f"{percent(lookalike, 0)} only look like it, and {percent(1 - private - lookalike, 0)} are neither.**"
     )
     return 0 if private > 0.5 else 1
 
@@ -56,8 +50,6 @@ def rank(stage: Stage) -> int | None:
     """Personal tokens against all others, with and without stop words."""
     if stage.press("Score all texts", lambda: True) is None:
         return None
-    from dpcl_core.explorers import detection
-
     stage.see()
     found = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
     return 0 if found[detection.EVERY] > 0.9 else 1 if found[detection.EVERY] > 0.6 else 2
@@ -67,8 +59,6 @@ def lookalikes(stage: Stage) -> int | None:
     """Personal tokens against harmless ones that look like them."""
     if stage.press("Compare with look-alikes", lambda: True) is None:
         return None
-    from dpcl_core.explorers import detection
-
     stage.see()
     found = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
     alone = found[detection.AGAINST]
@@ -81,9 +71,6 @@ def alpha(stage: Stage) -> int | None:
     """The same at every mix of the two numbers."""
 
     def ranked() -> dict[str, dict[float, float]]:
-        from dpcl_core.explorers import detection, token_layers
-        from dpcl_core.lessons import surprise as game
-
         of = source.everything()
         tokens = detection.gathered(of)
         by = {each: detection.found(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
@@ -92,10 +79,7 @@ def alpha(stage: Stage) -> int | None:
     found = stage.press("Rank at every α", ranked)
     if found is None:
         return None
-    from dpcl_core.explorers import detection
-    from dpcl_core.figures import tokens as figures
-
-    chosen = stage.slide(ALPHA, ALPHAS)
+    chosen = stage.slide("mix", ALPHAS)
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
     picture = figures.by_alpha(found, chosen=nearest, dark=stage.dark)
@@ -108,8 +92,6 @@ def misses(stage: Stage) -> int | None:
     """Kinds of words by their mean score, and the noise that follows."""
     if stage.press("Sort the kinds", lambda: True) is None:
         return None
-    from dpcl_core.explorers import token_layers
-
     _, _, kinds = tables.measured(source.everything(), token_layers.Dials())
     stage.see()
     st.markdown(tables.by_kind(kinds))
@@ -130,17 +112,15 @@ def feedback(stage: Stage) -> int | None:
     found = stage.press("Learn by heart", learned)
     if found is None:
         return None
-    from dpcl_core.explorers import token_layers
-
-    share = stage.slide(SHARE, SHARES)
+    share = stage.slide("by-heart", SHARES)
     stage.see()
     of = source.everything()
     number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
     rows = "".join(
-        f"| {'**' if each == share else ''}{_percent(each)}{'**' if each == share else ''} | {score:.2f} | {nominal:.2g} | "
-        f"{_percent(recall)} | {auroc:.2f} |\n"
+        f"| {'**' if each == share else ''}{percent(each, 0)}{'**' if each == share else ''} | {score:.2f} | "
+        f"{nominal:.2g} | {percent(recall, 0)} | {auroc:.2f} |\n"
         for each, score, nominal, recall, auroc in found
     )
     head = "| known by heart | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
@@ -151,21 +131,8 @@ def feedback(stage: Stage) -> int | None:
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 
 
-ACTS: Acts = {
-    "look": look,
-    "rank": rank,
-    "lookalikes": lookalikes,
-    "alpha": alpha,
-    "misses": misses,
-    "feedback": feedback,
-}
-
-
 def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     """Bars of score and pattern for these comparisons; gives the score's AUROC by comparison."""
-    from dpcl_core.explorers import token_layers
-    from dpcl_core.figures import tokens as figures
-
     table, _, _ = tables.measured(source.everything(), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture = figures.detection(shown, dark=stage.dark)
@@ -180,18 +147,11 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, as a model scores them that knows them by heart to this share."""
-    from dpcl_core.lessons import surprise as game
-
     return game.learned(source.everything(), share)
 
 
 def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
     """Of personal tokens: mean score, mean nominal ε where they get noise, share above the threshold; AUROC over all."""
-    import numpy as np
-
-    from dpcl_core.explorers import detection, token_layers
-    from dpcl_core.lessons import surprise as game
-
     dials, tokens = token_layers.Dials(), detection.gathered(of)
     score, private = game.ranked(of, dials), tokens.is_private
     nominal = np.concatenate([token_layers.values(text, "nominal", dials) for text in of])[private]
@@ -201,10 +161,6 @@ def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
         detection.recall(score, private, dials.threshold),
         detection.found(score, tokens).auroc[detection.EVERY],
     )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
 
 
 def _provenance() -> Provenance:
