@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison, projection_maps
 from dpcl_core.methods.common.learner import Observation, PublicContext
@@ -53,13 +54,14 @@ class MatchingLog:
     """Makes events of observed lists: which entry is matched to which group, on maps, and how well matchers agree.
 
     Entries are matched to the groups of all tasks so far without their labels, as a server would have to who got lists
-    alone; where the method itself knows the label, it does better. Nothing is shown of a person's own data. Keeps the lists
-    of earlier tasks to draw them, which no client or server of the method does.
+    alone; where the method itself knows the label, it does better. Nothing is said of data that no page shows: a person's
+    own, and texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         assert isinstance(spec.params, ListParams)
-        self._is_shown = not spec.data.dataset.startswith("own:")
+        dataset = datasets.CARDS.get(spec.data.dataset)  # a person's own data are not among them
+        self._is_shown = dataset is not None and dataset.may_show
         self._params, self._cells, self._names = spec.params, tuple(cells), known.classes
         self._space: _Space | None = None
         self._lists: list[Lists] = []

@@ -190,11 +190,12 @@ def test_seeds_differ_and_each_is_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert alone[Cell(4.0, 17)] == among[Cell(4.0, 17)]
 
 
-def test_nothing_of_a_client_reaches_what_is_told_of_one_s_own_data() -> None:
-    """Check 18: the simulator's view is told of public data alone; of a person's own data there is progress, in public
-    numbers, and nothing else."""
+@pytest.mark.parametrize("dataset", ["own:mine", "dreaddit"])
+def test_nothing_of_a_client_reaches_what_is_told_of_data_that_no_page_shows(dataset: str) -> None:
+    """Check 18: the simulator's view is told of public data alone; of a person's own data, and of texts that no page ever
+    shows, there is progress, in public numbers, and nothing else."""
     own = clients.small("cslr-server-head").model_copy(update={"data": clients.small("cslr-server-head").data.model_copy(
-        update={"dataset": "own:mine"})})  # fmt: skip
+        update={"dataset": dataset})})  # fmt: skip
     said = clients.run(own, OF, PUBLIC)[2]
     assert {type(event) for event in said} == {Progress}
     other = clients.run(own, changed(OF, np.random.default_rng(2)), PUBLIC)[2]
