@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.encoders import files as encoders
@@ -65,8 +65,9 @@ class BackboneCard:
 
 def read() -> dict[str, BackboneCard]:
     """The cards of the file, in its order. Raises BadInput naming file, table, key and what is allowed."""
+    form = TypeAdapter(BackboneCard)
     return {
-        name: card_files.checked(BackboneCard, _FILE, name, {"name": name, **table})
+        name: card_files.checked(form, _FILE, name, {"name": name, **table})
         for name, table in card_files.tables(_FILE).items()
     }
 

@@ -35,9 +35,9 @@ def tables(file: str) -> dict[str, Table]:
     return full
 
 
-def checked(form: type[_Card], file: str, name: str, table: Table) -> _Card:
+def checked(form: TypeAdapter[_Card], file: str, name: str, table: Table) -> _Card:
     """A table as what it stands for. Raises BadInput naming file, table, key and what is allowed."""
     try:
-        return TypeAdapter(form).validate_python(table)
+        return form.validate_python(table)
     except ValidationError as error:
         raise first_of(error, f"{file}: {name}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from dpcl_core.data import card_files
 from dpcl_core.data.card import DatasetCard, Kind
@@ -49,9 +49,12 @@ class _Table(BaseModel):
     titled_classes: bool = False
 
 
+_TABLE, _CARD = TypeAdapter(_Table), TypeAdapter(DatasetCard)
+
+
 def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
     """The card that a table stands for; `above`: those before it, of which it may be put together."""
-    table = card_files.checked(_Table, _FILE, name, written)
+    table = card_files.checked(_TABLE, _FILE, name, written)
     classes = table.classes or (tags_of(table.tags) if table.tags else ())
     sources = dict.fromkeys(table.domains, classes) or table.sources
     fields: dict[str, Any] = {
@@ -69,7 +72,7 @@ def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]
         fields |= _of_members(table, [above[member] for member in table.members])
     elif fields["classes"]:
         fields["n_classes"] = len(fields["classes"])
-    return card_files.checked(DatasetCard, _FILE, name, fields)
+    return card_files.checked(_CARD, _FILE, name, fields)
 
 
 def _of_members(table: _Table, members: list[DatasetCard]) -> dict[str, object]:
