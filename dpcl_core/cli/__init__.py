@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from dpcl_core.cli import parser
-from dpcl_core.cli.output import one_line
 from dpcl_core.errors import INPUT, BadInput, StoreTrouble
+
+if TYPE_CHECKING:
+    from dpcl_core.cli.parser import Command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status."""
     try:
+        from dpcl_core.cli import parser  # asks the catalogs, which refuse a wrong DPCL_METHODS
+
         options = parser.build().parse_args(arguments)
-        command: parser.Command = options.command
+        command: Command = options.command
         return command(options)
     except (BadInput, StoreTrouble) as error:
+        from dpcl_core.cli.output import one_line
+
         print(one_line(error), file=sys.stderr)
         return 2 if error.kind in INPUT else 1
     except BrokenPipeError:

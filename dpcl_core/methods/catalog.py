@@ -1,11 +1,15 @@
-"""The methods by name. A card imports no torch; the learner's module is loaded by the worker alone."""
+"""The methods by name. A card imports no torch; the learner's module is loaded by the worker alone.
+
+Methods outside the package: modules named in `DPCL_METHODS`, separated by commas, each with a `CARD`.
+"""
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from dpcl_core.errors import unknown
+from dpcl_core.errors import BadInput, unknown
 from dpcl_core.methods.common.card import MakeLearner, MethodCard
 from dpcl_core.methods.features.cards import cosine, naive, non_cl, peft_ensemble
 from dpcl_core.methods.federated.cards import (
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.statement import Standing
     from dpcl_core.spec import RunSpec
 
-CARDS: Mapping[str, MethodCard] = {
+_ELSEWHERE = "DPCL_METHODS"
+_BUILT_IN: Mapping[str, MethodCard] = {
     card.name: card
     for card in (
         cosine.CARD,
@@ -60,6 +65,24 @@ CARDS: Mapping[str, MethodCard] = {
         fedta_lite.CARD,
     )
 }
+
+
+def _added() -> dict[str, MethodCard]:
+    """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for one without a card or with a name that is taken."""
+    found: dict[str, MethodCard] = {}
+    for module in filter(None, map(str.strip, os.environ.get(_ELSEWHERE, "").split(","))):
+        try:
+            card = import_module(module).CARD
+        except (ModuleNotFoundError, AttributeError) as error:
+            allowed = f"must be a module on PYTHONPATH with a MethodCard called CARD ({error})"
+            raise BadInput(_ELSEWHERE, module, allowed) from error
+        if card.name in {**_BUILT_IN, **found}:
+            raise BadInput(_ELSEWHERE, module, f"its card must have a name of its own: there is a method {card.name}")
+        found[card.name] = card
+    return found
+
+
+CARDS: Mapping[str, MethodCard] = {**_BUILT_IN, **_added()}
 
 
 def card(name: str) -> MethodCard:

@@ -1,0 +1,84 @@
+"""The notebooks of `examples/`: they run offline, and nothing of a run is committed with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+# As a kernel does it: cells in order, in one namespace; `%%writefile` is the one magic that they use.
+KERNEL = """
+import json, pathlib, sys
+names = {"__name__": "__main__"}
+for number, cell in enumerate(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))["cells"]):
+    source = "".join(cell["source"])
+    if cell["cell_type"] != "code":
+        continue
+    if source.startswith("%%writefile "):
+        first, _, text = source.partition("\\n")
+        pathlib.Path(first.removeprefix("%%writefile ").strip()).write_text(text, encoding="utf-8")
+    else:
+        exec(compile(source, f"cell {number}", "exec"), names)
+"""
+
+
+def executed(notebook: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """All code cells of a notebook, in order, in a fresh process in `folder`, without a network."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DPCL_")}
+    environment |= {"DPCL_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", KERNEL, str(notebook)]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )  # fmt: skip
+
+
+def test_there_are_three() -> None:
+    assert len(NOTEBOOKS) == 3
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+    done = executed(notebook, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_holds_no_output(notebook: Path) -> None:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+def test_the_what_if_has_ten_lines_and_the_method_about_thirty() -> None:
+    """Without imports, empty lines and the settings of the card."""
+
+    def lines(source: str) -> int:
+        code, _, _ = source.partition("CARD = ")
+        return sum(bool(line) and not line.startswith(("import", "from", '"""', "%%")) for line in code.splitlines())
+
+    cells = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in NOTEBOOKS}
+    code = {stem: ["".join(cell["source"]) for cell in of if cell["cell_type"] == "code"] for stem, of in cells.items()}
+    assert sum(map(lines, code["1_what_if"])) <= 10
+    assert lines(code["3_own_method"][0]) <= 30
+
+
+def test_a_method_of_another_place_needs_a_card_with_a_name_of_its_own(tmp_path: Path) -> None:
+    """One sentence and exit status 2, as for any other input."""
+    (tmp_path / "empty.py").write_text("", encoding="utf-8")
+    (tmp_path / "taken.py").write_text("from dpcl_core.methods.features.cards.cosine import CARD\n", encoding="utf-8")
+    for named, said in (("absent", "No module named 'absent'"), ("empty", "a MethodCard called CARD"), ("taken", "cosine")):
+        environment = {**os.environ, "DPCL_METHODS": named, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+        command = [sys.executable, "-m", "dpcl_core", "list", "methods"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"DPCL_METHODS = {named}: ")
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
