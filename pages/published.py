@@ -20,7 +20,7 @@ from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
-from pages.parts.shell import link, state, stored_results, style
+from pages.parts.shell import citation, link, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -71,6 +71,7 @@ def page() -> None:
         match_rates.card(runs)
     earlier.card(paper, experiment, every, runs, _provenance(paper, runs))
     _claims(paper, experiment, specs, runs)
+    citation.button()
     _runs(paper, experiment, size, specs, runs)
     values = {"paper": paper.name, "experiment": experiment.name, "size": size, "metric": metric}
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)

@@ -17,6 +17,7 @@ from dpcl_core import listing, paths, presets
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.figures.picture import epsilon_label
+from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import catalog, comparison, measured, report
 from dpcl_core.papers.comparison import Row
@@ -51,6 +52,10 @@ What each publication prints, setting by setting, and why a run may differ. A ru
 *as printed* where nothing differs but the scale, *made to work* where something does, and *repaired* where a bound is proved
 that the print does not have.
 """
+_GLOSSARY = """# Glossary
+
+The field's words as this project uses them. In the app, the mark beside a figure's title or a setting explains them.
+"""
 _EDGES = """# Sharp edges
 
 Pitfalls of private continual learning, and how this project avoids each. The app's page Sharp edges shows them going wrong.
@@ -70,6 +75,7 @@ def pages_made() -> dict[str, Callable[[], str]]:
         "networks.md": _networks,
         "deviations.md": _deviations,
         "sharp_edges.md": _edges,
+        "glossary.md": _glossary,
         "results.md": _results_index,
         **{f"results_{paper.name}.md": partial(_results, paper) for paper in catalog.PAPERS.values()},
     }
@@ -149,6 +155,10 @@ def _edges() -> str:
     for edge in edges:
         lines += [f"## {edge['title']}", "", _flat(edge["wrong"]), "", f"**Prevented.** {_flat(edge['prevented'])}", ""]
     return "\n".join(lines)
+
+
+def _glossary() -> str:
+    return "\n".join([_GLOSSARY, *(f"**{word.word}**: {word.meaning}\n" for word in glossary.words())])
 
 
 def _results_index() -> str:

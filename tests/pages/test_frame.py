@@ -10,6 +10,10 @@ import pytest
 from dpcl_core.errors import StoreTrouble
 from tests.pages.conftest import ROOT, Open, words
 
+CITED = (
+    ("software", "dpcl2026"), ("article", "tobaben2025"), ("inproceedings", "lai2022"), ("article", "zhan"),
+    ("article", "shihab2026"),
+)  # fmt: skip
 PAGES = ("train", "runs", "compare", "published", "about")
 _FORBIDDEN = re.compile(r"\b(anonymous|anonymised|guaranteed|zero risk|encrypted|100 ?% private|completely private)\b", re.I)
 
@@ -64,3 +68,21 @@ def test_about_names_every_method_and_its_source(open_page: Open) -> None:
     for card in catalog.CARDS.values():
         assert card.title in shown
         assert card.source in shown
+
+
+def test_about_shows_the_version_and_how_to_cite(open_page: Open) -> None:
+    from dpcl_core import __version__
+
+    page = open_page("about")
+    assert f"dpcl {__version__}" in words(page)
+    shown = "\n".join(block.value for block in page.code)
+    assert all(f"@{kind}{{{key}," in shown for kind, key in CITED)
+
+
+def test_citations_are_those_of_the_citation_file() -> None:
+    """`python -m scripts.citations` writes them."""
+    from dpcl_core import __version__
+    from scripts import citations
+
+    assert citations.BIBTEX.read_text(encoding="utf-8") == citations.bibtex()
+    assert f"Version {__version__}" in citations.bibtex()

@@ -1,4 +1,4 @@
-"""Lesson 1, "The label that tells": the visitor attacks, then a machine; a list from the data, then a public one."""
+"""Lesson 1, "The label that gives you away": a visitor attacks, then a machine; a list of the data, then a public one."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def no_end(stage: Stage) -> int | None:
     picture = unlearning.courses(
         {game.FORMS[form]: one.secret for form, one in found.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    figure_card.show(picture, None, key="lesson-no-end", title="What becomes of the secret", table=_courses(found))
+    figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(found))
     rows = "".join(
         f"| {game.FORMS[form]} | {one.secret[-1]:.1f} | **{one.ordinary[-1]:.2f}** |\n" for form, one in found.items()
     )

@@ -10,6 +10,7 @@ import streamlit as st
 
 from dpcl_core.figures import html
 from dpcl_core.figures.picture import Picture, Provenance
+from dpcl_core.lessons import glossary
 from pages.parts.shell import link as links
 from pages.parts.shell.text import plain
 
@@ -30,7 +31,8 @@ def show(
     share: Mapping[str, str] | None = None,
     live: bool = False,
 ) -> None:
-    """A card with title, figure, finding and strip; where there is nothing to draw, it says why.
+    """A card with title, figure, finding and strip; where there is nothing to draw, it says why. Hovering the title's mark
+    explains the glossary's words in it.
 
     `key` must be stable: zoom and live updates hang on it. `table`: what is drawn, offered as CSV. `share`: query parameters
     of this view. `live`: the run goes on, so the downloads are left out until it has ended (they would be rebuilt with each
@@ -38,7 +40,7 @@ def show(
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
-            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""))
+            st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
         if picture.figure.data:
             st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
         else:  # in words that break lines, and as high as the figure will be

@@ -15,6 +15,7 @@ from dpcl_core.data import catalog as datasets
 from dpcl_core.data import files, own
 from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
@@ -416,7 +417,8 @@ def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> V
 
 def _widget(view: View, name: str, setting: fields.Setting) -> object:
     start = view.read.values.get(name, _plain(setting.default))
-    key, title, text = view.key(name), setting.title, setting.help
+    key, title = view.key(name), setting.title
+    text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
     if setting.sort == "whole":
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
         value = cast("int | None", start)

@@ -1,0 +1,53 @@
+"""The field's words as this project uses them, read from `assets/glossary.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache, lru_cache
+from typing import Annotated
+
+from pydantic import Field
+
+from dpcl_core import paths
+from dpcl_core.spec import Spec
+
+_Words = Annotated[str, Field(min_length=1)]
+
+
+class Word(Spec):
+    """One word and its meaning in one or two sentences. `also`: other forms under which it is found in a text."""
+
+    word: _Words
+    meaning: _Words
+    also: tuple[_Words, ...] = ()
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Everything that it is written as."""
+        return (self.word, *self.also)
+
+
+class _Glossary(Spec):
+    words: tuple[Word, ...]
+
+
+@lru_cache(maxsize=1)
+def words() -> tuple[Word, ...]:
+    """The glossary in its own order."""
+    text = (paths.assets_dir() / "glossary.toml").read_text(encoding="utf-8")
+    return _Glossary.model_validate(tomllib.loads(text)).words
+
+
+@lru_cache(maxsize=512)
+def explained(text: str) -> str:
+    """The glossary's words that occur in a short text, with their meanings, as Markdown; empty where there is none."""
+    found = [word for word in words() if _pattern(word).search(text)]
+    return "\n\n".join(f"**{word.word}**: {word.meaning}" for word in found)
+
+
+@cache
+def _pattern(word: Word) -> re.Pattern[str]:
+    """Whole words; short forms of capitals, such as AA, as they are written."""
+    forms = (re.escape(form) if form.isupper() else f"(?i:{re.escape(form)})" for form in word.forms)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(forms)})(?!\w)")
