@@ -3,6 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Linux without a graphics card: torch without CUDA's libraries, where PyTorch's index can be reached; else requirements.txt takes its own.
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+CPU_TORCH = [ "$$(uname)" != Linux ] || nvidia-smi >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --no-deps \
+	--timeout 5 --retries 0 --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt) >/dev/null 2>&1 || true
+
 .PHONY: install install-dev app test test-elsewhere lint reproduce bench docs clean
 
 install: $(VENV)/.installed
@@ -10,6 +15,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(CPU_TORCH)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	touch $@
 
