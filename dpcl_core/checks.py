@@ -106,9 +106,10 @@ def check(spec: RunSpec) -> None:
     n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     n_people = facts.n_train
     n_units = spec.scenario.n_users or n_people
+    sizes = of_run(spec, facts, n_tasks)
     if spec.scenario.n_users is not None or method.batch_size(spec.params):
-        _check_streams(spec, int(of_run(spec, facts, n_tasks).task_size))
-    method.refuses(spec, of_run(spec, facts, n_tasks))
+        _check_streams(spec, int(sizes.task_size))
+    method.refuses(spec, sizes)
     if spec.privacy.delta >= 1 / n_units:
         raise BadInput(
             "privacy.delta",

@@ -26,7 +26,7 @@ from dpcl_core.explorers.catalog import Observer
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
-from dpcl_core.methods.common.public_sizes import PublicSizes, source_sizes
+from dpcl_core.methods.common.public_sizes import source_sizes
 from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.noise_forecast import forecast
 from dpcl_core.privacy import noise_forecast
@@ -68,33 +68,32 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     )
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
-    facts = PublicSizes(dataset.n_people, len(first.tasks), len(first.classes), first.recurrence, spec.scenario.n_users)
-    tasks = [task for stream in streams.values() for task in stream.tasks]
-    sizes = [int(facts.task_size)] * len(tasks)  # of a person's own data nothing is counted
-    if not datasets.card(spec.data.dataset).is_own:
-        sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
-    checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
-    n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    if warning := noise_forecast.note(forecast(spec, n_features=_n_features(table), classes_per_task=n_home, facts=facts)):
-        yield Note("warning", warning)
     known = PublicContext(
-        n_inputs=_n_features(table),
-        n_classes=len(first.classes),
-        public=tuple(public),
         n_people=dataset.n_people,
         n_tasks=len(first.tasks),
+        n_classes=len(first.classes),
+        recurrence=first.recurrence,
+        n_users=spec.scenario.n_users,
+        source_sizes=source_sizes(spec),
+        n_inputs=_n_features(table),
+        public=tuple(public),
         device=device,
         form=table.form,
-        recurrence=first.recurrence,
         classes=first.classes,
         texts=table.texts,
         canaries=dataset.canaries,
-        n_users=spec.scenario.n_users,
-        anchors=(yield from _anchors(spec, dataset, device)),
-        source_sizes=source_sizes(spec),
         undeclared=dataset.undeclared,
         counted=not datasets.card(spec.data.dataset).is_own,
     )
+    tasks = [task for stream in streams.values() for task in stream.tasks]
+    sizes = [int(known.task_size)] * len(tasks)  # of a person's own data nothing is counted
+    if known.counted:
+        sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
+    checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
+    n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
+    if warning := noise_forecast.note(forecast(spec, n_features=known.n_inputs, classes_per_task=n_home, facts=known)):
+        yield Note("warning", warning)
+    known = replace(known, anchors=(yield from _anchors(spec, dataset, device)))
     for cells in _groups(spec):
         yield from _learn(spec, cells, streams, known)
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, cast
 import streamlit as st
 
 from dpcl_core import checks, presets
-from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.public_sizes import of_run
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.results import Result
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts.shell import layout, state, status_line, stored_results
 from pages.parts.shell.header import actions, heading
@@ -155,11 +153,8 @@ def _estimate(spec: RunSpec) -> str:
 @st.cache_data(max_entries=200, show_spinner=False)
 def _derived(key: str, _spec: RunSpec) -> str:
     """What the method's settings come to on this dataset; `key` stands for the spec."""
-    facts = datasets.facts_of(_spec.data)
-    n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
-    known = of_run(_spec, facts, n_tasks)
-    card = methods.card(_spec.method)
-    return " ".join(filter(None, [card.derived(_spec.params, known), card.totals(_spec, known)]))
+    card, facts = methods.card(_spec.method), of_spec(_spec)
+    return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
 
 
 def _seconds(spec: RunSpec) -> float | None:

@@ -16,7 +16,6 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs, pecl_costs, public_text
 from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
@@ -126,9 +125,7 @@ def _noises(spec: RunSpec, known: PublicContext, epsilon: float) -> tuple[float,
         found = pecl_costs.noises(params, spec.privacy, known, epsilon)
         return found.ratio, found.labels
     assert isinstance(params, BaselineParams)
-    plan = baseline_costs.plan(
-        params, spec.privacy, PublicSizes(known.n_people, known.n_tasks, known.n_classes, known.recurrence)
-    )
+    plan = baseline_costs.plan(params, spec.privacy, known)
     copy = baseline_costs.copy_noise(params, plan, epsilon)
     return copy.ratio, copy.epsilon_labels
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dpcl_core.attacks import dpsgd_trace
 from dpcl_core.attacks.dpsgd_trace import StepGroup
-from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.lifelong import odometer
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.dp_agem import schedule
 from dpcl_core.privacy.lower_bound import Audited, lower_bound
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 _ADVERSARY = (
@@ -27,9 +25,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     coins of all others. Args: trials: lives on each side.
     """
     assert isinstance(spec.params, DpAgemParams)
-    found = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    facts = PublicSizes(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    facts = of_spec(spec)
     return [_attacked(spec, spec.params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
 
 

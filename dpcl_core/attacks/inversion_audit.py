@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.embedding_inversion import nearest
 from dpcl_core.backbones.language import plain
-from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import baseline_costs, pecl_costs
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
@@ -29,7 +27,6 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.lower_bound import Audited, one_way_bound
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.token_noise import printed_ratios
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 Table = NDArray[np.float32]
@@ -58,8 +55,7 @@ def audited(spec: RunSpec, trials: int) -> list[Audited]:
     """
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} adds no noise to embeddings with these settings")
-    found = datasets.facts_of(spec.data)
-    facts = of_run(spec, found, scenarios.check(spec.scenario, found.n_classes, found.sources))
+    facts = of_spec(spec)
     whole = plain.load().embeddings
     table = clipped(whole / np.median(np.linalg.norm(whole, axis=1)), 1.0)  # in units of C, as runs clip
     budgets, delta = spec.privacy.epsilons, spec.privacy.delta
@@ -87,8 +83,7 @@ def _release(spec: RunSpec, facts: PublicSizes, epsilon: float) -> _Release:
 
         return _Release(printed, params.epochs, math.inf)
     if isinstance(params, PeclParams):
-        known = PublicContext(0, facts.n_classes, (), facts.n_people, facts.n_tasks, recurrence=facts.recurrence)
-        ratio = pecl_costs.noises(params, privacy, known, epsilon).ratio
+        ratio = pecl_costs.noises(params, privacy, facts, epsilon).ratio
     else:
         assert isinstance(params, BaselineParams)
         ratio = baseline_costs.copy_noise(params, baseline_costs.plan(params, privacy, facts), epsilon).ratio

@@ -10,11 +10,10 @@ from dpcl_core.attacks.l2dp_games import ATTACKS, Setting
 from dpcl_core.attacks.l2dp_games import audited as played
 from dpcl_core.data import catalog as datasets
 from dpcl_core.data.dataset import Form
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.privacy.lower_bound import Audited
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 __all__ = ["ATTACKS", "audit", "audited", "setting"]
@@ -38,11 +37,9 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
     """
     params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
     assert isinstance(params, L2dpMlParams)
-    found = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    facts = PublicSizes(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    facts = of_spec(spec)
     n_mean = params.batch_size if params.algorithm == "batches" else int(facts.task_size)
-    sizes = claim.sizes(form, found.n_classes)
+    sizes = claim.sizes(form, facts.n_classes)
     norm = first_norm(sizes, (*form.shape, 1)[2], params.theta_norm)
     plan = claim.plan(sizes, params.delta_r, n_mean, epsilon, params.encoder_share, norm)
     return Setting(epsilon, params.encoder_share, plan.input_scale, plan.scale2)

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks import dpsgd_trace
 from dpcl_core.attacks.dpsgd_trace import StepGroup
-from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
 from dpcl_core.methods.language import pecl_costs
 from dpcl_core.methods.language.cards.pecl import PeclParams, check
 from dpcl_core.methods.language.pecl_costs import Noises
@@ -22,7 +20,6 @@ from dpcl_core.privacy.local import Randomiser, noisy_labels
 from dpcl_core.privacy.lower_bound import Audited, lower_bound
 from dpcl_core.privacy.mechanisms import noisy_mean
 from dpcl_core.privacy.noise import ReleaseNoise
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 
 _CENTRAL = (
@@ -41,18 +38,15 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     """
     params = spec.params
     assert isinstance(params, PeclParams)
-    found = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    facts = PublicSizes(found.n_train, n_tasks, found.n_classes, spec.scenario.recurrence)
+    facts = of_spec(spec)
     check(spec, facts)
-    known = PublicContext(0, facts.n_classes, (), facts.n_people, facts.n_tasks, recurrence=facts.recurrence)
     attacked = _noisy_copy if params.is_local else _canary
-    return [attacked(spec, params, known, epsilon, trials) for epsilon in spec.privacy.epsilons]
+    return [attacked(spec, params, facts, epsilon, trials) for epsilon in spec.privacy.epsilons]
 
 
-def _canary(spec: RunSpec, params: PeclParams, known: PublicContext, epsilon: float, trials: int) -> Audited:
-    noise = pecl_costs.noises(params, spec.privacy, known, epsilon)
-    n_lives, size = _n_lives(known), known.task_size
+def _canary(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
+    noise = pecl_costs.noises(params, spec.privacy, facts, epsilon)
+    n_lives, size = _n_lives(facts), facts.task_size
     plan, turned = pecl_costs.schedule(params, size), spec.privacy.adjacency == "replace"
     life = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_lives
 
@@ -84,13 +78,13 @@ def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, tr
     return ratio
 
 
-def _noisy_copy(spec: RunSpec, params: PeclParams, known: PublicContext, epsilon: float, trials: int) -> Audited:
-    noise, table = pecl_costs.noises(params, spec.privacy, known, epsilon), np.array([[1.0], [-1.0]])
+def _noisy_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
+    noise, table = pecl_costs.noises(params, spec.privacy, facts, epsilon), np.array([[1.0], [-1.0]])
     book = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
 
     def scores(which: int) -> NDArray[np.float64]:
         found = np.zeros(trials)
-        for task in range(_n_lives(known)):
+        for task in range(_n_lives(facts)):
             tokens = np.full((trials, params.length), which)
             seen = noisy_embeddings(table, tokens, noise.ratio, 1.0, ReleaseNoise(), book, task=task)
             found += 2 * seen.astype(np.float64).sum(axis=(1, 2)) / (noise.ratio**2 if noise.ratio > 0 else 1.0)
@@ -112,8 +106,8 @@ def _label_odds(noise: Noises, answers: NDArray[np.int64]) -> NDArray[np.float64
     return odds
 
 
-def _n_lives(known: PublicContext) -> int:
-    return known.n_tasks if known.recurrence == "every" else 1
+def _n_lives(facts: PublicSizes) -> int:
+    return facts.n_tasks if facts.recurrence == "every" else 1
 
 
 def _audited(

@@ -13,7 +13,7 @@ from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, first_of
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.common.public_sizes import PublicSizes, of_run
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.scenarios.catalog import ClassIncremental
 from dpcl_core.spec import RunSpec, Spec
@@ -141,21 +141,15 @@ def searched(tune: TuneSpec) -> RunSpec:
 
 def task_size(spec: RunSpec) -> float:
     """Nominal number of training examples of a task: a public number, tasks count as equal."""
-    return _facts(spec).task_size
+    return of_spec(spec).task_size
 
 
 def final_size(spec: RunSpec) -> float:
     """Nominal number of examples of the largest training of a run: of a task, or of all tasks where they are kept."""
     if methods.card(spec.method).trains_on == "all":
-        known = _facts(spec)
+        known = of_spec(spec)
         return known.n_tasks * known.task_size
     return task_size(spec)
-
-
-def _facts(spec: RunSpec) -> PublicSizes:
-    found = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    return of_run(spec, found, n_tasks)
 
 
 def is_combined(dataset: str) -> bool:

@@ -97,7 +97,14 @@ def _facts(method: str) -> PublicContext:
         return clients.known(OF_CLIENTS, PUBLIC)
     if _is_of_texts(method):
         return pecl_small.known()
-    return PublicContext(36, 4, (0, 1, 2, 3), N_TASKS * NOMINAL, N_TASKS, form=Form((6, 6, 1), 0.0, 1.0))
+    return PublicContext(
+        n_inputs=36,
+        n_classes=4,
+        public=(0, 1, 2, 3),
+        n_people=N_TASKS * NOMINAL,
+        n_tasks=N_TASKS,
+        form=Form((6, 6, 1), 0.0, 1.0),
+    )
 
 
 def _tasks(method: str) -> Sequence[Task]:

@@ -44,7 +44,9 @@ def ours(n_classes: int) -> None:
         seeds=tuple(range(N_SEEDS)),
     )
     cells = list(spec.cells())
-    known = PublicContext(SIZE, n_classes, tuple(range(n_classes)), N_EXAMPLES, N_TASKS)
+    known = PublicContext(
+        n_inputs=SIZE, n_classes=n_classes, public=tuple(range(n_classes)), n_people=N_EXAMPLES, n_tasks=N_TASKS
+    )
     learner = methods.maker(spec.method)(spec, cells, known)
     ledgers = {cell: Ledger(spec.privacy.delta, "add-remove", "once") for cell in cells}
     tasks = [dict.fromkeys(spec.seeds, task) for task in stream(n_classes)]

@@ -113,7 +113,9 @@ def test_steps_with_a_reference(method: str, benchmark: BenchmarkFixture) -> Non
     """Twenty steps on 500 pictures, each with a gradient on a stored batch: a task of the published size."""
     spec = permuted(method, 2, BATCH, {})
     (cell,) = spec.cells()
-    known = PublicContext(784, 10, tuple(range(10)), N, 2, form=MNIST, recurrence="every")
+    known = PublicContext(
+        n_inputs=784, n_classes=10, public=tuple(range(10)), n_people=N, n_tasks=2, form=MNIST, recurrence="every"
+    )
     learner = methods.maker(method)(spec, [cell], known)
     ledgers = {cell: Ledger(1e-5, "add-remove", "every")}
     drawn = np.random.default_rng(0)

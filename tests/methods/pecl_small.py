@@ -47,7 +47,15 @@ def known(
     form, sizes = TextForm(LENGTH, may_show=may_show), source_sizes or {}
     people = n * n_tasks
     return PublicContext(
-        0, 4, (0, 1, 2, 3), people, n_tasks, classes=CLASSES, texts=form, canaries=canaries, source_sizes=sizes
+        n_inputs=0,
+        n_classes=4,
+        public=(0, 1, 2, 3),
+        n_people=people,
+        n_tasks=n_tasks,
+        classes=CLASSES,
+        texts=form,
+        canaries=canaries,
+        source_sizes=sizes,
     )
 
 

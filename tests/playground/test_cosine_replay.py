@@ -112,7 +112,11 @@ def test_replay_equals_the_learner_that_trains_for_real(setting: str, epsilon: f
         seeds=(1,),
     )
     cell = Cell(epsilon, 1)
-    learner = CosineClassifier(spec, [cell], PublicContext(SIZE, N_CLASSES, tuple(range(N_CLASSES)), 100, 3))
+    learner = CosineClassifier(
+        spec,
+        [cell],
+        PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=100, n_tasks=3),
+    )
     all_draws = draws(setting)[1]
     if setting == "prior":  # the learner draws for the list of the task only
         learner._noises[cell] = Recorded(np.array([all_draws[0, tasks == k] for k in range(3)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
-from dpcl_core.spec import Cell, Recurrence
+from dpcl_core.spec import Cell
 
 
 class Observation:
@@ -30,36 +30,28 @@ class Observation:
 LearnerEvent = Progress | Note | TokensScored | Retained | Leaks | Observation  # what a method may say while it learns
 
 
-@dataclass(frozen=True, slots=True)
-class PublicContext:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicContext(PublicSizes):
     """Public facts that a learner may build on: all of them known before any private example is read.
 
-    `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public, ascending;
-    `n_people`: nominal number of training examples in all tasks; `device`: torch device name. `form`: how the examples' own
-    values lie in the inputs, None where these are features of a network or pictures. `recurrence`: whether one person can
-    be in several tasks, as `TaskStream` has it. `classes`: their names. `texts`: how encoded texts are read, None for other
-    inputs; `canaries`: secrets planted among them. `n_users`: clients that hold the examples, None where what is protected
-    is an example. `anchors` float32 [p, K]: features of public sentences by the same backbone, for methods whose card says
-    `needs_anchors`, at most 2,000; `Task.train.users` then says which client holds an example. `source_sizes`: as in
-    `PublicSizes`. `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing
-    here that is private, as the labels are. Nothing may depend on it but through a list that was released. `counted`:
-    whether the numbers of examples are taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
+    Beside the sizes: `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public,
+    ascending; `device`: torch device name. `form`: how the examples' own values lie in the inputs, None where these are
+    features of a network or pictures. `classes`: their names. `texts`: how encoded texts are read, None for other inputs;
+    `canaries`: secrets planted among them. `anchors` float32 [p, K]: features of public sentences by the same backbone, for
+    methods whose card says `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example.
+    `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing here that is
+    private, as the labels are. Nothing may depend on it but through a list that was released. `counted`: whether how many
+    examples a task has is taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
     """
 
     n_inputs: int
-    n_classes: int
     public: tuple[int, ...]
-    n_people: int
-    n_tasks: int
     device: str = "cpu"
     form: Form | None = None
-    recurrence: Recurrence = "once"
     classes: tuple[str, ...] = ()
     texts: TextForm | None = None
     canaries: tuple[Canary, ...] = ()
-    n_users: int | None = None
     anchors: NDArray[np.float32] | None = None
-    source_sizes: Mapping[str, int] = field(default_factory=dict)
     undeclared: tuple[str, ...] = ()
     counted: bool = True
 
@@ -67,11 +59,6 @@ class PublicContext:
     def n_labels(self) -> int:
         """How many labels an example may have, private: how long arrays are that labels index."""
         return self.n_classes + len(self.undeclared)
-
-    @property
-    def task_size(self) -> float:
-        """Nominal number of training examples of a task, tasks counting as equal."""
-        return PublicSizes(self.n_people, self.n_tasks, self.n_classes, self.recurrence).task_size
 
     def size_of(self, task: Task) -> float:
         """Nominal number of training examples of this task: its source's own where a card tells it."""

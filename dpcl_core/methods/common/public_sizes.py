@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dpcl_core.data import catalog
 from dpcl_core.data.catalog import DatasetFacts
+from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import Recurrence, RunSpec
 
 
@@ -14,8 +15,10 @@ from dpcl_core.spec import Recurrence, RunSpec
 class PublicSizes:
     """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again.
 
-    `n_users`: clients that hold the examples, where what is protected is a client; None else. `source_sizes`: nominal
-    numbers of training examples of the tasks that are named here, where tasks are a dataset's sources.
+    `n_people`: nominal number of training examples in all tasks. `recurrence`: whether one person can be in several tasks,
+    as `TaskStream` has it. `n_users`: clients that hold the examples, where what is protected is a client; None else.
+    `source_sizes`: nominal numbers of training examples of the tasks that are named here, where tasks are a dataset's
+    sources.
     """
 
     n_people: int
@@ -40,6 +43,12 @@ def of_run(spec: RunSpec, found: DatasetFacts, n_tasks: int) -> PublicSizes:
     n_labels = len(spec.scenario.label_names(classes))
     sizes = source_sizes(spec)
     return PublicSizes(found.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
+
+
+def of_spec(spec: RunSpec) -> PublicSizes:
+    """The same from cards and headers of files. Raises BadInput as the scenario does, and for data that are not known."""
+    found = catalog.facts_of(spec.data)
+    return of_run(spec, found, scenarios.check(spec.scenario, found.n_classes, found.sources))
 
 
 def source_sizes(spec: RunSpec) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import dp_accounting as dp
 
 from dpcl_core.methods.common.dpsgd_plan import Schedule
-from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.privacy import accounting, token_noise
 from dpcl_core.privacy.gaussian import SENSITIVITY
@@ -50,16 +50,16 @@ def events(params: PeclParams, privacy: PrivacySpec, task_size: float, multiplie
     return [steps, dp.GaussianDpEvent(params.mean_score_std * task_size * SENSITIVITY[privacy.adjacency])]
 
 
-def noises(params: PeclParams, privacy: PrivacySpec, known: PublicContext, epsilon: float) -> Noises:
+def noises(params: PeclParams, privacy: PrivacySpec, facts: PublicSizes, epsilon: float) -> Noises:
     """The noise with which a person's whole life stays within (epsilon, delta); budget = per-task: one task of it.
 
     Under local with budget_per = token: one token in one place, whatever the text then costs.
     """
     if math.isinf(epsilon):
         return Noises()
-    n_lives = known.n_tasks if known.recurrence == "every" and params.budget == "total" else 1
+    n_lives = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
     if not params.is_local:
-        size = known.task_size
+        size = facts.task_size
         return Noises(
             multiplier=accounting.calibrated(
                 lambda value: list(events(params, privacy, size, value)) * n_lives, epsilon, privacy.delta, privacy.adjacency

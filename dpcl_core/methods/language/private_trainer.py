@@ -16,7 +16,6 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import Schedule, noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs, public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm, without_tokens
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
@@ -47,8 +46,7 @@ class PrivateTrainer:
         self._spec, self._cell, self._known, self.params = spec, cell, known, spec.params
         self.subject = AdaptedModel(spec, cell, known)
         self.net, self.answers = self.subject.net, self.subject.answers
-        facts = PublicSizes(known.n_people, known.n_tasks, known.n_classes, known.recurrence)
-        self.plan = baseline_costs.plan(self.params, spec.privacy, facts)
+        self.plan = baseline_costs.plan(self.params, spec.privacy, known)
         self.is_local = self.params.mechanism == "fn"
         none = baseline_costs.Noises(0.0)
         self.noises = none if self.is_local else baseline_costs.noises(self.params, self.plan, cell.epsilon)

@@ -7,10 +7,9 @@ import streamlit as st
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.public_sizes import of_run
+from dpcl_core.methods.common.public_sizes import of_spec
 from dpcl_core.methods.noise_forecast import forecast
 from dpcl_core.privacy import noise_forecast
-from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import RunSpec
 from pages.parts.shell.text import plain
 
@@ -31,14 +30,13 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
     if n_features is None:
         return None
     try:
-        facts = datasets.facts_of(_spec.data)
-        n_tasks = scenarios.check(_spec.scenario, facts.n_classes, facts.sources)
+        facts = of_spec(_spec)
         n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:
         return None  # said where the form is checked
-    known = of_run(_spec, facts, n_tasks)
+    n_home = n_home or facts.n_classes / facts.n_tasks
     try:
-        outlooks = forecast(_spec, n_features=n_features, classes_per_task=n_home or facts.n_classes / n_tasks, facts=known)
+        outlooks = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
     except BadInput as refused:
         return "ε: one budget is out of reach", f"{refused}."
     text = noise_forecast.note(outlooks)

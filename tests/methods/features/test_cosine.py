@@ -50,7 +50,13 @@ def stream() -> list[Task]:
 
 def learned(run: RunSpec, tasks: Sequence[Task], n_classes: int = N_CLASSES) -> tuple[CosineClassifier, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    known = PublicContext(tasks[0].train.inputs.shape[1], n_classes, tuple(range(n_classes)), 100, len(tasks))
+    known = PublicContext(
+        n_inputs=tasks[0].train.inputs.shape[1],
+        n_classes=n_classes,
+        public=tuple(range(n_classes)),
+        n_people=100,
+        n_tasks=len(tasks),
+    )
     learner = make_learner(run, cells, known)
     ledgers = {cell: Ledger(DELTA, "add-remove", "once") for cell in cells}
     for each in tasks:

@@ -63,7 +63,13 @@ def tasks(n_tasks: int = 2, disturb: int | None = None) -> list[Task]:
 
 def learned(run: RunSpec, stream: Sequence[Task]) -> tuple[Learner, dict[Cell, Ledger]]:
     cells = list(run.cells())
-    known = PublicContext(SIZE, N_CLASSES, tuple(range(N_CLASSES)), PER_TASK * len(stream), len(stream))
+    known = PublicContext(
+        n_inputs=SIZE,
+        n_classes=N_CLASSES,
+        public=tuple(range(N_CLASSES)),
+        n_people=PER_TASK * len(stream),
+        n_tasks=len(stream),
+    )
     learner = methods.maker(run.method)(run, cells, known)
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
     for task in stream:
@@ -130,7 +136,14 @@ def test_a_member_of_the_ensemble_depends_on_its_own_task_alone() -> None:
 def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, np.ndarray]]]:
     """Budget spent and scores on the first task after every task, of a learner that is told what comes as by the engine."""
     cells = list(run.cells())
-    known = PublicContext(SIZE, N_CLASSES, tuple(range(N_CLASSES)), PER_TASK * len(stream), len(stream), recurrence="every")
+    known = PublicContext(
+        n_inputs=SIZE,
+        n_classes=N_CLASSES,
+        public=tuple(range(N_CLASSES)),
+        n_people=PER_TASK * len(stream),
+        n_tasks=len(stream),
+        recurrence="every",
+    )
     learner = methods.maker(run.method)(run, cells, known)
     assert isinstance(learner, Prefetching)
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "every") for cell in cells}
@@ -233,7 +246,9 @@ def test_the_non_cl_model_has_learned_all_tasks_and_waits_where_it_is_released_o
     run = spec("non-cl", params={"epochs": 60, "sample_rate": 0.5, "release": "once", "learning_rate": 0.1})
     stream = tasks()
     cells = list(run.cells())
-    learner = methods.maker("non-cl")(run, cells, PublicContext(SIZE, N_CLASSES, (0, 1, 2, 3), 2 * PER_TASK, 2))
+    learner = methods.maker("non-cl")(
+        run, cells, PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=(0, 1, 2, 3), n_people=2 * PER_TASK, n_tasks=2)
+    )
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in cells}
     list(learner.learn({0: stream[0]}, ledgers))
     assert learner.scores(0, stream[0]) == {}
@@ -246,7 +261,11 @@ def test_the_non_cl_model_has_learned_all_tasks_and_waits_where_it_is_released_o
 
 def test_a_run_that_is_left_stops_its_threads() -> None:
     run = spec("peft-ensemble", params={"epochs": 1000, "sample_rate": 0.01}, seeds=[0, 1, 2, 3])
-    learner = methods.maker(run.method)(run, list(run.cells()), PublicContext(SIZE, N_CLASSES, (0, 1, 2, 3), 60, 2))
+    learner = methods.maker(run.method)(
+        run,
+        list(run.cells()),
+        PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=(0, 1, 2, 3), n_people=60, n_tasks=2),
+    )
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "once") for cell in run.cells()}
     steps = iter(learner.learn(dict.fromkeys(run.seeds, tasks()[0]), ledgers))
     first = next(steps)
@@ -323,7 +342,11 @@ def test_the_statement_of_a_baseline_that_rereads_says_who_pays_most() -> None:
 def test_budgets_share_batches_where_the_ledger_says_so_and_nowhere_else() -> None:
     """Seeded, so that batches can be compared: heads of a seed have one sequence, adapters one for every budget."""
     run = spec("peft-ensemble")
-    trainer = Trainer(run, list(run.cells()), PublicContext(SIZE, N_CLASSES, (0, 1, 2, 3), 60, 2))
+    trainer = Trainer(
+        run,
+        list(run.cells()),
+        PublicContext(n_inputs=SIZE, n_classes=N_CLASSES, public=(0, 1, 2, 3), n_people=60, n_tasks=2),
+    )
     first, second = (Work(task.train, task.prior, (task.index,), PER_TASK) for task in tasks())
 
     def drawn(work: Work, epsilon: float | None = None) -> list[int]:

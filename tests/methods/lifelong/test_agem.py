@@ -73,7 +73,9 @@ class Watched(Agem):
     """A-GEM that writes down which batches it took gradients on, task by task."""
 
     def __init__(self, run: RunSpec, n_tasks: int, public: Sequence[int] = range(N_CLASSES)) -> None:
-        known = PublicContext(64, N_CLASSES, tuple(public), PER_TASK * n_tasks, n_tasks, form=SMALL)
+        known = PublicContext(
+            n_inputs=64, n_classes=N_CLASSES, public=tuple(public), n_people=PER_TASK * n_tasks, n_tasks=n_tasks, form=SMALL
+        )
         super().__init__(run, [CELL], known)
         self.asked: list[list[Batch]] = []
         self.net, self.memory, self.ledger = self._net, self._memory, Ledger(1e-5, "add-remove", "once")
@@ -273,7 +275,11 @@ def test_l2dp_ml_without_noise_on_the_same_loss_is_a_gem_exactly() -> None:
     plain = Watched(spec(settings), 3).go(streams)
     run = spec({**settings, "losses": "softmax", "encoder_weight": 0.0, "output_norm_cap": 0.0}, method="l2dp-ml")
     other = methods.maker("l2dp-ml")(
-        run, [CELL], PublicContext(64, N_CLASSES, tuple(range(N_CLASSES)), 3 * PER_TASK, 3, form=SMALL)
+        run,
+        [CELL],
+        PublicContext(
+            n_inputs=64, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=3 * PER_TASK, n_tasks=3, form=SMALL
+        ),
     )
     for task in streams:
         list(other.learn({0: task}, {CELL: Ledger(1e-5, "add-remove", "once")}))
@@ -304,7 +310,17 @@ def test_it_forgets_less_than_fine_tuning_on_permuted_mnist(monkeypatch: pytest.
             stream = engine.open_stream(run, table, seed)
             cell = Cell(math.inf, seed)
             learner = Agem(
-                run, [cell], PublicContext(49, 10, tuple(range(10)), 1000, 5, form=table.form, recurrence="every")
+                run,
+                [cell],
+                PublicContext(
+                    n_inputs=49,
+                    n_classes=10,
+                    public=tuple(range(10)),
+                    n_people=1000,
+                    n_tasks=5,
+                    form=table.form,
+                    recurrence="every",
+                ),
             )
             ledger = Ledger(1e-5, "add-remove", "every")
             matrix = []

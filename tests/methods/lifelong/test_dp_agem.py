@@ -54,7 +54,15 @@ def stream(n_tasks: int = 3, n: int = PER_TASK) -> list[Task]:
 
 def known(n_tasks: int, recurrence: Recurrence = "once", n_people: int | None = None) -> PublicContext:
     people = PER_TASK * (n_tasks if recurrence == "once" else 1) if n_people is None else n_people
-    return PublicContext(36, N_CLASSES, tuple(range(N_CLASSES)), people, n_tasks, form=FORM, recurrence=recurrence)
+    return PublicContext(
+        n_inputs=36,
+        n_classes=N_CLASSES,
+        public=tuple(range(N_CLASSES)),
+        n_people=people,
+        n_tasks=n_tasks,
+        form=FORM,
+        recurrence=recurrence,
+    )
 
 
 def learned(

@@ -49,7 +49,9 @@ def finished(run: RunSpec) -> dict[float, CellFinished]:
 def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dict[Cell, Ledger]]:
     """What is learned of network features (no map before them), by seed."""
     cells = list(run.cells())
-    known = PublicContext(tasks[0].train.inputs.shape[1], 3, (0, 1, 2), 60, len(tasks))
+    known = PublicContext(
+        n_inputs=tasks[0].train.inputs.shape[1], n_classes=3, public=(0, 1, 2), n_people=60, n_tasks=len(tasks)
+    )
     learner = make_learner(run, cells, known)
     assert isinstance(learner, CoefficientMemory)
     ledgers = {cell: Ledger(DELTA, run.privacy.adjacency, "once") for cell in cells}
@@ -170,7 +172,7 @@ def test_two_tasks_never_share_noise() -> None:
     first, second = made_tasks()[:1] * 2
     again = Task(1, "task 2", second.train, second.test, second.prior)
     run = spec(privacy={"epsilons": [1.0], "noise": "seeded"}, seeds=[0], params={"solution": "exact"})
-    known = PublicContext(4, 3, (0, 1, 2), 60, 2)
+    known = PublicContext(n_inputs=4, n_classes=3, public=(0, 1, 2), n_people=60, n_tasks=2)
     learner = make_learner(run, list(run.cells()), known)
     assert isinstance(learner, CoefficientMemory)
     ledgers = {Cell(1.0, 0): Ledger(DELTA, "add-remove", "once")}

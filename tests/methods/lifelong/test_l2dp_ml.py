@@ -79,7 +79,15 @@ def stream(n_tasks: int = 3, n: int = 34) -> list[Task]:
 
 def made(run: RunSpec) -> L2dpMl:
     (cell,) = run.cells()
-    known = PublicContext(SIZE, N_CLASSES, tuple(range(N_CLASSES)), 34, 3, form=FORM, recurrence="every")
+    known = PublicContext(
+        n_inputs=SIZE,
+        n_classes=N_CLASSES,
+        public=tuple(range(N_CLASSES)),
+        n_people=34,
+        n_tasks=3,
+        form=FORM,
+        recurrence="every",
+    )
     learner = methods.maker(run.method)(run, [cell], known)
     assert isinstance(learner, Agem)
     return learner  # type: ignore[return-value]
@@ -234,7 +242,9 @@ def test_gradients_as_printed_are_those_of_equations_13_and_14() -> None:
 @pytest.mark.parametrize("form", [Form((32, 32, 3), 0.0, 1.0), Form((100, 3), -1.0, 1.0), Form((9, 11, 1), 0.0, 1.0)])
 def test_every_kind_of_example_has_its_gradients(form: Form) -> None:
     run, n_values = spec(batch_size=4), math.prod(form.shape)
-    known = PublicContext(n_values, N_CLASSES, tuple(range(N_CLASSES)), 4, 1, form=form)
+    known = PublicContext(
+        n_inputs=n_values, n_classes=N_CLASSES, public=tuple(range(N_CLASSES)), n_people=4, n_tasks=1, form=form
+    )
     learner = L2dpMl(run, list(run.cells()), known)
     rows = np.random.default_rng(0).uniform(form.low, form.high, (4, n_values)).astype(np.float32)
     examples = Examples(rows, np.arange(4))
