@@ -19,7 +19,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods import compatibility
 from dpcl_core.methods.common import empty_label_space
 from dpcl_core.methods.common.public_sizes import of_run
-from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.packages import lacking
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
@@ -84,10 +83,10 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
     if reads_texts and not backbone.is_language_model:
         raise BadInput("data.backbone", backbone.name, f"must be a language model for {method.title}: lm-tiny or hf:NAME")
-    if isinstance(spec.params, LanguageParams) and backbone.context and spec.params.length > backbone.context - _PROMPT:
+    if reads_texts and backbone.context and spec.params.text_length > backbone.context - _PROMPT:
         most = backbone.context - _PROMPT
         allowed = f"must be at most {most} with {backbone.name}, which looks back on {backbone.context} with task and label"
-        raise BadInput("params.length", spec.params.length, allowed)
+        raise BadInput("params.length", spec.params.text_length, allowed)
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):

@@ -27,7 +27,6 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.evaluation import evaluated, untrained
 from dpcl_core.methods.common.learner import Learner, Prefetching, PublicContext, Surveying
 from dpcl_core.methods.common.public_sizes import source_sizes
-from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.noise_forecast import forecast
 from dpcl_core.privacy import noise_forecast
 from dpcl_core.privacy.joint_release import joint_release
@@ -217,9 +216,9 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
 
 def _text_form(spec: RunSpec) -> TextForm | None:
     """How encoded texts lie in the table, for methods that read texts."""
-    if not isinstance(spec.params, LanguageParams):
+    if spec.params.inputs != "text":
         return None
-    return TextForm(spec.params.length, may_show=datasets.card(spec.data.dataset).may_show)
+    return TextForm(spec.params.text_length, may_show=datasets.card(spec.data.dataset).may_show)
 
 
 def inputs(
@@ -234,14 +233,14 @@ def inputs(
     text = f"computing features with {spec.data.backbone}"
     if spec.params.inputs == "images":
         text = f"decoding pictures for {spec.data.backbone}"
-    if isinstance(spec.params, LanguageParams):
+    if spec.params.inputs == "text":
         text = f"reading texts for {spec.data.backbone}"
     yield Progress("backbone", told[0], told[2], None, text)
-    if isinstance(spec.params, LanguageParams):
+    if spec.params.inputs == "text":
         from dpcl_core.backbones.language import reader
 
         assert isinstance(images, Texts)
-        return reader.read(images, spec.data.backbone, spec.params.length)
+        return reader.read(images, spec.data.backbone, spec.params.text_length)
     if spec.params.inputs == "images":
         from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
 

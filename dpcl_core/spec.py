@@ -47,6 +47,11 @@ class Params(Spec):
         """What the method reads with these settings: features of a frozen network, or the examples themselves."""
         return "features"
 
+    @property
+    def text_length(self) -> int:
+        """Tokens kept of each text, where the method reads texts; 0 where it reads none."""
+        return 0
+
 
 class ScenarioSpec(Spec):
     """Base of every scenario's own settings; the scenario's card names the subclass."""

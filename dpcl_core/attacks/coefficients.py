@@ -14,7 +14,7 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.privacy.sums import unit_rows

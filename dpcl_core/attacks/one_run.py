@@ -18,8 +18,7 @@ from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads,
 from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
-from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.lower_bound import Area, Audited, Bound
 from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussian_bound, least_right

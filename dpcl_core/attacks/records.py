@@ -14,7 +14,8 @@ from dpcl_core.attacks.public import digits
 from dpcl_core.data.dataset import Form
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams, check
+from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.independent_laplace import check
 from dpcl_core.methods.lifelong.independent_laplace import randomiser
 from dpcl_core.methods.lifelong.public_features import RandomProjection
 from dpcl_core.privacy.local import Randomiser, epsilon_of_each

@@ -11,8 +11,7 @@ from dpcl_core import engine
 from dpcl_core.events import Guarantee
 from dpcl_core.methods import catalog
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
-from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
 from dpcl_core.methods.lifelong.cards.l2dp_ml import L2dpMlParams
 from dpcl_core.runs import frames
 from dpcl_core.scenarios.catalog import ClassIncremental, Permuted

@@ -12,7 +12,6 @@ from dpcl_core import engine
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput
 from dpcl_core.events import CellFinished, Event, Leaks
-from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import Cell, RunSpec
 
@@ -26,7 +25,7 @@ _ADVERSARY = (
 
 def is_offered(spec: RunSpec) -> bool:
     """Whether the method trains a language model, so that codes can be planted among its texts."""
-    return isinstance(spec.params, LanguageParams)
+    return spec.params.inputs == "text"
 
 
 def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:

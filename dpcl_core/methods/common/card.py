@@ -8,10 +8,30 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from dpcl_core.layers import Print
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.privacy.noise_forecast import NoiseForecast
 from dpcl_core.spec import Cell, LabelSetting, Params, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.methods.common.learner import Learner, PublicContext
+
+
+class ForecastNoise(Protocol):
+    """What a finite budget's noise will do to the models; None where that is not understood with these settings.
+
+    From settings and public numbers alone: classes count as equally large, tasks too. `classes_per_task`: labels at home in
+    a task, on average.
+    """
+
+    def __call__(
+        self, spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+    ) -> NoiseForecast | None: ...
+
+
+def no_forecast(
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
+) -> NoiseForecast | None:
+    """Of a method whose noise and signal were not measured against each other."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +44,7 @@ class MethodCard:
     `refuses` raises BadInput where settings cannot work on data with these public numbers.
     `derived` says what follows from settings and those numbers, in a sentence for the form; `totals` what noise its budgets
     come to and what all of it costs, where that is no plain matter. It loads the accountant and may search for a second.
+    `forecast`: what noise will do to its models, known before the start.
     `guarantee`: "proved" (the ledger bounds what a release tells), "nominal" (published with an epsilon that its mechanism
     does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
     `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
@@ -52,6 +73,7 @@ class MethodCard:
     refuses: Callable[[RunSpec, PublicSizes], None] = lambda spec, facts: None
     derived: Callable[[Params, PublicSizes], str] = lambda params, facts: ""
     totals: Callable[[RunSpec, PublicSizes], str] = lambda spec, facts: ""
+    forecast: ForecastNoise = no_forecast
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import quadratic
-from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
 from dpcl_core.methods.lifelong.linear_readout import Readout
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.privacy.coefficient_release import Coefficients, coefficients_std, noisy_coefficients

@@ -13,7 +13,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import quadratic
-from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
 from dpcl_core.methods.lifelong.linear_readout import Readout
 from dpcl_core.methods.lifelong.public_features import RandomProjection
 from dpcl_core.privacy.coefficient_release import Coefficients

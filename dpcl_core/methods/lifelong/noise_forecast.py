@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
-from dpcl_core.methods.lifelong.cards.dp_coeff_memory import CoeffMemoryParams
-from dpcl_core.methods.lifelong.cards.independent_laplace import IndependentLaplaceParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import (
+    CoefficientParams,
+    CoeffMemoryParams,
+    IndependentLaplaceParams,
+)
 from dpcl_core.privacy.noise_forecast import NoiseForecast, noise_to_signal, noise_to_signal_of_copies
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.spec import RunSpec
 
 
-def of_sums(
-    spec: RunSpec, params: CoeffMemoryParams, epsilon: float, n_features: int, classes_per_task: float, facts: PublicSizes
-) -> NoiseForecast:
+def of_sums(spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes) -> NoiseForecast:
     """The coefficient memory: the noise on a class's sum of features, in each task whose release has one for it."""
     from dpcl_core.privacy.coefficient_release import coefficients_std  # loads the accountant, which takes a second
 
+    params = spec.params
+    assert isinstance(params, CoeffMemoryParams)
     on_pixels = spec.data.backbone == "pixels"
     std = coefficients_std(
         epsilon,
@@ -34,17 +36,14 @@ def of_sums(
 
 
 def of_copies(
-    spec: RunSpec,
-    params: IndependentLaplaceParams,
-    epsilon: float,
-    n_features: int,
-    classes_per_task: float,
-    facts: PublicSizes,
+    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast:
     """Noise for every record: that on the sum of a class's copies. Projected values count with their usual length."""
     from dpcl_core.methods.lifelong.independent_laplace import randomiser  # loads the accountant, which takes a second
     from dpcl_core.privacy.local import epsilon_of_each
 
+    params = spec.params
+    assert isinstance(params, IndependentLaplaceParams)
     n_copies = facts.n_tasks if facts.recurrence == "every" else 1
     local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
     length, signal = math.sqrt(n_features), "longest signal there can be"

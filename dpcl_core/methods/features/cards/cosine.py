@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import printed
 from dpcl_core.spec import Params
 
@@ -22,5 +23,6 @@ CARD = MethodCard(
     shares="all",
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    forecast=noise_forecast.of_class_sums,
     printed=printed.COSINE,
 )

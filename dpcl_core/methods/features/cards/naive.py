@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import adaptation_params, printed
 
 CARD = MethodCard(
@@ -18,6 +19,7 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=adaptation_params.check,
     derived=adaptation_params.derived,
+    forecast=noise_forecast.of_task_heads,
     notes=adaptation_params.notes,
     printed=printed.NAIVE,
 )

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import adaptation_params, printed
 
 
@@ -34,6 +35,7 @@ CARD = MethodCard(
     trains_on="all",
     refuses=adaptation_params.check,
     derived=adaptation_params.derived,
+    forecast=noise_forecast.of_heads_on_all,
     notes=adaptation_params.notes,
     printed=printed.NON_CL,
 )

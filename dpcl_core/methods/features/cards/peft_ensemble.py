@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import adaptation_params, printed
 from dpcl_core.methods.features.cards.adaptation_params import Rule
 
@@ -31,6 +32,7 @@ CARD = MethodCard(
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=adaptation_params.check,
     derived=adaptation_params.derived,
+    forecast=noise_forecast.of_task_heads,
     notes=adaptation_params.notes,
     printed=printed.ENSEMBLE,
 )

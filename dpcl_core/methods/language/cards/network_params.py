@@ -45,6 +45,10 @@ class LanguageParams(Params):
     def inputs(self) -> Inputs:
         return "text"
 
+    @property
+    def text_length(self) -> int:
+        return self.length
+
     def n_steps(self, task_size: float) -> int:
         """Optimizer's steps in a task of this public nominal size."""
         return self.epochs * math.ceil(task_size / self.batch_size)

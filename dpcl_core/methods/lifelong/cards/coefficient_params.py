@@ -1,6 +1,8 @@
-"""Settings shared by the methods that train linear classifiers on sums over a task's examples."""
+"""Settings of the methods that train linear classifiers on sums over a task's examples: of their cards and their noise."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -23,4 +25,45 @@ class CoefficientParams(Params):
         "if-violated",
         description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
         "code). always: at every step (as Lai et al. print it). never: plain fine-tuning.",
+    )
+
+
+class CoeffMemoryParams(CoefficientParams):
+    """Settings of the coefficient memory."""
+
+    features: int = Field(
+        256,
+        ge=1,
+        le=2048,
+        description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.",
+    )
+    solution: Literal["steps", "exact"] = Field(
+        "steps",
+        description="steps: gradient descent on the task, projected against the memory. exact: minimises the loss of all "
+        "tasks so far at once; steps, learning rate and projection are then not used.",
+    )
+
+
+class IndependentLaplaceParams(CoefficientParams):
+    """Settings of noise for every record."""
+
+    steps: int = Field(
+        20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
+    )
+    project_to: int = Field(
+        16,
+        ge=0,
+        le=4096,
+        description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
+        "themselves, which data.backbone = pixels alone allows.",
+    )
+    clip: float = Field(
+        1.0,
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.",
+    )
+    label_share: float = Field(
+        0.5, ge=0.01, le=0.99, allow_inf_nan=False, description="Share of epsilon that pays for the label of each example."
     )

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong import noise_forecast
 from dpcl_core.methods.lifelong.cards import printed
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams
 from dpcl_core.spec import Params
-
-
-class CoeffMemoryParams(CoefficientParams):
-    """Settings of the coefficient memory."""
-
-    features: int = Field(
-        256,
-        ge=1,
-        le=2048,
-        description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.",
-    )
-    solution: Literal["steps", "exact"] = Field(
-        "steps",
-        description="steps: gradient descent on the task, projected against the memory. exact: minimises the loss of all "
-        "tasks so far at once; steps, learning rate and projection are then not used.",
-    )
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
@@ -49,5 +30,6 @@ CARD = MethodCard(
     labels=("prior", "prior-const"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     derived=derived,
+    forecast=noise_forecast.of_sums,
     printed=printed.COEFFICIENTS,
 )

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
+from dpcl_core.methods.lifelong import noise_forecast
 from dpcl_core.methods.lifelong.cards import printed
-from dpcl_core.methods.lifelong.cards.coefficient_params import CoefficientParams
+from dpcl_core.methods.lifelong.cards.coefficient_params import IndependentLaplaceParams
 from dpcl_core.spec import Params, RunSpec
 
 SIZES_ARE_PUBLIC = (
     "how many examples a task has is public, and so is which task an example is in: one of the same task takes its place"
 )
-
-
-class IndependentLaplaceParams(CoefficientParams):
-    """Settings of noise for every record."""
-
-    steps: int = Field(
-        20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
-    )
-    project_to: int = Field(
-        16,
-        ge=0,
-        le=4096,
-        description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
-        "themselves, which data.backbone = pixels alone allows.",
-    )
-    clip: float = Field(
-        1.0,
-        gt=0,
-        le=1000,
-        allow_inf_nan=False,
-        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.",
-    )
-    label_share: float = Field(
-        0.5, ge=0.01, le=0.99, allow_inf_nan=False, description="Share of epsilon that pays for the label of each example."
-    )
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
@@ -75,5 +49,6 @@ CARD = MethodCard(
     refuses=check,
     assumes=(SIZES_ARE_PUBLIC,),
     derived=derived,
+    forecast=noise_forecast.of_copies,
     printed=printed.LAPLACE,
 )
