@@ -12,6 +12,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import LABELS, Picture, Provenance, epsilon_label
+from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from dpcl_core.spec import LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
@@ -115,7 +116,7 @@ def _source_asked_for(view: View) -> tuple[Source | None, list[str]]:
 
 def _trained(run_id: str) -> Source | None:
     run = state.store().get(run_id)
-    if run.spec.method != "cosine" or run.status != "finished":
+    if not methods.card(run.spec.method).is_in_playground or run.status != "finished":
         raise BadInput("run", run_id, "must be a finished run of the cosine classifier")
     return _read(stored_results.of(run))
 
@@ -178,7 +179,8 @@ def _data(view: View, found: Source | None) -> str | None:
 def _finished(where: tuple[str, str]) -> dict[str, str]:
     """Names of the finished runs of the cosine classifier; kept for moments only, so that a drag need not read the store."""
     runs = (run for run in state.store().list_runs(200) if run.status == "finished")
-    return {run.id: run.name for run in runs if run.readable_spec is not None and run.spec.method == "cosine"}
+    readable = ((run, run.readable_spec) for run in runs)
+    return {run.id: run.name for run, spec in readable if spec is not None and methods.card(spec.method).is_in_playground}
 
 
 def _guarantee(now: State) -> Guarantee:

@@ -10,6 +10,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_text
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.budget import list_budget
 from dpcl_core.privacy.statement import shown
@@ -216,7 +217,8 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
     steps = [given.parts[name] for name in given.parts if name.startswith("task ")]
     columns = ["people", "after_task", "epsilon", "step"]
     # The sum over tasks is a closed form where every task is one Gaussian release and nothing else.
-    if not steps or not all(map(math.isfinite, steps)) or result.spec.method != "cosine" or statement.LISTS in given.parts:
+    is_one_release = methods.card(result.spec.method).is_one_release and statement.LISTS not in given.parts
+    if not steps or not all(map(math.isfinite, steps)) or not is_one_release:
         return pd.DataFrame(columns=columns)
     totals = composition.in_every_task(steps, given.delta)
     rows = [("in one task (the first)", t, steps[0], steps[0] if t == 0 else 0.0) for t in range(len(steps))]

@@ -12,7 +12,7 @@ import streamlit as st
 from dpcl_core.errors import BadInput
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import token_layers
-from dpcl_core.explorers.token_layers import Dials, Layer
+from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
 from pages.parts.shell import layout, link, state
 from pages.parts.shell.header import actions, heading
@@ -51,7 +51,7 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         looked = source.choose(view)
-        usual = ofrun.dials_of(looked.result.spec, looked.epsilon) if looked.result is not None else USUAL
+        usual = dials_of(looked.result.spec, looked.epsilon) if looked.result is not None else USUAL
         dials, values = _dials(view, usual)
     with answer:
         layer = cast(Layer, view["layer"])

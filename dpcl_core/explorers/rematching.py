@@ -22,6 +22,7 @@ from dpcl_core.methods.federated.matchers import Rule
 from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
 from dpcl_core.methods.federated.public_view import PublicView
 from dpcl_core.methods.federated.signatures import Signature
+from dpcl_core.spec import Params
 
 ENTRY = "mean of one entry, under this noise"
 _STARTS = 3  # of a clustering, for speed: a run takes up to twenty, and may differ in the second digit
@@ -49,13 +50,14 @@ class Rematch:
     has_variances: bool
 
     @classmethod
-    def of(cls, told: Sequence[Signatures], now: Signatures, params: ListParams) -> Rematch | None:
+    def of(cls, told: Sequence[Signatures], now: Signatures, params: Params) -> Rematch | None:
         """From all that a run has told; None where it has not told this seed's lists in full."""
         own = [event for event in told if event.cell.seed == now.cell.seed]
         given = next((event.public for event in own if event.public is not None), None)
         tasks = {event.task: event.lists for event in own if event.lists is not None and event.task <= now.task}
         if given is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
             return None
+        assert isinstance(params, ListParams)  # whoever tells lists has their settings
         in_order = [tasks[task] for task in sorted(tasks)]
         lists, modes, clients = list_encoding.lists_of(in_order, given.variance)
         anchors, d = list_encoding.rows_of(given.anchors), len(given.centre)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
 
 import numpy as np
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import ScoredText
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.cards.network_params import Loss
+from dpcl_core.methods.language.dials import Dials as Dials  # a part of what this module says, as is dials_of
+from dpcl_core.methods.language.dials import dials_of as dials_of
 from dpcl_core.privacy import token_noise
 
 Layer = Literal["p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge"]
@@ -21,22 +21,6 @@ WEIGHTS: tuple[Layer, ...] = ("printed", "flipped", "hinge")
 FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # a small number is what a sensitive token has
 N_SHADES = 5
 _STILL_ON = -1.0  # nats: a token that the model finds likelier than the public model does, so that the hinge is at work
-
-
-@dataclass(frozen=True, slots=True)
-class Dials:
-    """Settings of the score and of what follows from it; the defaults are the published ones.
-
-    `lower`, `upper`: nominal budgets of the most and the least noised token. `strength`: of the unlearning term.
-    """
-
-    alpha: float = sensitivity.ALPHA
-    threshold: float = sensitivity.THRESHOLD
-    lower: float = sensitivity.LOWER
-    upper: float = sensitivity.UPPER
-    delta: float = 1e-6
-    strength: float = 1.0
-    loss: Loss = "answer"
 
 
 def scores(text: ScoredText, dials: Dials) -> NDArray[np.float64]:

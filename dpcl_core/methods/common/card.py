@@ -52,6 +52,10 @@ class MethodCard:
     `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
     `is_for_the_replay`: whether, with these settings, the budget is for the replay alone; every surface then says so, for
     the head, and so the whole, has no bound.
+    `training_steps`: sampling rate and number of steps of DP-SGD on what it trains on, where nothing else reads that; else
+    None.
+    `is_one_release`: whether a task is one Gaussian release and nothing else, so that tasks add up in closed form.
+    `is_in_playground`: whether the Playground shows its finished runs.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `PublicContext.anchors`.
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
     `packages`: Python packages beyond the base that its module imports.
@@ -79,6 +83,9 @@ class MethodCard:
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
     assumes: tuple[str, ...] = ()
     is_for_the_replay: Callable[[Params], bool] = lambda params: False
+    training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
+    is_one_release: bool = False
+    is_in_playground: bool = False
     needs_anchors: bool = False
     needs_values: bool = False
 

@@ -10,9 +10,8 @@ import streamlit as st
 
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.figures.picture import epsilon_text
-from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.results import Result
-from dpcl_core.spec import Cell
+from dpcl_core.spec import Cell, Params
 from pages.parts.anchors import ofrun
 from pages.parts.anchors.pictures import Scene
 from pages.parts.anchors.play import COUNTS, LEVELS
@@ -125,7 +124,7 @@ def _key(result: Result, now: Signatures) -> Key:
 
 def _source(result: Result, now: Signatures) -> Rematch | None:
     params = result.spec.params
-    return _told(*_key(result, now), ofrun.told(result), now, params) if isinstance(params, ListParams) else None
+    return _told(*_key(result, now), ofrun.told(result), now, params)
 
 
 # A round that was told stays as it was told: what is computed of it is kept by its name.
@@ -133,7 +132,7 @@ def _source(result: Result, now: Signatures) -> Rematch | None:
 
 @st.cache_resource(max_entries=20, show_spinner=False)
 def _told(
-    run_id: str, cell: Cell, task: int, round: int, _all: Sequence[Signatures], _now: Signatures, _params: ListParams
+    run_id: str, cell: Cell, task: int, round: int, _all: Sequence[Signatures], _now: Signatures, _params: Params
 ) -> Rematch | None:
     from dpcl_core.explorers.rematching import Rematch
 

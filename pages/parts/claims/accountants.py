@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from dpcl_core import paths
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import Adjacency, RunSpec
 from pages.parts.claims.calculator import table
@@ -50,10 +50,11 @@ class Question:
 
 def of_run(spec: RunSpec, epsilon: float) -> Question | None:
     """The training of each task of a run at a budget; None where nothing is trained, or without noise."""
-    if not isinstance(spec.params, PeftParams) or math.isinf(epsilon):
+    steps = methods.card(spec.method).training_steps(spec.params)
+    if steps is None or math.isinf(epsilon):
         return None
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
-    return Question(spec.params.sample_rate, spec.params.n_steps, delta, spec.privacy.adjacency, epsilon=left)
+    return Question(*steps, delta, spec.privacy.adjacency, epsilon=left)
 
 
 def card(question: Question) -> None:

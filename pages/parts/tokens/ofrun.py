@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from dpcl_core.events import Leaks, Retained, TokensScored
-from dpcl_core.explorers.token_layers import Dials
-from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
-from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
-from dpcl_core.spec import RunSpec
+from dpcl_core.explorers.token_layers import dials_of
 from pages.parts.shell import figure_card, layout, style
 from pages.parts.shell.text import plain
 from pages.parts.tokens import heat
@@ -28,23 +22,6 @@ if TYPE_CHECKING:
 def has_any(result: Result) -> bool:
     """Whether the run has told of tokens, of memory or of planted secrets."""
     return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.said)
-
-
-def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
-    """The settings of a run that scores and noise follow from; the published ones where its method has none of its own.
-
-    `epsilon`: what was asked for, which PeCL as published takes as the nominal budget of the least noised token.
-    """
-    params, usual = spec.params, Dials()
-    dials = replace(usual, delta=spec.privacy.delta)
-    if isinstance(params, LanguageParams):
-        dials = replace(dials, loss=params.loss)
-    if isinstance(params, SculptingParams):
-        dials = replace(dials, alpha=params.alpha, threshold=params.theta, strength=params.lambda_unlearn)
-    if isinstance(params, PublishedParams):
-        upper = epsilon if epsilon is not None and math.isfinite(epsilon) else usual.upper
-        dials = replace(dials, lower=params.eps_lower, upper=max(upper, params.eps_lower))
-    return dials
 
 
 def now(result: Result, epsilon: float, *, key: str) -> None:

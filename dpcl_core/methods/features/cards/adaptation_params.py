@@ -64,6 +64,12 @@ def notes(params: Params) -> tuple[str, ...]:
     return () if params.adapter == "head" else (ROUNDING_ASSUMED,)
 
 
+def training_steps(params: Params) -> tuple[float, int]:
+    """Sampling rate and number of steps."""
+    assert isinstance(params, PeftParams)
+    return params.sample_rate, params.n_steps
+
+
 def derived(params: Params, facts: PublicSizes) -> str:
     """What the settings come to, where a task has its share of the examples."""
     assert isinstance(params, PeftParams)

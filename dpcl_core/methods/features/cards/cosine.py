@@ -24,5 +24,7 @@ CARD = MethodCard(
     labels=("data", "prior", "prior-const", "dp-learned"),
     scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     forecast=noise_forecast.of_class_sums,
+    is_one_release=True,
+    is_in_playground=True,
     printed=printed.COSINE,
 )

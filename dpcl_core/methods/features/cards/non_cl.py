@@ -37,5 +37,6 @@ CARD = MethodCard(
     derived=adaptation_params.derived,
     forecast=noise_forecast.of_heads_on_all,
     notes=adaptation_params.notes,
+    training_steps=adaptation_params.training_steps,
     printed=printed.NON_CL,
 )

@@ -34,5 +34,6 @@ CARD = MethodCard(
     derived=adaptation_params.derived,
     forecast=noise_forecast.of_task_heads,
     notes=adaptation_params.notes,
+    training_steps=adaptation_params.training_steps,
     printed=printed.ENSEMBLE,
 )
