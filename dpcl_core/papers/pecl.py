@@ -9,26 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcl_core.data import catalog as datasets
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods import catalog as methods
 from dpcl_core.papers import differences
 from dpcl_core.papers.measured import Measured
 from dpcl_core.published import Published
 from dpcl_core.scenarios.catalog import SourceIncremental
 from dpcl_core.spec import RunSpec
 
-_METHODS = {
-    "pecl-published": "PeCL",
-    "lm-seqft": "SeqFT",
-    "lm-er": "ER",
-    "lm-ewc": "EWC",
-    "lm-gem": "GEM",
-    "lm-olora": "O-LoRA",
-    "lm-mtl": "MTL",
-}
-_MECHANISMS = {"dp-sgd": "DPSGD", "fn": "FN"}
 _ORDERS: Mapping[tuple[int, ...], str] = {(5, 4, 3, 2, 1, 0): "order 2", (3, 4, 0, 2, 5, 1): "order 3"}  # places in order 1
 _BASE = "meta-llama/Llama-2-7b-hf"
 _UNLEARNING = "w/o Unlearning"
@@ -37,29 +24,8 @@ _FULL = ("alpha 0.5", "lambda 1", "theta 0.6")  # what sweeps call the method as
 
 def printed_as(spec: RunSpec) -> tuple[str, str]:
     """The paper's names of a run's method and variant, with the order of the tasks where it is not the first one."""
-    method, variant = _METHODS.get(spec.method, spec.method), ""
-    if isinstance(spec.params, PeclParams):
-        method, variant = "Repair: PeCL", spec.params.mode
-    elif isinstance(spec.params, BaselineParams):
-        variant = _MECHANISMS[spec.params.mechanism]
-    elif isinstance(spec.params, PublishedParams):
-        variant = _variant(spec.params)
+    method, variant = methods.card(spec.method).table_names(spec)
     return method, ", ".join(part for part in (variant, _order(spec)) if part)
-
-
-def _variant(params: PublishedParams) -> str:
-    """What is left out, or what differs from the settings of table 1."""
-    unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
-    parts = ["w/o TDP"] if params.granularity == "sentence" else []
-    if not params.stability:
-        parts.append("w/o MemReg" if unlearns else "w/o PMS")
-    elif not unlearns:
-        parts.append(_UNLEARNING)
-    swept = (("alpha", params.alpha, 0.5), ("theta", params.theta, 0.6))
-    parts += [f"{name} {value:g}" for name, value, usual in swept if value != usual]
-    if unlearns and params.lambda_unlearn != 1:
-        parts.append(f"lambda {params.lambda_unlearn:g}")
-    return ", ".join(parts)
 
 
 def _order(spec: RunSpec) -> str:
@@ -86,33 +52,10 @@ def named(row: Published) -> tuple[str, str]:
 
 def departs(run: Measured) -> list[str]:
     """How a run differs from what the paper did, and what it took where the paper says nothing."""
-    spec, params, told = run.spec, run.spec.params, differences.of_data(run)
+    spec, told = run.spec, differences.of_data(run)
     if (kept := spec.data.train_per_class or spec.data.train_per_source) is not None:
         of_what = "task" if spec.data.train_per_class is None else "class"
         told.append(f"Sizes: about {kept:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
     if spec.data.backbone != f"hf:{_BASE}":
         told.append(f"Model: {differences.backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
-    if isinstance(params, LanguageParams):
-        told.append(
-            "Not given in the paper: prompts and how an answer is read, LoRA's rank and layers, the length of texts, how "
-            f"data were split, repetitions. Ours: labels ranked by their likelihood, rank {params.lora_rank} on the "
-            f"attention's projections, {params.length} tokens, {len(spec.seeds)} seed{'s' if len(spec.seeds) != 1 else ''}."
-        )
-    if isinstance(params, PublishedParams):
-        told.append(
-            "Not given either: the clipping norm C of embeddings, which model scores a token, whether noise is drawn anew. "
-            f"Ours: the median embedding's length, the {'public' if params.score_model == 'base' else 'trained'} model, and "
-            "noise drawn anew in every pass; tokens of prompts and answers are neither clipped nor noised."
-        )
-    if isinstance(params, BaselineParams):
-        told.append(
-            "Not given of the baselines: clipping norms, sizes of buffers, weights of penalties, and what ε = 1 is for. "
-            "Ours: for the training of one task under DPSGD, more in all where texts are read again; for one token in one "
-            "place under FN, more for a text. Each ledger tells the total."
-        )
-    if isinstance(params, BaselineParams) and params.mechanism == "fn":
-        told.append(
-            "FN: the paper's noise for ε = 1 holds for half the distance between two clipped embeddings, and is that of "
-            "ε = 1.6574 here, which holds for all of it; ours is drawn once."
-        )
-    return told
+    return [*told, *methods.card(spec.method).differences(spec)]

@@ -60,6 +60,9 @@ class MethodCard:
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
     `packages`: Python packages beyond the base that its module imports.
     `printed`: what its publication prints of it, setting by setting; a run's layer follows from that.
+    `table_names`: under which names of method and variant its publication's tables print such a run; its own name where they
+    have none. `reference`: the method whose printed scores stand beside its own, a repair's too; "": none does.
+    `differences`: how such a run differs from what was done there, and what was chosen where nothing is said: sentences.
     """
 
     name: str
@@ -72,6 +75,9 @@ class MethodCard:
     labels: tuple[LabelSetting, ...]
     scenarios: tuple[str, ...]
     printed: Print
+    table_names: Callable[[RunSpec], tuple[str, str]] = lambda spec: (spec.method, "")
+    reference: str = ""
+    differences: Callable[[RunSpec], tuple[str, ...]] = lambda spec: ()
     packages: tuple[str, ...] = ()
     trains_on: Literal["task", "all"] = "task"
     refuses: Callable[[RunSpec, PublicSizes], None] = lambda spec, facts: None

@@ -40,10 +40,9 @@ def executor() -> LocalExecutor:
 def expect_run(method: str) -> None:
     """Says that a run of this method may soon be started; a process gets ready for it as soon as nothing else runs."""
     from dpcl_core.methods import catalog
-    from dpcl_core.methods.language.cards.network_params import LanguageParams
 
     card = catalog.card(method)
-    models = ["dpcl_core.backbones.language.libraries"] if issubclass(card.params, LanguageParams) else []
+    models = ["dpcl_core.backbones.language.libraries"] if card.params().inputs == "text" else []
     _spare().expect(store().url, card.module, *models)
 
 

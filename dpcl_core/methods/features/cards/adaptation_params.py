@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from dpcl_core.spec import Inputs, Params, RunSpec
 Adapter = Literal["head", "film", "lora"]
 Rule = Literal["argmax", "median", "entropy"]  # by which the members of an ensemble vote
 RULES: tuple[Rule, ...] = get_args(Rule)
+_VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA"}
 MEMBER = "member"  # no vote: the member of the task that a test example is told to be of (workshop version, figure A.1)
 
 
@@ -68,6 +70,12 @@ def training_steps(params: Params) -> tuple[float, int]:
     """Sampling rate and number of steps."""
     assert isinstance(params, PeftParams)
     return params.sample_rate, params.n_steps
+
+
+def variant(spec: RunSpec) -> str:
+    """What is trained, as tables name it."""
+    assert isinstance(spec.params, PeftParams)
+    return _VARIANTS[spec.params.adapter]
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

@@ -27,4 +27,5 @@ CARD = MethodCard(
     is_one_release=True,
     is_in_playground=True,
     printed=printed.COSINE,
+    table_names=lambda spec: ("Cosine classifier", ""),
 )

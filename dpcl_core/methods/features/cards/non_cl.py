@@ -39,4 +39,5 @@ CARD = MethodCard(
     notes=adaptation_params.notes,
     training_steps=adaptation_params.training_steps,
     printed=printed.NON_CL,
+    table_names=lambda spec: ("Non-CL baseline", adaptation_params.variant(spec)),
 )

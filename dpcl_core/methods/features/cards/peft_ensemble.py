@@ -36,4 +36,5 @@ CARD = MethodCard(
     notes=adaptation_params.notes,
     training_steps=adaptation_params.training_steps,
     printed=printed.ENSEMBLE,
+    table_names=lambda spec: ("PEFT Ensemble", adaptation_params.variant(spec)),
 )

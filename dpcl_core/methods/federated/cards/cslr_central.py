@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.federated.cards import federated_params, printed
-from dpcl_core.spec import Params
+from dpcl_core.spec import Params, RunSpec
 
 
 class CslrCentralParams(
@@ -51,6 +51,12 @@ def is_for_the_replay(params: Params) -> bool:
     return params.head == "clean"
 
 
+def table_names(spec: RunSpec) -> tuple[str, str]:
+    """Called a repair, with how its head is trained."""
+    assert isinstance(spec.params, CslrCentralParams)
+    return "Repair: CSLR", f"{spec.params.head} head"
+
+
 CARD = MethodCard(
     name="cslr-central",
     title="CSLR, trusted sum",
@@ -70,4 +76,7 @@ CARD = MethodCard(
     is_for_the_replay=is_for_the_replay,
     needs_anchors=True,
     printed=printed.CENTRAL,
+    table_names=table_names,
+    reference="CSLR",
+    differences=federated_params.differences,
 )

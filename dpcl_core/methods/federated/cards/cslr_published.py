@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,6 +14,18 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
 from dpcl_core.privacy.cslr_claim import TABLE_5
 from dpcl_core.spec import Params, RunSpec
+
+_MATCHERS: Mapping[federated_params.Matcher, str] = {
+    "signature": "CSLR",
+    "random": "CSLR-NoAnchor (Random)",
+    "pca-mean": "Added: matched by public axes",
+    "target": "Added: matched by targets",
+}
+_RULES: Mapping[federated_params.Rule, str] = {
+    "nearest": "CSLR-NearestMean",
+    "hungarian": "CSLR-Hungarian",
+    "ot": "CSLR-OptimalTransport",
+}
 
 
 class CslrPublishedParams(federated_params.ListParams, federated_params.RehearsalParams, federated_params.RoundParams):
@@ -100,6 +113,43 @@ def notes(params: Params) -> tuple[str, ...]:
     return head, clustered
 
 
+def table_names(spec: RunSpec) -> tuple[str, str]:
+    """Named by how entries are matched; variants where a setting is another than in the main tables."""
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    if params.list_size == 1:
+        return "DP-Stat-Share", ""
+    if params.matcher == "mean":
+        return _RULES[params.rule], ""
+    variant = [f"L = {params.list_size}"] if params.list_size != 4 else []
+    if params.matcher == "signature":
+        variant += [f"m = {params.anchors}"] if params.anchors != 100 else []
+        is_usual = (params.signature_covariance, params.signature_norm) == ("shared-spherical", "centred")
+        if not is_usual and printed.PUBLISHED.layer(spec).name != "as printed":
+            variant.append(f"{params.signature_norm} log-densities, covariance: {params.signature_covariance}")
+    return _MATCHERS[params.matcher], ", ".join(variant)
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What the paper leaves open, and was chosen here."""
+    params = spec.params
+    assert isinstance(params, CslrPublishedParams)
+    told = [
+        *federated_params.differences(spec),
+        "Not given either: the fit of lists, full or diagonal second moments, how statistics of several entries are "
+        f"added up, the weight of replay. Ours: {params.restarts} starts of a fit; {params.second_moments}; by shares; "
+        f"{params.replay_weight:g}.",
+    ]
+    if params.modes_per_task > 1:
+        told.append(f"{params.modes_per_task} groups of a label, since one a task leaves nothing to match.")
+        if params.matcher == "signature":
+            told.append(
+                "Nor what is done to log-densities, and by which rule entries are clustered. Ours: "
+                f"{params.signature_norm}, covariance {params.signature_covariance}; {params.rule}."
+            )
+    return tuple(told)
+
+
 CARD = MethodCard(
     name="cslr-published",
     title="CSLR as published",
@@ -119,4 +169,7 @@ CARD = MethodCard(
     assumes=federated_params.SIMULATED[:1],
     needs_anchors=True,
     printed=printed.PUBLISHED,
+    table_names=table_names,
+    reference="CSLR",
+    differences=differences,
 )

@@ -34,4 +34,6 @@ CARD = MethodCard(
     assumes=federated_params.SIMULATED,
     needs_anchors=True,
     printed=printed.SERVER_HEAD,
+    table_names=lambda spec: ("Repair: CSLR, head on the server", federated_params.axes(spec)),
+    reference="CSLR",
 )

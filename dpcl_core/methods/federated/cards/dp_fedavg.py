@@ -25,4 +25,7 @@ CARD = MethodCard(
     derived=federated_params.derived,
     assumes=federated_params.SIMULATED,
     printed=printed.FED_AVG,
+    table_names=lambda spec: ("DP-SGD (no replay)", ""),
+    reference="DP-SGD (no replay)",
+    differences=federated_params.differences,
 )

@@ -32,4 +32,7 @@ CARD = MethodCard(
     assumes=federated_params.SIMULATED,
     needs_anchors=True,
     printed=printed.STAT_SHARE,
+    table_names=lambda spec: ("Repair: DP-Stat-Share", federated_params.axes(spec)),
+    reference="DP-Stat-Share",
+    differences=federated_params.differences,
 )

@@ -40,4 +40,7 @@ CARD = MethodCard(
     derived=federated_params.derived,
     assumes=federated_params.SIMULATED,
     printed=printed.FED_CIL,
+    table_names=lambda spec: ("FedCIL+DP", ""),
+    reference="FedCIL+DP",
+    differences=federated_params.differences,
 )

@@ -165,6 +165,23 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
         raise BadInput("params.anchors", params.anchors, allowed)
 
 
+def axes(spec: RunSpec) -> str:
+    """What is released, as tables name it; "" where public texts say how long means may be."""
+    params = spec.params
+    assert isinstance(params, ReleaseParams)
+    return "" if params.radius is None else f"{params.dimensions} axes, radius {params.radius:g}"
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What Shihab et al. leave open of training in rounds, and was chosen here."""
+    params = spec.params
+    assert isinstance(params, RoundParams)
+    return (
+        "Not given in the paper: how clients are drawn, steps at a client, batches. Ours: each by a coin, "
+        f"{params.local_steps} steps on {params.batch_size} texts in each of {params.rounds} rounds a task.",
+    )
+
+
 def derived(params: Params, facts: PublicSizes) -> str:
     """What the settings come to in rounds and clients."""
     if not isinstance(params, RoundParams):

@@ -47,4 +47,6 @@ CARD = MethodCard(
     guarantee="none",
     assumes=federated_params.SIMULATED[:1],
     printed=printed.FED_TA,
+    table_names=lambda spec: ("FedTA", ""),
+    differences=federated_params.differences,
 )

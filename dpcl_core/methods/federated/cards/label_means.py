@@ -35,4 +35,5 @@ CARD = MethodCard(
     assumes=federated_params.SIMULATED,
     needs_anchors=True,
     printed=ADDED,
+    table_names=lambda spec: ("Added: class means", federated_params.axes(spec)),
 )

@@ -34,4 +34,6 @@ CARD = MethodCard(
     assumes=federated_params.SIMULATED[:1],
     needs_anchors=True,
     printed=ADDED,
+    table_names=lambda spec: ("Added: noisy lists, nobody trusted", federated_params.axes(spec)),
+    reference="CSLR",
 )

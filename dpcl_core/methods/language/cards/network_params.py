@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.spec import Inputs, Params
+from dpcl_core.spec import Inputs, Params, RunSpec
 
 SCENARIOS = ("class-incremental", "split", "source-incremental")
 LABELS_PUBLIC = "The label of every text is declared public, and so is how many tokens it has."
@@ -56,6 +56,17 @@ class LanguageParams(Params):
     def sample_rate(self, task_size: float) -> float:
         """Chance of a text to be in a batch, where batches are drawn at random."""
         return min(1.0, self.batch_size / task_size)
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What the publication of PeCL leaves open of training a language model, and was chosen here."""
+    params, n_seeds = spec.params, len(spec.seeds)
+    assert isinstance(params, LanguageParams)
+    return (
+        "Not given in the paper: prompts and how an answer is read, LoRA's rank and layers, the length of texts, how "
+        f"data were split, repetitions. Ours: labels ranked by their likelihood, rank {params.lora_rank} on the "
+        f"attention's projections, {params.length} tokens, {n_seeds} seed{'s' if n_seeds != 1 else ''}.",
+    )
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

@@ -136,6 +136,12 @@ def notes(params: Params) -> tuple[str, ...]:
     return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
 
 
+def table_names(spec: RunSpec) -> tuple[str, str]:
+    """Called a repair, with where its noise is."""
+    assert isinstance(spec.params, PeclParams)
+    return "Repair: PeCL", spec.params.mode
+
+
 CARD = MethodCard(
     name="pecl",
     title="PeCL, repaired",
@@ -153,4 +159,6 @@ CARD = MethodCard(
     derived=network_params.derived,
     notes=notes,
     printed=printed.REPAIRED,
+    table_names=table_names,
+    differences=network_params.differences,
 )

@@ -42,4 +42,6 @@ CARD = MethodCard(
     batch_size=network_params.batch_size,
     needs_values=True,
     printed=printed.AGEM,
+    table_names=lambda spec: ("A-GEM", network_params.variant(spec, "noiseless")),
+    differences=network_params.differences,
 )

@@ -70,6 +70,21 @@ def notes(params: Params) -> tuple[str, ...]:
     return kept, ROUNDING_ASSUMED
 
 
+def _is_naive(spec: RunSpec) -> bool:
+    """Whether each task has an equal share of the budget, as NaiveGaussian has it."""
+    assert isinstance(spec.params, DpAgemParams)
+    return spec.params.budget == "per-task"
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What Lai et al. leave open or do otherwise."""
+    clipped = (
+        "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
+        "whole gradient, and pays for each replay."
+    )
+    return (*network_params.differences(spec), *([clipped] if _is_naive(spec) else []))
+
+
 CARD = MethodCard(
     name="dp-agem",
     title="DP-A-GEM",
@@ -88,4 +103,6 @@ CARD = MethodCard(
     notes=notes,
     needs_values=True,
     printed=printed.DP_AGEM,
+    table_names=lambda spec: ("NaiveGaussian" if _is_naive(spec) else "Repair: DP-A-GEM", ""),
+    differences=differences,
 )

@@ -32,4 +32,5 @@ CARD = MethodCard(
     derived=derived,
     forecast=noise_forecast.of_sums,
     printed=printed.COEFFICIENTS,
+    table_names=lambda spec: ("Repair: coefficients", ""),
 )

@@ -139,6 +139,18 @@ def notes(params: Params) -> tuple[str, ...]:
     )
 
 
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What Lai et al. leave open, and was chosen here."""
+    params = spec.params
+    assert isinstance(params, L2dpMlParams)
+    return (
+        *network_params.differences(spec),
+        "Not given either: how ε is split, which numbers d and |h1| stand for in Δ_R, and whether test inputs carry the "
+        f"noise. Ours: Δ_R {params.delta_r}, test noise {params.test_noise}, half of ε for the auto-encoder unless "
+        "said otherwise.",
+    )
+
+
 CARD = MethodCard(
     name="l2dp-ml",
     title="L2DP-ML",
@@ -159,4 +171,6 @@ CARD = MethodCard(
     notes=notes,
     needs_values=True,
     printed=printed.L2DP_ML,
+    table_names=lambda spec: ("L2DP-ML", network_params.variant(spec)),
+    differences=differences,
 )

@@ -79,6 +79,30 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
                 raise BadInput("params.epochs_by_task", epochs, "must be whole numbers from 1 to 1000")
 
 
+def variant(spec: RunSpec, basic: str | None = None) -> str:
+    """The settings as tables name them; `basic`: variant = basic, by its epochs unless given.
+
+    A shared head is named where classes differ from task to task: printed numbers fit a head for each task.
+    """
+    params = spec.params
+    assert isinstance(params, BatchParams)
+    name: str = params.variant
+    if params.variant == "basic":
+        name = basic or f"{params.epochs} epoch{'s' if params.epochs > 1 else ''}"
+    return f"{name}, one head" if params.head == "shared" and spec.scenario.kind == "split" else name
+
+
+def differences(spec: RunSpec) -> tuple[str, ...]:
+    """What Lai et al. leave open, and was chosen here."""
+    assert isinstance(spec.params, ReplayParams)
+    heads = {"shared": "one head for all tasks", "per-task": "a head for each task"}
+    return (
+        "Not given in the paper: batch size, learning rate, the head of split tasks, strides, and how often runs were "
+        f"repeated. Ours: {heads[spec.params.head]}, the learning rates and batch sizes of the runs below, "
+        f"{len(spec.seeds)} seeds.",
+    )
+
+
 def batch_size(params: Params) -> int:
     """Examples in a batch: no task may have fewer."""
     assert isinstance(params, BatchParams)
