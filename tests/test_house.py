@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -73,6 +74,77 @@ def test_pages_look_into_no_method() -> None:
             is_inside = any(name.startswith(f"dpcl_core.{floor}.") for floor in (*FAMILIES, "methods.common"))
             is_of_a_card = ".cards" in name or any(name.startswith(one) for one in shared)
             assert not is_inside or is_of_a_card, f"{path} imports {name}"
+
+
+PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
+# An attack plays one method, or several of a family: which of them it is decides what is planted and read off.
+ATTACKS_THAT_TELL_METHODS_APART = {
+    "auditable.py": 3,  # says what one training cannot audit of the families that `one_run` plays, and loads none of it
+    "clients.py": 3,  # leaves a head next to no work, whether the server trains it or clients do
+    "rounds.py": 2,  # a generator is another network than a head, and has no weights of one client alone
+    "texts.py": 1,  # the loss of PeCL has a term more
+}
+# Branches on settings within their own family: what shared code there does with the parts that settings are made of.
+BRANCHES_WITHIN = {"methods.features": 0, "methods.lifelong": 2, "methods.language": 10, "methods.federated": 8}
+
+
+def classes_of_settings() -> dict[str, str]:
+    """Every class of a method's settings or of a part of them, with the family that it belongs to."""
+    bases: dict[str, set[str]] = {}
+    families: dict[str, str] = {}
+    for path in MODULES:
+        family = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and family in FAMILIES:
+                bases[node.name] = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+                families[node.name] = family
+    found = {"Params"}
+    while more := {name for name, own in bases.items() if own & found} - found:
+        found |= more
+    return {name: families[name] for name in found - {"Params"}}
+
+
+def branches_on_settings(path: Path, kinds: dict[str, str]) -> list[str]:
+    """Families whose settings a file asks after, one for each place; a bare `assert isinstance` decides nothing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    asserted = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)}
+    asked: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass"):
+            asked += [] if id(node) in asserted else [node.args[1]]
+        elif isinstance(node, ast.MatchClass):
+            asked.append(node.cls)
+        elif isinstance(node, ast.Compare):  # type(params) is EnsembleParams
+            asked.append(node)
+    named = [{part.rpartition(".")[2] for part in re.findall(r"[\w.]+", ast.unparse(node))} & set(kinds) for node in asked]
+    return [kinds[min(names)] for names in named if names]
+
+
+def test_cards_decide_not_kinds_of_settings() -> None:
+    """What a room must know of a method is a field or a function of its card: none asks which settings it holds."""
+    kinds = classes_of_settings()
+    assert len(kinds) > 30, "the count sees no settings"
+    within = dict.fromkeys(FAMILIES, 0)
+    for path in [*MODULES, *PAGES]:
+        own = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        asked = branches_on_settings(path, kinds)
+        if own in FAMILIES:
+            within[own] += asked.count(own)
+            asked = [family for family in asked if family != own]
+        allowed = ATTACKS_THAT_TELL_METHODS_APART.get(path.name, 0) if own == "attacks" else 0
+        assert len(asked) <= allowed, f"{path} asks which settings it holds: ask the method's card"
+    assert {name: within[name] for name in BRANCHES_WITHIN} == BRANCHES_WITHIN, "fewer is better: write the new number down"
+
+
+def test_no_room_compares_a_methods_name() -> None:
+    """Attacks apart, which play methods one by one."""
+    for path in [*MODULES, *PAGES]:
+        if room(".".join(path.relative_to(ROOT).with_suffix("").parts)) in ("attacks", *FAMILIES):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                literals = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                assert not literals & set(methods.CARDS), f"{path}:{node.lineno} {ast.unparse(node)}: ask the method's card"
 
 
 def test_no_circle_of_imports() -> None:

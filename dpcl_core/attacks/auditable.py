@@ -35,13 +35,6 @@ def _of_settings(spec: RunSpec) -> str | None:
         return f"with params.adapter = {params.adapter} no weight is moved by one planted example alone"
     if isinstance(params, ReleaseParams) and params.slots == "even" and spec.method != "local-list":
         return "with params.slots = even all clients share the same places in the sum"
-    if isinstance(params, BaselineParams | PeclParams) and not is_local(spec):
+    if isinstance(params, BaselineParams | PeclParams) and not params.is_local:
         return "planted texts move the same few weights, too few can be told apart, and few coins prove next to nothing"
     return None
-
-
-def is_local(spec: RunSpec) -> bool:
-    """Whether every text leaves a noisy copy, and training reads that alone."""
-    params = spec.params
-    assert isinstance(params, BaselineParams | PeclParams)
-    return params.is_local if isinstance(params, PeclParams) else params.mechanism == "fn"

@@ -16,10 +16,11 @@ from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import causal
 from dpcl_core.data.texts import PLANES, TOKEN, TextForm
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import baseline_costs, pecl_costs, public_text
+from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import embedding_table, median_norm
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
+from dpcl_core.methods.language.copy_noise import copy_noise
 from dpcl_core.privacy.embeddings import clipped
 from dpcl_core.privacy.local import Randomiser
 from dpcl_core.privacy.lower_bound import Audited
@@ -79,7 +80,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         texts=TextForm(params.length, may_show=False),
     )
 
-    ratio, of_answer = _noises(spec, known, epsilon)
+    ratio, of_answer = copy_noise(spec, known, epsilon)
     # The scores' unit is the log of a likelihood ratio; without noise any orders them.
     variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
     step = _log_odds(of_answer) if is_named else 0.0
@@ -116,18 +117,6 @@ def _sentences(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first two public sentences, token by token."""
     one, other = public_text.encoded(BACKBONE, length)[:2, :, TOKEN].astype(np.int64)
     return one, other
-
-
-def _noises(spec: RunSpec, known: PublicContext, epsilon: float) -> tuple[float, float]:
-    """Standard deviation of the noise over the clip, and epsilon of an answer."""
-    params = spec.params
-    if isinstance(params, PeclParams):
-        found = pecl_costs.noises(params, spec.privacy, known, epsilon)
-        return found.ratio, found.labels
-    assert isinstance(params, BaselineParams)
-    plan = baseline_costs.plan(params, spec.privacy, known)
-    copy = baseline_costs.copy_noise(params, plan, epsilon)
-    return copy.ratio, copy.epsilon_labels
 
 
 def _log_odds(epsilon: float) -> float:

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from dpcl_core.attacks.embedding_inversion import nearest
 from dpcl_core.backbones.language import plain
 from dpcl_core.errors import BadInput
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.public_sizes import PublicSizes, of_spec
-from dpcl_core.methods.language import baseline_costs, pecl_costs
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
-from dpcl_core.methods.language.cards.pecl_published import PublishedParams
+from dpcl_core.methods.language.cards.network_params import LanguageParams
+from dpcl_core.methods.language.copy_noise import copy_noise
 from dpcl_core.privacy.embeddings import clipped, noisy_embeddings, published_embeddings
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.lower_bound import Audited, one_way_bound
@@ -41,10 +40,7 @@ _ADVERSARY = (
 
 def is_offered(spec: RunSpec) -> bool:
     """Whether the method puts its noise on embeddings."""
-    params = spec.params
-    if isinstance(params, BaselineParams):
-        return params.mechanism == "fn"
-    return isinstance(params, PublishedParams) or (isinstance(params, PeclParams) and params.is_local)
+    return methods.card(spec.method).noises_embeddings(spec.params)
 
 
 def audited(spec: RunSpec, trials: int) -> list[Audited]:
@@ -73,7 +69,8 @@ class _Release:
 
 def _release(spec: RunSpec, facts: PublicSizes, epsilon: float) -> _Release:
     params, privacy = spec.params, spec.privacy
-    if isinstance(params, PublishedParams):
+    assert isinstance(params, LanguageParams)
+    if methods.is_nominal(spec.method):
         ratio = 0.0 if math.isinf(epsilon) else float(printed_ratios(np.array([epsilon]), privacy.delta)[0])
 
         def printed(table: Table, tokens: Tokens) -> Table:
@@ -82,11 +79,7 @@ def _release(spec: RunSpec, facts: PublicSizes, epsilon: float) -> _Release:
             return published_embeddings(table, texts, levels, 1.0, ReleaseNoise(), book, task=0)[:, 0]
 
         return _Release(printed, params.epochs, math.inf)
-    if isinstance(params, PeclParams):
-        ratio = pecl_costs.noises(params, privacy, facts, epsilon).ratio
-    else:
-        assert isinstance(params, BaselineParams)
-        ratio = baseline_costs.copy_noise(params, baseline_costs.plan(params, privacy, facts), epsilon).ratio
+    ratio, _ = copy_noise(spec, facts, epsilon)
     n_texts = facts.n_tasks if facts.recurrence == "every" else 1
 
     def once(table: Table, texts: Tokens, book: Ledger, task: int = 0) -> Table:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpcl_core.attacks import auditable, copies, play
+from dpcl_core.attacks import copies, play
 from dpcl_core.attacks.play import Floats, Game, Released
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
+from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import public_text
 from dpcl_core.methods.language.adapted_model import AdaptedModel
@@ -56,7 +57,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     there in place of one who does not take part. Noisy copies are attacked as such (`attacks.copies`).
     Args: trials: persons on each side.
     """
-    if auditable.is_local(spec):
+    if methods.card(spec.method).noises_embeddings(spec.params):
         return copies.audit(spec, trials)
     played = short(spec)
     n_learners = math.ceil(trials / _N_PERSONS)

@@ -56,6 +56,7 @@ class MethodCard:
     None.
     `is_one_release`: whether a task is one Gaussian release and nothing else, so that tasks add up in closed form.
     `is_in_playground`: whether the Playground shows its finished runs.
+    `noises_embeddings`: whether, with these settings, its noise is on embeddings of tokens.
     `needs_anchors`: it builds on features of public sentences, which the engine hands it in `PublicContext.anchors`.
     `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
     `packages`: Python packages beyond the base that its module imports.
@@ -92,6 +93,7 @@ class MethodCard:
     training_steps: Callable[[Params], tuple[float, int] | None] = lambda params: None
     is_one_release: bool = False
     is_in_playground: bool = False
+    noises_embeddings: Callable[[Params], bool] = lambda params: False
     needs_anchors: bool = False
     needs_values: bool = False
 

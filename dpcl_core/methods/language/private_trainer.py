@@ -47,7 +47,7 @@ class PrivateTrainer:
         self.subject = AdaptedModel(spec, cell, known)
         self.net, self.answers = self.subject.net, self.subject.answers
         self.plan = baseline_costs.plan(self.params, spec.privacy, known)
-        self.is_local = self.params.mechanism == "fn"
+        self.is_local = self.params.is_local
         none = baseline_costs.Noises(0.0)
         self.noises = none if self.is_local else baseline_costs.noises(self.params, self.plan, cell.epsilon)
         self._copy_noise = baseline_costs.copy_noise(self.params, self.plan, cell.epsilon)

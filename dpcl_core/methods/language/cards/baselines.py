@@ -135,6 +135,7 @@ SEQFT = MethodCard(
     printed=printed.SEQFT,
     table_names=_named("SeqFT"),
     differences=differences,
+    noises_embeddings=network_params.is_local,
 )
 ER = replace(
     SEQFT,

@@ -36,6 +36,10 @@ class BaselineParams(LanguageParams):
         description="Under mechanism = fn, share of epsilon that hides the label by a random answer; 0: labels are public.",
     )
 
+    @property
+    def is_local(self) -> bool:
+        return self.mechanism == "fn"
+
 
 class ErParams(BaselineParams):
     """What is kept of every task, and how much of it joins a step."""

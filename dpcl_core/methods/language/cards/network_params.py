@@ -49,6 +49,11 @@ class LanguageParams(Params):
     def text_length(self) -> int:
         return self.length
 
+    @property
+    def is_local(self) -> bool:
+        """Whether every text leaves a noisy copy once, and training reads that alone."""
+        return False
+
     def n_steps(self, task_size: float) -> int:
         """Optimizer's steps in a task of this public nominal size."""
         return self.epochs * math.ceil(task_size / self.batch_size)
@@ -67,6 +72,12 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
         f"data were split, repetitions. Ours: labels ranked by their likelihood, rank {params.lora_rank} on the "
         f"attention's projections, {params.length} tokens, {n_seeds} seed{'s' if n_seeds != 1 else ''}.",
     )
+
+
+def is_local(params: Params) -> bool:
+    """Whether every text leaves a noisy copy once, and training reads that alone."""
+    assert isinstance(params, LanguageParams)
+    return params.is_local
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

@@ -161,4 +161,5 @@ CARD = MethodCard(
     printed=printed.REPAIRED,
     table_names=table_names,
     differences=network_params.differences,
+    noises_embeddings=network_params.is_local,
 )

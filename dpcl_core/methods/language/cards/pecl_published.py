@@ -125,4 +125,5 @@ CARD = MethodCard(
     printed=printed.PUBLISHED,
     table_names=table_names,
     differences=differences,
+    noises_embeddings=lambda params: True,
 )
