@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from dpcl_core.methods.federated.head import Head
 from dpcl_core.methods.federated.lists import ListLearner, Lists
 from dpcl_core.methods.federated.pooling import pooled
-from dpcl_core.methods.federated.published_release import SlotSums, published
-from dpcl_core.methods.federated.rounds import Clients, LocalPlan, averaged, local_updates, own_draws
+from dpcl_core.methods.federated.published_release import SlotSums, noisy_slot_sums
+from dpcl_core.methods.federated.rounds import Clients, LocalPlan, averaged, client_draws, local_updates
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.cslr_accounting import N_STATISTICS
 from dpcl_core.privacy.ledger import Ledger
@@ -146,7 +146,7 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         for start in range(0, count, _BLOCK):
             size = min(_BLOCK, count - start)
             books = [Ledger(setting.delta, "add-remove", "every") for _ in range(size)]
-            sums = published(
+            sums = noisy_slot_sums(
                 chosen, ids, setting.n_groups, [sigma] * size, [noise] * size, books, task=0, sample_rate=1.0,
                 n_clients=_N_CLIENTS, pooled=True,
             )  # fmt: skip
@@ -170,7 +170,7 @@ def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         clients = Clients.of(z.reshape(-1, _WIDTH), targets.reshape(-1, 2), np.repeat(everyone, 8), _N_CLIENTS)
         start = head.initial(random)[None]
         plan = LocalPlan(1, 8)
-        updates = local_updates(head, start, clients, everyone, plan, own_draws(everyone, seed, "a round"))
+        updates = local_updates(head, start, clients, everyone, plan, client_draws(everyone, seed, "a round"))
         known = averaged(start, updates[:, :-1])  # by the attacker, who knows all others and what they draw
         hits += not np.array_equal(averaged(start, updates), known)
         alarms += not np.array_equal(averaged(start, updates[:, :-1]), known)
@@ -223,7 +223,7 @@ def _groups(lists: Lists, rule: Rule, n_groups: int) -> NDArray[np.int64]:
 def _clean(lists: Lists, rule: Rule, n_groups: int) -> Floats:
     """All four sums without noise: what only the simulator sees."""
     book = Ledger(0.5, "add-remove", "every")
-    (sums,) = published(
+    (sums,) = noisy_slot_sums(
         lists, _groups(lists, rule, n_groups), n_groups, [0.0], [ReleaseNoise()], [book], task=0, sample_rate=1.0,
         n_clients=_N_CLIENTS, pooled=True,
     )  # fmt: skip

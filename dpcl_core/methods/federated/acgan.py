@@ -1,18 +1,18 @@
-"""A generator of embeddings and a classifier that tells real ones from invented ones: what FedCIL's clients descend on.
+"""Auxiliary-classifier GAN on embeddings: a generator, a classifier, and the gradients of FedCIL's client losses.
 
 Losses are means over rows. With c the chance of being real and p(.) the classifier's softmax over labels,
 
-    A(x, y) = -log c(x) - log p(x)[y]                                   of rows that count as real
-    F(x, y) = -log(1 - c(x)) - log p(x)[y]                              of invented rows and what was asked for
-    classifier:  A(own) / 2 + A(replayed) / 2 + F(invented)             A(own) + F(invented) before anything is replayed
+    A(x, y) = -log c(x) - log p(x)[y]                                   rows that count as real
+    F(x, y) = -log(1 - c(x)) - log p(x)[y]                              generated rows and the labels they are for
+    classifier:  A(local) / 2 + A(replayed) / 2 + F(generated)          A(local) + F(generated) before the first replay
                  + w [ KL(p(s_y) || p(x_y)) + KL(p(s_a) || p(g_a)) - log p(s_a)[a] ]
-    generator:   A(invented)
+    generator:   A(generated)
 
-The bracket is what Qi, Zhao and Li (2023) call consistency enforcement, in the form of their published code, which
-multiplies it by zero. s are embeddings of the server's generator, g of the client's own: the first term ties own rows x_y
-to the server's of the same labels y, the second the client's inventions to the server's, asked for the same labels a; the
-third teaches the server's rows their labels. Both sides of a divergence move, as there. Here a are the labels of own and
-replayed rows.
+The bracket is the consistency enforcement of Qi, Zhao and Li (2023), in the form of their published code, which multiplies
+it by zero. s are embeddings from the server's generator, g from the client's. The first term ties local rows x_y to the
+server's rows of the same labels y, the second the client's generated rows to the server's of the same labels a; the third
+is the labels' cross-entropy on the server's rows. As in their code, gradients flow through both sides of a divergence. Here
+a are the labels of local and replayed rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.networks import TwoLayers, apart_slopes, class_slopes, coin_slopes
+from dpcl_core.methods.federated.networks import TwoLayers, binary_gradient, class_gradient, kl_gradients
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -32,12 +32,12 @@ _LEAST_HIDDEN = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Invented:
-    """Embeddings [..., b, d] of a generator, labels [..., b] that were asked for, its inputs and hidden values."""
+class Generated:
+    """Embeddings `x` [..., b, d] from a generator for `labels` [..., b], with its `inputs` and `hidden` values."""
 
     x: Array
     labels: Labels
-    asked: Array
+    inputs: Array
     hidden: Array
 
 
@@ -51,82 +51,85 @@ class AcGan:
     hidden: int
 
     @property
-    def makes(self) -> TwoLayers:
+    def generator(self) -> TwoLayers:
         """The generator: noise and a one-hot label in, an embedding out."""
         return TwoLayers(self.noise_size + self.n_classes, _WIDTH, self.n_inputs)
 
     @property
-    def tells(self) -> TwoLayers:
-        """The classifier."""
+    def classifier(self) -> TwoLayers:
+        """The classifier: an embedding in, the logit of being real and the labels' logits out."""
         return TwoLayers(self.n_inputs, max(_LEAST_HIDDEN, self.hidden), 1 + self.n_classes)
 
-    def invent(self, makes: Array, labels: Labels, draws: Sequence[np.random.Generator]) -> Invented:
-        """Embeddings of `labels` [n, b] by generators with parameters [n, P], or [P] of one; `draws[i]` draws row i."""
+    def generate(self, params: Array, labels: Labels, draws: Sequence[np.random.Generator]) -> Generated:
+        """Embeddings for `labels` [n, b], from n generators `params` [n, P] or one [P]; `draws[i]` draws row i."""
         size = (labels.shape[1], self.noise_size)
         noise = np.stack([random.standard_normal(size, dtype=np.float32) for random in draws])
-        asked = np.concatenate([noise, np.eye(self.n_classes, dtype=np.float32)[labels]], axis=-1)
-        hidden, found = self.makes.forward(makes, asked)
-        return Invented(found, labels, asked, hidden)
+        inputs = np.concatenate([noise, np.eye(self.n_classes, dtype=np.float32)[labels]], axis=-1)
+        hidden, embeddings = self.generator.forward(params, inputs)
+        return Generated(embeddings, labels, inputs, hidden)
 
-    def teller_slopes(
+    def classifier_gradient(
         self,
-        tells: Array,
-        own: tuple[Array, Labels],
-        invented: Invented,
-        replayed: Invented | None = None,
-        server: Invented | None = None,
+        params: Array,
+        local: tuple[Array, Labels],
+        generated: Generated,
+        replayed: Generated | None = None,
+        server: Generated | None = None,
         consistency: float = 0.0,
     ) -> Array:
-        """Slopes of the classifier's loss in its parameters [..., P]; see above.
+        """Gradient [..., P] of the classifier's loss in its parameters; see above.
 
-        `own`: rows [..., b, d] and labels [..., b]. `server`: asked for the labels of `invented`, whose first b are those of
-        `own`; without it there is no consistency.
+        `local`: rows [..., b, d] and labels [..., b]. `server`: rows for the labels of `generated`, of which the first b are
+        those of `local`; without it the consistency terms are left out.
         """
-        rows = [own[0], invented.x, *(batch.x for batch in (replayed, server) if batch is not None)]
+        rows = [local[0], generated.x, *(batch.x for batch in (replayed, server) if batch is not None)]
         x = np.concatenate(rows, axis=-2)
-        hidden, out = self.tells.forward(tells, x)
+        hidden, out = self.classifier.forward(params, x)
         parts = np.split(out, np.cumsum([batch.shape[-2] for batch in rows])[:-1], axis=-2)
         share = 1.0 if replayed is None else 0.5
-        slopes = [share * _slopes(parts[0], own[1], 1.0), _slopes(parts[1], invented.labels, 0.0)]
+        gradients = [share * _loss_gradient(parts[0], local[1], 1.0), _loss_gradient(parts[1], generated.labels, 0.0)]
         if replayed is not None:
-            slopes.append(share * _slopes(parts[2], replayed.labels, 1.0))
+            gradients.append(share * _loss_gradient(parts[2], replayed.labels, 1.0))
         if server is not None:
-            slopes.append(self._consistency(parts[-1], parts[0], parts[1], server.labels, slopes, consistency))
-        found, _ = self.tells.backward(tells, x, hidden, np.concatenate(slopes, axis=-2))
-        return found
+            gradients.append(self._consistency(parts[-1], parts[0], parts[1], server.labels, gradients, consistency))
+        in_params, _ = self.classifier.backward(params, x, hidden, np.concatenate(gradients, axis=-2))
+        return in_params
 
-    def maker_slopes(self, makes: Array, tells: Array, invented: Invented) -> Array:
-        """Slopes of the generator's loss in its parameters: what it invents should pass for real, and for its label."""
-        hidden, out = self.tells.forward(tells, invented.x)
-        _, through = self.tells.backward(tells, invented.x, hidden, _slopes(out, invented.labels, 1.0))
-        found, _ = self.makes.backward(makes, invented.asked, invented.hidden, through)
-        return found
+    def generator_gradient(self, generator: Array, classifier: Array, generated: Generated) -> Array:
+        """Gradient of the generator's loss in its parameters: low where the classifier takes the rows for real rows of their
+        labels."""
+        hidden, out = self.classifier.forward(classifier, generated.x)
+        in_outputs = _loss_gradient(out, generated.labels, 1.0)
+        _, in_embeddings = self.classifier.backward(classifier, generated.x, hidden, in_outputs)
+        in_params, _ = self.generator.backward(generator, generated.inputs, generated.hidden, in_embeddings)
+        return in_params
 
-    def label_slopes(self, tells: Array, x: Array, labels: Labels) -> Array:
-        """Slopes of the labels' cross-entropy alone, in the classifier's parameters."""
-        hidden, out = self.tells.forward(tells, x)
-        slopes = _slopes(out, labels, 1.0)
-        slopes[..., :1] = 0
-        found, _ = self.tells.backward(tells, x, hidden, slopes)
-        return found
+    def label_gradient(self, params: Array, x: Array, labels: Labels) -> Array:
+        """Gradient of the labels' cross-entropy alone, in the classifier's parameters."""
+        hidden, out = self.classifier.forward(params, x)
+        in_outputs = _loss_gradient(out, labels, 1.0)
+        in_outputs[..., :1] = 0
+        in_params, _ = self.classifier.backward(params, x, hidden, in_outputs)
+        return in_params
 
     def _consistency(
-        self, server: Array, own: Array, invented: Array, labels: Labels, slopes: list[Array], weight: float
+        self, server: Array, local: Array, generated: Array, labels: Labels, gradients: list[Array], weight: float
     ) -> Array:
-        """Adds the other sides' slopes to `slopes` of own and invented rows; those of the server's rows [..., a, 1 + C]."""
-        n_own, n_asked = own.shape[-2], labels.shape[-1]
-        found = np.zeros_like(server)
-        found[..., 1:] = weight / n_asked * class_slopes(server[..., 1:], labels)
-        toward, of_own = apart_slopes(server[..., :n_own, 1:], own[..., 1:])
-        found[..., :n_own, 1:] += weight / n_own * toward
-        slopes[0][..., 1:] += weight / n_own * of_own
-        toward, of_invented = apart_slopes(server[..., 1:], invented[..., 1:])
-        found[..., 1:] += weight / n_asked * toward
-        slopes[1][..., 1:] += weight / n_asked * of_invented
-        return found
+        """Gradient [..., a, 1 + C] in the outputs of the server's rows; adds that of the other sides to `gradients`, whose
+        first two entries belong to local and generated rows."""
+        n_local, n_labels = local.shape[-2], labels.shape[-1]
+        in_server = np.zeros_like(server)
+        in_server[..., 1:] = weight / n_labels * class_gradient(server[..., 1:], labels)
+        in_target, in_local = kl_gradients(server[..., :n_local, 1:], local[..., 1:])
+        in_server[..., :n_local, 1:] += weight / n_local * in_target
+        gradients[0][..., 1:] += weight / n_local * in_local
+        in_target, in_generated = kl_gradients(server[..., 1:], generated[..., 1:])
+        in_server[..., 1:] += weight / n_labels * in_target
+        gradients[1][..., 1:] += weight / n_labels * in_generated
+        return in_server
 
 
-def _slopes(out: Array, labels: Labels, real: float) -> Array:
-    """Slopes in the outputs [..., b, 1 + C] of the mean over rows of -log of `real` and of -log of the label."""
-    found: Array = np.concatenate([coin_slopes(out[..., :1], real), class_slopes(out[..., 1:], labels)], axis=-1)
-    return found / np.float32(out.shape[-2])
+def _loss_gradient(out: Array, labels: Labels, real: float) -> Array:
+    """Gradient in the outputs [..., b, 1 + C] of A (`real` = 1) or F (`real` = 0), a mean over rows."""
+    total: Array = np.concatenate([binary_gradient(out[..., :1], real), class_gradient(out[..., 1:], labels)], axis=-1)
+    return total / np.float32(out.shape[-2])

@@ -1,4 +1,4 @@
-"""What noise replay and head need so that both together keep a budget; losses compose, epsilons are never added."""
+"""Noise calibration for replay and head under one budget: privacy losses are composed, epsilons never added."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from dpcl_core.spec import Adjacency, PrivacySpec, Recurrence
 
 @dataclass(frozen=True, slots=True)
 class Noises:
-    """Noise over sensitivity of one release and of one round of the head; 0: none. One Gaussian each, on a joint vector."""
+    """Noise over sensitivity of one replay release and of one round of the head; 0: none. Each is one Gaussian on a joint
+    vector."""
 
     release: float = 0.0
     head: float = 0.0
 
     @property
     def joint(self) -> float:
-        """Of both in one round: each part over its noise, they are one vector; 1/z² = 1/z_release² + 1/z_head²."""
+        """Noise multiplier z of both as one vector in a round: 1/z² = 1/z_release² + 1/z_head²; 0 unless both have noise."""
         squares = [1 / noise**2 for noise in (self.release, self.head) if noise > 0]
         return 1 / math.sqrt(sum(squares)) if squares and min(self.release, self.head) > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How often a client's data are used over its life: decided before the first task, and paid for as decided.
+    """How often a client's data may be used over the whole run: fixed before the first task, and charged in full.
 
-    `n_tasks`: tasks that a client may be in; `rounds`: of the head in each; `rate`: chance to be in a round.
+    `n_tasks`: tasks that a client may be in; `rounds`: rounds of the head per task; `rate`: chance to be in a round.
     """
 
     n_tasks: int
@@ -42,32 +43,32 @@ class Horizon:
 
     @classmethod
     def of(cls, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence, rounds: int = 1, rate: float = 1.0) -> Horizon:
-        """A client of one task alone pays for that task; one who may be in every task pays for all of them."""
+        """Horizon of a stream: one task where each client belongs to one task only, else all `n_tasks`."""
         return cls(n_tasks if recurrence == "every" else 1, rounds, rate, privacy.delta, privacy.adjacency)
 
     def releases(self, epsilon: float) -> float:
-        """Noise of one release a task, of every client, that alone keep epsilon."""
+        """Noise multiplier at which one release per task, over all clients, spends epsilon."""
         return noise_multiplier(epsilon, self.delta, 1.0, self.n_tasks, self.adjacency)
 
     def head_alone(self, epsilon: float) -> float:
-        """Noise of every round of the head, where nothing else is released."""
+        """Noise multiplier at which the head's rounds spend epsilon, where nothing else is released."""
         return noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
 
     def beside_releases(self, epsilon: float, share: float) -> Noises:
-        """One release a task that spends `share` of epsilon alone, and the head's rounds with what is then left."""
+        """Noise for one release per task, calibrated alone to `share` * epsilon, and for head rounds that spend the rest."""
         release = self.releases(share * epsilon)
         return Noises(release, _head_beside(self, epsilon, release))
 
     def in_rounds(self, epsilon: float, share: float) -> Noises:
-        """Releases that travel with the head's updates, round by round, of the same clients: one event of both.
+        """Noise where every round sends the replay's vector and the head's update of the same clients: one event.
 
-        `share`: the replay's part of 1/z², which is what a round's loss depends on.
+        `share`: the replay's part of 1/z², which determines a round's privacy loss.
         """
         both = noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
         return Noises(both / math.sqrt(share), both / math.sqrt(1 - share))
 
     def rounds_of(self, multiplier: float) -> dp.DpEvent:
-        """All rounds of one task at this noise."""
+        """The event of all rounds of one task at this noise multiplier."""
         return subsampled_gaussian(multiplier, self.rate, self.rounds)
 
 

@@ -1,6 +1,6 @@
-"""From clients to a replayed mixture: one clipped vector a client, one Gaussian, and what the server reads from the sum.
+"""Client-level release of a mixture: one clipped vector per client, one Gaussian on the sum, and its decoding.
 
-Only `released` and `by_…` see what clients hold; whatever comes after the mechanism works on its output alone.
+Only `released` and `by_…` read private data; everything after the mechanism is post-processing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import clipped_rows, row_blocks
 
-_STDS_OF_NOISE = 2  # a share below so many of its noise says nothing
-_LEAST_SHARE = 1e-9  # without noise, a label that nobody has
+_STDS_OF_NOISE = 2  # a share below this many standard deviations of its noise carries no information
+_LEAST_SHARE = 1e-9  # avoids 0/0 without noise, for a label that no client has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slotted:
-    """What n clients say about K slots: shares of rows [n, K] (a client's sum to 1, without data to 0), means [n, K, d].
+    """n clients' shares of rows in K slots, [n, K] (each client's sum to 1, to 0 without data), and means [n, K, d].
 
-    The mean of a slot in which a client has nothing is never read.
+    A client's mean of a slot is not read where its share is 0.
     """
 
     weights: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Slotted:
 def by_label(
     z: NDArray[np.floating], labels: NDArray[np.int64], users: NDArray[np.int64], n_users: int, space: Sequence[int]
 ) -> Slotted:
-    """Slots are the labels of `space`: every client's share and mean of each. Other rows are left out.
+    """Every client's share and mean of each label in `space`, which are the slots. Other rows are left out.
 
     Args: z [n, d]; labels, users int64 [n], users in 0 ... n_users - 1.
     """
@@ -52,15 +52,15 @@ def by_label(
     rows, places = rows[order := np.argsort(places, kind="stable")], places[order]
     sums = np.zeros((n_users * len(space), z.shape[1]))
     for part in row_blocks(len(rows), z.shape[1]):
-        found, first = np.unique(places[part], return_index=True)
-        sums[found] += np.add.reduceat(z[rows[part]], first, axis=0, dtype=np.float64)
+        cells, first = np.unique(places[part], return_index=True)
+        sums[cells] += np.add.reduceat(z[rows[part]], first, axis=0, dtype=np.float64)
     counts = np.bincount(places, minlength=len(sums))
     means = (sums / np.maximum(counts, 1)[:, None]).reshape(n_users, len(space), -1)
     return Slotted(_shares(counts.reshape(n_users, -1).astype(np.float64)), means)
 
 
 def by_matching(lists: Lists, ids: NDArray[np.int64], n_slots: int) -> Slotted:
-    """Slots by a matcher's ids [n, L]; elements of one client in one slot are averaged by weight."""
+    """Shares and means by a matcher's slot ids [n, L]; a client's entries in one slot are averaged by weight."""
     belongs = (ids[:, None, :] == np.arange(n_slots)[:, None]) * lists.weights[:, None, :]
     weights = belongs.sum(axis=2)
     means = belongs @ lists.means / np.where(weights > 0, weights, 1)[:, :, None]
@@ -68,7 +68,7 @@ def by_matching(lists: Lists, ids: NDArray[np.int64], n_slots: int) -> Slotted:
 
 
 class Layout(Protocol):
-    """How a client's slots become one vector of bounded length, and a noisy sum becomes weights and means again."""
+    """Encodes a client's slots as one vector of bounded norm, and decodes a noisy sum into weights and means."""
 
     @property
     def view(self) -> PublicView: ...
@@ -78,28 +78,28 @@ class Layout(Protocol):
 
     @property
     def sensitivity(self) -> float:
-        """Largest length of a client's vector: how far the sum moves when a client's contribution becomes zero."""
+        """Largest norm of a client's vector: how far the sum moves when a client's contribution becomes zero."""
         ...
 
     def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
-        """Client vectors [n, D], each at most `sensitivity` long."""
+        """Client vectors [n, D], each of norm at most `sensitivity`."""
         ...
 
     def decoded(
         self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights [E, K] and means [E, K, d] of noisy sums [E, D] over the expected number of clients, a public constant.
+        """Weights [E, K] and means [E, K, d] from noisy sums [E, D], divided by the public expected number of clients.
 
-        `stds` [E]: of the noise on a coordinate of each sum, public like what it was scaled by.
+        `stds` [E]: public standard deviation of the noise on a coordinate of each sum.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvenSlots:
-    """Every client holds every slot: residual means U^T(mu_k - m0) side by side, no counts (card of one slot a task: K = 1).
+    """Layout for clients that hold every slot: residual means U^T(mu_k - m0) side by side, no shares.
 
-    A slot that a client has nothing in is zero, so that the mean is drawn towards m0 by the share of clients without it. The
+    A slot in which a client has no rows is zero, so the mean is drawn towards m0 by the share of clients without it. The
     whole vector is clipped to B sqrt(K), which is the sensitivity.
     """
 
@@ -123,12 +123,12 @@ class EvenSlots:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedSlots:
-    """Clients may lack some slots: block k is [a w_k ; w_k clip(U^T(mu_k - m0), B) / B], w_k the client's share of rows.
+    """Layout for clients that may lack slots: block k is [a w_k ; w_k clip(U^T(mu_k - m0), B) / B], w_k the share of rows.
 
-    Its squared length is w_k² (a² + 1) at most. Shares are not negative and sum to at most 1, and so do their squares: the
-    sensitivity is sqrt(1 + a²) whatever K. Decoding divides by the noisy shares and caps residuals at B. Shares count no
-    less than 1 / (4 K), or than two standard deviations of their noise where that is less: with little noise a rare label
-    is not drawn towards the centre.
+    A block's squared norm is at most w_k² (a² + 1). Shares are nonnegative and sum to at most 1, and so do their squares:
+    the sensitivity is sqrt(1 + a²) for every K. Decoding divides by the noisy shares and caps residuals at B. Shares are
+    raised to at least 1 / (4 K), or to two standard deviations of their noise where that is less, so that with little noise
+    a rare label's mean is not drawn towards the centre.
     """
 
     view: PublicView
@@ -149,8 +149,8 @@ class WeightedSlots:
         self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         blocks = totals.reshape(len(totals), self.n_slots, -1) / expected
-        swallowed = _STDS_OF_NOISE * stds / expected / self.share_scale
-        least = np.clip(swallowed, _LEAST_SHARE, 1 / (4 * self.n_slots))
+        noise_floor = _STDS_OF_NOISE * stds / expected / self.share_scale
+        least = np.clip(noise_floor, _LEAST_SHARE, 1 / (4 * self.n_slots))
         shares = np.maximum(blocks[:, :, 0] / self.share_scale, least[:, None])
         residuals = clipped_rows(self.view.radius * blocks[:, :, 1:] / shares[:, :, None], self.view.radius)
         return simplex(shares), self.view.restored(residuals)
@@ -168,14 +168,14 @@ def released(
     n_clients: int,
     sample_rate: float = 1.0,
 ) -> list[Replay]:
-    """One release of the clients' slots, a mixture for each budget: joint vector, one Gaussian, division by constants.
+    """One release of the clients' slots, as a mixture for each budget: joint vector, one Gaussian, division by constants.
 
-    `multipliers`: noise over sensitivity, one a budget (0: none, and the ledger says so). Targets [K, C] are public, the
-    slots being labels or parts of one. `n_clients`: the public number of all; with `sample_rate` < 1 `slotted` has only the
-    clients of a sample by independent coins, and sums are divided by rate times that number, not by how many came.
-    Components have the public covariance.
+    `multipliers`: noise over sensitivity, one per budget (0: none, and the ledger says so). Targets [K, C] are public: slots
+    are labels or parts of one. `n_clients`: the public number of clients. With `sample_rate` < 1 `slotted` holds a Poisson
+    sample of clients, and sums are divided by the rate times `n_clients`, not by the sample's size. Components get the
+    public covariance.
 
-    Sensitivity: the layout's, where a client's slots depend on its own data, public facts and earlier releases alone.
+    Sensitivity: the layout's, provided a client's slots depend only on its own data, public facts and earlier releases.
     Raises BadInput for fewer than two clients.
     """
     stds = stds_of(multipliers, layout.sensitivity)
@@ -188,27 +188,29 @@ def released(
 def decoded(
     totals: NDArray[np.float64], layout: Layout, targets: NDArray[np.float64], expected: float, stds: Sequence[float]
 ) -> list[Replay]:
-    """The mixtures in noisy sums [E, D], `stds` of the noise on a coordinate of each: post-processing, for no client's data
-    come in."""
+    """The mixtures decoded from noisy sums [E, D], with noise of `stds` on each coordinate: post-processing of the sums."""
     weights, means = layout.decoded(totals, expected, np.array(stds))
-    found = zip(weights, means, totals, strict=True)
-    return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in found]
+    mixtures = zip(weights, means, totals, strict=True)
+    return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in mixtures]
 
 
 def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:
-    """Noise on each coordinate for these multiples of a clipping bound."""
+    """Noise standard deviations on each coordinate: multiples of a clipping bound."""
     return [multiplier * bound for multiplier in multipliers]
 
 
 def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Clients' values [n, ...] as one vector each, [n, D]; of no client as well."""
+    """Clients' values [n, ...] flattened to [n, D]; n may be 0."""
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def expected_clients(n_clients: int, sample_rate: float) -> float:
-    """What sums are divided by. Raises BadInput for fewer than two clients: one has nobody to be hidden among."""
+    """The divisor of sums: the expected number of clients in a sample.
+
+    Raises BadInput for fewer than two clients: a sum over one client hides it among no others.
+    """
     if n_clients < 2:
-        raise BadInput("scenario.clients", n_clients, "must be at least 2, for one client has nobody to be hidden among")
+        raise BadInput("scenario.clients", n_clients, "must be at least 2: one client has no others to hide among")
     return sample_rate * n_clients
 
 

@@ -1,4 +1,4 @@
-"""The head as clients train it in rounds: one model, its coins and its noise, whatever else travels with its updates."""
+"""Federated training of one model's head: sampling of clients, local updates, noise, and vectors sent beside the updates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.cards.federated_params import ClippedParams, RehearsalParams, RoundParams
 from dpcl_core.methods.federated.head import Head, stop_if_diverged
 from dpcl_core.methods.federated.replay import Replay, sampled
-from dpcl_core.methods.federated.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved, own_draws
+from dpcl_core.methods.federated.rounds import (
+    Clients,
+    LocalPlan,
+    Participation,
+    averaged,
+    client_draws,
+    local_updates,
+    moved,
+)
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import of_this_task
+from dpcl_core.methods.federated.task_rows import clients_of_this_task
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -22,21 +30,21 @@ from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
 Chosen = NDArray[np.int64]
-Before = Callable[[Chosen], None]
-Beside = Callable[[Chosen], Sequence[ClientVectors]]  # what the clients of a round send beside their updates
-Took = Callable[[Sequence[NDArray[np.float64]]], None]  # what becomes of its noisy sums
-Mixtures = Callable[[], Sequence[Replay]]  # what clients rehearse, as it stands
+RoundStart = Callable[[Chosen], None]
+ExtraVectors = Callable[[Chosen], Sequence[ClientVectors]]  # what a round's clients send beside their updates
+SumsReceived = Callable[[Sequence[NDArray[np.float64]]], None]  # receives the noisy sums of those vectors
+Mixtures = Callable[[], Sequence[Replay]]  # the mixtures that clients rehearse now
 
 
 def participation(params: RoundParams, spec: RunSpec, cell: Cell, n_clients: int) -> Participation:
-    """Who is in a round: coins of each model's own, seeded for teaching alone."""
+    """Poisson sampling of clients, independent for each model; seeded only under `noise = "seeded"`."""
     seed = cell.seed if spec.privacy.noise == "seeded" else None
     coins = Batches(params.participation, seed, f"clients at epsilon {cell.epsilon}")
     return Participation(n_clients, coins)
 
 
 class RoundHead:
-    """One cell's head. `noise_multiplier` 0: its updates travel without clipping and noise, and the ledger says so."""
+    """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger says so."""
 
     def __init__(
         self, spec: RunSpec, cell: Cell, known: PublicContext, n_clients: int, noise_multiplier: float, purpose: str = "head"
@@ -54,13 +62,13 @@ class RoundHead:
         self._clip = params.clip_norm if isinstance(params, ClippedParams) else 0.0
 
     def released(self) -> dict[str, NDArray[np.generic]]:
-        """The `head`'s weights [P] as the last round left them."""
+        """The `head`'s weights [P] after the last round."""
         return {"head": self._weights[0].copy()}
 
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
-        """[n, C] of embeddings [n, d]."""
-        found: NDArray[np.float32] = self._head.logits(self._weights, z)[0]
-        return found
+        """Logits [n, C] of embeddings [n, d]."""
+        logits: NDArray[np.float32] = self._head.logits(self._weights, z)[0]
+        return logits
 
     def trained(
         self,
@@ -69,40 +77,39 @@ class RoundHead:
         ledger: Ledger,
         *,
         mixtures: Mixtures | None = None,
-        before: Before | None = None,
-        beside: Beside | None = None,
-        took: Took | None = None,
+        on_start: RoundStart | None = None,
+        extra: ExtraVectors | None = None,
+        on_sums: SumsReceived | None = None,
     ) -> Iterator[int]:
-        """All rounds of a task; yields those done so far. Each round's event is in the ledger before its sums are there.
+        """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 
-        `mixtures`: rehearsed beside own rows, empty before anything was released. `before`: what is done with a round's
-        clients first. `beside`, `took`: what they send beside their updates, under one noise on all of it, and who reads its
-        sums.
+        `mixtures`: rehearsed beside local rows; empty before the first release. `on_start`: called with each round's clients
+        first. `extra`: what the clients send beside their updates, noised jointly with them; `on_sums` receives its sums.
         """
         if self._multiplier == 0:
             clean = dp.NonPrivateDpEvent()
             ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
         clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
-        invented = generator(self._cell.seed, f"rehearsal of task {index}")
+        rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
         for done in range(self._params.rounds):
-            chosen = of_this_task(self._participation.draw(), rows, self._known)
-            if before is not None:
-                before(chosen)
-            replayed = self._replayed(mixtures() if mixtures is not None else (), invented)
-            draws = own_draws(chosen, None if is_release else self._cell.seed, f"round {done} of task {index}")
+            chosen = clients_of_this_task(self._participation.draw(), rows, self._known)
+            if on_start is not None:
+                on_start(chosen)
+            replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
+            draws = client_draws(chosen, None if is_release else self._cell.seed, f"round {done} of task {index}")
             updates = local_updates(self._head, self._weights, clients, chosen, self._plan, draws, replayed)
-            parts = list(beside(chosen)) if beside is not None else []
+            parts = list(extra(chosen)) if extra is not None else []
             if self._multiplier > 0:
-                own = ClientVectors(HEAD, updates[0], self._clip, [self._multiplier * self._clip])
-                sums = self._sums([own, *parts], index, ledger)
+                head = ClientVectors(HEAD, updates[0], self._clip, [self._multiplier * self._clip])
+                sums = self._sums([head, *parts], index, ledger)
                 self._weights = moved(self._weights, sums.pop(0), self._params.participation * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates)
             stop_if_diverged(self._weights, done, self._params.rounds, self._params.learning_rate, "round")
-            if took is not None:
-                took(sums)
+            if on_sums is not None:
+                on_sums(sums)
             yield done + 1
 
     def _sums(self, parts: Sequence[ClientVectors], index: int, ledger: Ledger) -> list[NDArray[np.float64]]:

@@ -1,8 +1,8 @@
-"""CSLR with a trusted sum: noisy mixtures of what clients have, and a head that clients train while they rehearse from them.
+"""CSLR under central trust: noisy mixtures of the clients' lists, and a head trained by clients that rehearse from them.
 
-Matching happens on the client, with public prototypes or ones released before, so that one client's vector moves the sum by
-its clipping norm and nothing else. Replay and head are two ways out of the same data: where both travel in a round, the same
-coins decide over both, and they are one event.
+Clients match their entries themselves, to public or already released prototypes, so that one client moves the sum by no
+more than its clipping norm. Replay and head read the same data: where both are sent in a round, one sample of clients serves
+both, and they are one event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcl_core.methods.federated.public_context import PublicEmbeddings
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
+from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
 from dpcl_core.scenarios.stream import Task
@@ -34,13 +34,13 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 def noises(spec: RunSpec, params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noises:
-    """What replay and head need to keep the budget: both together, or the replay alone where the head is clean."""
+    """Noise multipliers that keep the budget: for replay and head together, or for replay alone if the head is clean."""
     if math.isinf(epsilon):
         return Noises()
     if params.releases == "round":
         if params.head == "private":
             return horizon.in_rounds(epsilon, params.replay_share)
-        return Noises(release=horizon.head_alone(epsilon))  # as many sampled rounds, of the replay alone
+        return Noises(release=horizon.head_alone(epsilon))  # the head's number of sampled rounds, spent on the replay alone
     if params.head == "private":
         return horizon.beside_releases(epsilon, params.replay_share)
     return Noises(release=horizon.releases(epsilon))
@@ -53,7 +53,7 @@ class CslrCentral:
         params = spec.params
         assert isinstance(params, CslrCentralParams)
         (self._cell,) = cells
-        self._params, self._seen, self._n_clients = params, SeenLabels(spec, known), clients_of_a_task(known)
+        self._params, self._seen, self._n_clients = params, SeenLabels(spec, known), clients_per_task(known)
         public = PublicEmbeddings.of(known.anchors, self._cell.seed, params.dimensions, params.radius, params.anchors)
         horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
         noise = noises(spec, params, horizon, self._cell.epsilon)
@@ -74,18 +74,18 @@ class CslrCentral:
                 yield Progress("training", done, total, task.index, text)
             return
         sums = _RoundSums(self._releases, rows, lists, task.index, self._params.participation * self._n_clients)
-        steps = self._head.trained(rows, task.index, ledger, mixtures=self._mixtures, beside=sums.vectors, took=sums.took)
+        steps = self._head.trained(rows, task.index, ledger, mixtures=self._mixtures, extra=sums.vectors, on_sums=sums.add)
         for done in steps:
             yield Progress("training", done, total, task.index, text)
             if done == 1 or done == total:
                 yield self._observed(rows, lists, task.index, done - 1)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the head's logits [1, n, classes]."""
+        """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The last task's noisy sums, as far as its rounds have come, and the head as it is."""
+        """The last task's noisy sums, averaged over the rounds so far, and the current head."""
         return {**self._releases.released(cell), **self._head.released()}
 
     def _mixtures(self) -> Sequence[Replay]:
@@ -96,7 +96,7 @@ class CslrCentral:
 
 
 class _RoundSums:
-    """The replay's part of a task's rounds: each adds a noisy sum to the average that the mixture is read from."""
+    """The replay's part of a task's rounds: the mixture is decoded from the average of the rounds' noisy sums."""
 
     def __init__(
         self, releases: ReleaseSchedule, rows: TaskRows, lists: Callable[[], Lists], index: int, expected: float
@@ -107,20 +107,20 @@ class _RoundSums:
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 
     def vectors(self, chosen: Chosen) -> list[ClientVectors]:
-        """What the round's clients send for the replay, matched to what was released before it."""
+        """The replay vectors of the round's clients, matched to the releases before it."""
         slotted = self._releases.slotted(self._rows, self._lists, 0, self._index)
-        own, bound = self._layout.vectors(slotted)[chosen], self._layout.sensitivity
-        return [ClientVectors(REPLAY, own, bound, client_release.stds_of(self._releases.multipliers, bound))]
+        vectors, bound = self._layout.vectors(slotted)[chosen], self._layout.sensitivity
+        return [ClientVectors(REPLAY, vectors, bound, client_release.stds_of(self._releases.multipliers, bound))]
 
-    def took(self, sums: Sequence[NDArray[np.float64]]) -> None:
-        """Post-processing: the average of the task's noisy sums so far, as a mixture."""
+    def add(self, sums: Sequence[NDArray[np.float64]]) -> None:
+        """Adds a round's noisy sum and updates the mixture from the task's average so far: post-processing."""
         self._n_rounds += 1
         self._total = self._total + sums[0]
         targets = self._releases.targets(self._rows)
         (std,) = client_release.stds_of(self._releases.multipliers, self._layout.sensitivity)
-        average, left = self._total / self._n_rounds, std / math.sqrt(self._n_rounds)  # noise of each round is its own
-        (found,) = client_release.decoded(average, self._layout, targets, self._expected, [left])
-        self._releases.take(0, self._index, self._rows, found)
+        average, left = self._total / self._n_rounds, std / math.sqrt(self._n_rounds)  # each round draws fresh noise
+        (mixture,) = client_release.decoded(average, self._layout, targets, self._expected, [left])
+        self._releases.keep(0, self._index, self._rows, mixture)
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CslrCentral:

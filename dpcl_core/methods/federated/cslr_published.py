@@ -1,16 +1,16 @@
-"""CSLR as printed: each round some clients' lists are clustered by the server and averaged group by group under the noise of
-Table 5, and rehearsed while a head is averaged without noise.
+"""CSLR as printed: the server clusters the lists of each round's clients and averages them by group under Table 5's noise;
+clients rehearse from the averages, and the head is averaged without noise.
 
-What the paper leaves open is chosen here: lists are fitted once a task, each task's last mixture is kept for good, groups
-are K = `modes_per_task` of a task or of each of its labels, and groups of a round are named after the average so far of what
-was released. Where print does not work, settings have it either way: lists of a whole task or of each label, noised
-before they are matched or not, averages by Eq. 2 or by shares, a round's own release or a running average, raw targets or
-ones on the simplex.
+Choices where the paper is silent: lists are fitted once per task; each task's last mixture is kept for good; a task, or each
+of its labels, has K = `modes_per_task` groups; a round's groups are matched to the running average of earlier releases.
+Where the printed method does not work, settings offer both forms: lists per task or per label, noised before matching or
+not, averages by Eq. 2 or by shares, one round's release or a running average, raw targets or targets on the simplex.
 
-The whole has no bound. Lists that are clean when the server clusters them let one client move what others are counted as,
-so that not even the replay has one; with one group a label nothing is clustered, and the replay has, unless its sums are
-divided by how many clients came. Lists noised at home have a bound of their own, and all that is made of them keeps it. What
-the noise would cost if the printed sensitivity held stands in the claim as accounted.
+The method as a whole has no DP bound. If the server clusters clean lists, one client can change the groups of other clients'
+entries, so that even the replay has no bound. With one group per label nothing is clustered, and the replay has a bound
+unless its sums are divided by the number of clients in the round, which is private. Lists noised on the client have a bound,
+and everything computed from them keeps it. The claim's `accounted` is what the noise would cost if the printed sensitivity
+held.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpcl_core.methods.federated.public_view import PublicView
 from dpcl_core.methods.federated.published_release import Aggregation, SlotSums
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import TaskRows, listed
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
+from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
 from dpcl_core.privacy import cslr_accounting, cslr_claim
 from dpcl_core.privacy.ledger import REPLAY, Ledger
 from dpcl_core.privacy.noise import noise_of
@@ -44,14 +44,14 @@ from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 _AT_MOST = 500  # rows of a client that a list is fitted to
-_N_AXES = 2  # of the view that names groups and draws maps
+_N_AXES = 2  # axes of the view that orders groups and draws maps
 
 
 @dataclass(slots=True, eq=False)
-class _Now:
-    """A task while it is learned: its clients' lists, and of its groups the running averages of what was released.
+class _CurrentTask:
+    """State of the task being learned: its clients' lists, and running averages of the groups' releases.
 
-    `named`: the one that groups are named after; `sums`: the one that is replayed.
+    `reference`: the average that later rounds' groups are matched to; `sums`: the average that is replayed.
     """
 
     index: int
@@ -60,7 +60,7 @@ class _Now:
     features: NDArray[np.float64]
     n_groups: int
     random: np.random.Generator
-    named: SlotSums | None = None
+    reference: SlotSums | None = None
     sums: SlotSums | None = None
 
 
@@ -73,11 +73,11 @@ class CslrPublished:
         (self._cell,) = cells
         self._params, self._seen, self._n_users = params, SeenLabels(spec, known), known.n_users or 0
         self._by_label = params.lists == "label"
-        self._n_clients = clients_of_a_task(known)
+        self._n_clients = clients_per_task(known)
         self._public = PublicEmbeddings.of(
             known.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors
         )
-        self._axes: PublicView | None = None  # of which everything below sees the coordinates alone
+        self._axes: PublicView | None = None  # where set, everything below reads only coordinates on these axes
         if params.dimensions is not None:
             self._axes, self._public = self._public.view, _on_axes(self._public)
             known = replace(known, n_inputs=params.dimensions)
@@ -102,7 +102,7 @@ class CslrPublished:
             unbounded = dp.NonPrivateDpEvent()
             ledger.spend(unbounded, task=task.index, what=what, channels={REPLAY: unbounded})
         lists = self._lists(rows, task.index)
-        now = _Now(
+        state = _CurrentTask(
             task.index,
             ledger,
             lists,
@@ -111,27 +111,27 @@ class CslrPublished:
             generator(self._cell.seed, f"matching of task {task.index}"),
         )
         rounds = self._head.trained(
-            rows, task.index, ledger, mixtures=lambda: self._parts, before=lambda chosen: self._average(now, chosen)
+            rows, task.index, ledger, mixtures=lambda: self._parts, on_start=lambda chosen: self._average(state, chosen)
         )
         for done in rounds:
             yield Progress("training", done, total, task.index, text)
             if done in (1, total):
                 z = self._sigma / (self._params.participation * self._n_clients)
                 std = NoiseStd(z, z, self._sigma, self._params.second_moments)
-                yield ListsObserved(lambda: now.lists, task.index, done - 1, [self._parts], [std], self._public)
+                yield ListsObserved(lambda: state.lists, task.index, done - 1, [self._parts], [std], self._public)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the head's logits [1, n, classes]."""
+        """The head's logits [1, n, classes], the only prediction rule."""
         z = self._seen_on_axes(features(task.test.inputs))
         return {"argmax": self._seen.masked(self._head.logits(z)[None], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """What of the last task's averages the server keeps, `weights`, `means` and `targets`, and the head as it is."""
+        """The last task's averages that the server keeps, `weights`, `means` and `targets`, and the current head."""
         kept = self._parts[-1]
         return {"weights": kept.weights, "means": kept.means, "targets": kept.targets, **self._head.released()}
 
     def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Embeddings [n, d], or their coordinates [n, dimensions] on the public axes where these are all that is used."""
+        """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""
         return z if self._axes is None else self._axes.residuals(z).astype(np.float32)
 
     def _lists(self, rows: TaskRows, index: int) -> Lists:
@@ -151,59 +151,61 @@ class CslrPublished:
             return "lists clustered together: one client can move the entries of others"
         return "" if self._aggregation.by_shares else "sums divided by how many clients came, a private number"
 
-    def _average(self, now: _Now, chosen: Chosen) -> None:
+    def _average(self, state: _CurrentTask, chosen: Chosen) -> None:
         """Clusters and averages the lists of a round's clients; an empty round releases noise alone.
 
-        Groups keep their names from round to round by matching to the running average of what was released.
+        Groups keep their identity from round to round: each round's are matched to the running average of the releases.
         """
-        lists = now.lists.take(chosen)
+        lists = state.lists.take(chosen)
         expected = self._params.participation * self._n_clients
         if self._params.noisy_lists:
-            (received,) = published_release.sent(lists, [self._sigma], [self._noise], [now.ledger], task=now.index)
-            ids = self._ids(now, received.lists())
-            sums = published_release.averaged(
-                received, ids, now.n_groups, self._sigma, self._noise, expected=expected, rule=self._aggregation
+            (received,) = published_release.noisy_statistics(
+                lists, [self._sigma], [self._noise], [state.ledger], task=state.index
+            )
+            ids = self._ids(state, received.lists())
+            sums = published_release.average_received(
+                received, ids, state.n_groups, self._sigma, self._noise, expected=expected, rule=self._aggregation
             )
         else:
-            (sums,) = published_release.published(
+            (sums,) = published_release.noisy_slot_sums(
                 lists,
-                self._ids(now, lists, now.features[chosen]),
-                now.n_groups,
+                self._ids(state, lists, state.features[chosen]),
+                state.n_groups,
                 [self._sigma],
                 [self._noise],
-                [now.ledger],
-                task=now.index,
+                [state.ledger],
+                task=state.index,
                 sample_rate=self._params.participation,
                 n_clients=self._n_clients,
                 pooled=self._params.modes_per_task > 1,
                 rule=self._aggregation,
             )
-        now.named = sums if now.named is None else now.named.mixed(sums)
-        now.sums = sums if now.sums is None else now.sums.mixed(sums, self._params.averaging)
-        self._parts[now.index :] = [now.sums.replay(rule=self._aggregation)]
+        state.reference = sums if state.reference is None else state.reference.mixed(sums)
+        state.sums = sums if state.sums is None else state.sums.mixed(sums, self._params.averaging)
+        self._parts[state.index :] = [state.sums.replay(rule=self._aggregation)]
 
-    def _ids(self, now: _Now, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
-        """Groups int64 [n, L] of a round's lists, of whose entries `features` [n, L, f] may be known already.
+    def _ids(self, state: _CurrentTask, lists: Lists, features: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+        """Groups int64 [n, L] of a round's lists; `features` [n, L, f] of their entries where already computed.
 
-        With one group a list nothing is clustered: entries come list by list, and a client knows its own.
+        With one group per list nothing is clustered: an entry's place in its client's list gives its group.
         """
         n, n_entries = lists.weights.shape
         if not n:
             return np.zeros((0, n_entries), dtype=np.int64)
         if self._params.modes_per_task == 1:
-            return np.tile(np.repeat(np.arange(now.n_groups), n_entries // now.n_groups), (n, 1))
+            return np.tile(np.repeat(np.arange(state.n_groups), n_entries // state.n_groups), (n, 1))
         seen = matchers.list_features(lists, self._compared.features) if features is None else features
         first = self._public.view.residuals(lists.means)[..., 0]
         released = None
-        if now.named is not None:
-            released = self._compared.features(now.named.replay(rule=self._aggregation).elements())
-        return pooled(seen, now.n_groups, self._compared.rule, first, released, lists.weights, now.random).ids
+        if state.reference is not None:
+            released = self._compared.features(state.reference.replay(rule=self._aggregation).elements())
+        return pooled(seen, state.n_groups, self._compared.rule, first, released, lists.weights, state.random).ids
 
     def _claimed(self, n_entries: int, n_groups: int) -> Claim:
-        """The paper's number, and what its noise costs over all rounds of this run under the premises that it prints.
+        """The paper's number, and what its noise costs over all rounds of this run under the printed premises.
 
-        What does not follow from a premise is counted as it is: lists beside the sums, and entries that are clipped one by
-        one, sqrt(L) of a client's `n_entries` L and sqrt(K) of K groups.
+        Where no premise covers it, the actual release is counted: lists beside the sums, and entries clipped one by one,
+        of norm sqrt(L) for a client's `n_entries` L and sqrt(K) for K groups.
         """
         params, privacy = self._params, self._spec.privacy
         longest = max(n_entries if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1)
@@ -224,7 +226,7 @@ class CslrPublished:
 
 
 def _on_axes(public: PublicEmbeddings) -> PublicEmbeddings:
-    """The same sentences by their coordinates on the public axes."""
+    """The same public sentences as coordinates on the public axes."""
     anchors, others = (public.view.residuals(rows) for rows in (public.anchors, public.others))
     return PublicEmbeddings(anchors, others, PublicView.of(others, _N_AXES))
 

@@ -1,6 +1,6 @@
-"""CSLR with the head on the server: one noisy release a task, and a head trained on what was released.
+"""CSLR with the head on the server: one noisy release per task, and a head trained on the releases.
 
-The head is a function of the releases and of public numbers, so that the release's epsilon is that of everything.
+The head is a function of the releases and of public numbers, so that the releases' epsilon covers it, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class CslrServerHead:
-    """The budgets of one seed: clients' lists are the same for all, noise never is."""
+    """The budgets of one seed: they share the clients' lists, never the noise."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         params = spec.params
@@ -53,11 +53,11 @@ class CslrServerHead:
         yield Progress("training", 2, 2, task.index, f"{task.name} learned")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the head's logits [epsilons, n, classes]."""
+        """The head's logits [epsilons, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._heads.logits(features(task.test.inputs)), task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The noisy sums of the last task, and the head made of all of them."""
+        """The last task's noisy sums, and the head trained on the releases of all tasks."""
         return {**self._releases.released(cell), **self._heads.released(self._cells.index(cell))}
 
 

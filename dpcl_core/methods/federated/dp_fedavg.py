@@ -1,4 +1,4 @@
-"""DP-FedAvg on the head alone: what all methods with replay are held against. Keeps nothing but the model."""
+"""DP-FedAvg on the head alone, the baseline of the methods with replay. Keeps only the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
 from dpcl_core.methods.federated.client_training import RoundHead
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
+from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -30,7 +30,7 @@ class DpFedAvg:
         self._seen = SeenLabels(spec, known)
         horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
         noise = horizon.head_alone(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
-        self._head = RoundHead(spec, self._cell, known, clients_of_a_task(known), noise)
+        self._head = RoundHead(spec, self._cell, known, clients_per_task(known), noise)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
@@ -39,11 +39,11 @@ class DpFedAvg:
             yield Progress("training", done, self._rounds, task.index, f"rounds on {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the head's logits [1, n, classes]."""
+        """The head's logits [1, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._head.logits(features(task.test.inputs))[None], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The head as the last round left it."""
+        """The head after the last round."""
         return self._head.released()
 
 

@@ -1,4 +1,4 @@
-"""DP-Stat-Share: CSLR with lists of one entry. The card says what differs, which is nothing but the list's length."""
+"""DP-Stat-Share: CSLR with lists of one entry. Only the card's list length differs."""
 
 from __future__ import annotations
 

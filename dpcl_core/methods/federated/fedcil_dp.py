@@ -1,9 +1,9 @@
-"""FedCIL on embeddings, with noise: a generator and a classifier that clients train together, and replay what it invents.
+"""FedCIL on embeddings with client-level DP: clients train a GAN in rounds and replay earlier labels from its generator.
 
-What a client descends on is in `cslr.acgan`. Different from its source, for privacy: beside its own generator a client
-samples the noised global one alone, and so does the server, which in the original gets every client's own. The server's
-consolidation trains the classifier on earlier labels: a generator would learn from itself, and its rows of this task's
-labels are worse than the clients' own.
+The client losses are in `acgan`. One change from the source, for privacy: clients and server sample only the noised global
+generator (and a client its own), where the original sends every client's generator to the server. The server's
+consolidation trains the classifier on earlier labels only: a generator would train on its own output, and its rows of this
+task's labels are worse than the clients' rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.adam import Adam
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.acgan import AcGan, Array, Invented
+from dpcl_core.methods.federated.acgan import AcGan, Array, Generated
 from dpcl_core.methods.federated.budget import Horizon, Noises
 from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.head import stop_if_diverged
-from dpcl_core.methods.federated.rounds import Clients, averaged, moved, own_draws
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_of_a_task, features
+from dpcl_core.methods.federated.rounds import Clients, averaged, client_draws, moved
+from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import noise_of
@@ -40,11 +40,11 @@ class FedCilDp:
         assert isinstance(params, FedCilDpParams)
         (self._cell,) = cells
         self._spec, self._params, self._known, self._seen = spec, params, known, SeenLabels(spec, known)
-        self._n_clients = clients_of_a_task(known)
+        self._n_clients = clients_per_task(known)
         self._gan = AcGan(known.n_inputs, known.n_classes, params.noise_size, params.hidden)
         random = generator(self._cell.seed, "head")
-        self._generator, self._classifier = self._gan.makes.initial(random), self._gan.tells.initial(random)
-        self._earlier: tuple[Array, tuple[int, ...]] | None = None  # the last task's generator, and the labels it knows
+        self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
+        self._earlier: tuple[Array, tuple[int, ...]] | None = None  # the last task's generator, and its labels
         self._participation = participation(params, spec, self._cell, known.n_users or 0)
         horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
         is_private = math.isfinite(self._cell.epsilon)
@@ -63,21 +63,21 @@ class FedCilDp:
         for done in range(self._params.rounds):
             chosen = self._participation.draw()
             with_rows = [int(client) for client in chosen if len(clients.places[client])]
-            draws = own_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
-            # A task's first generator has never met its labels: consistency with it starts in the second round.
+            draws = client_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
+            # At first the global generator has not seen the task's labels: consistency starts in the second round.
             updates = self._updates(clients, with_rows, draws, is_first=done == 0)
             self._average(updates, task.index, ledger)
             for weights in (self._generator, self._classifier):
                 stop_if_diverged(weights, done, self._params.rounds, self._params.learning_rate, "round")
             self._consolidate(generator(self._cell.seed, f"consolidation {done} of task {task.index}"))
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
-        known = self._earlier[1] if self._earlier is not None else ()
-        self._earlier = self._generator, tuple(sorted({*known, *rows.space}))
+        labels = self._earlier[1] if self._earlier is not None else ()
+        self._earlier = self._generator, tuple(sorted({*labels, *rows.space}))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the classifier's logits [1, n, classes]."""
-        _, found = self._gan.tells.forward(self._classifier, features(task.test.inputs))
-        return {"argmax": self._seen.masked(found[None, :, 1:], task)}
+        """The classifier's logits [1, n, classes], the only prediction rule."""
+        _, outputs = self._gan.classifier.forward(self._classifier, features(task.test.inputs))
+        return {"argmax": self._seen.masked(outputs[None, :, 1:], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Weights of the generator and of the classifier as the last round left them."""
@@ -86,60 +86,63 @@ class FedCilDp:
     def _updates(
         self, clients: Clients, with_rows: Sequence[int], draws: Sequence[np.random.Generator], *, is_first: bool
     ) -> tuple[Array, Array]:
-        """What the chosen clients with rows change, [n, P] of the generator and of the classifier. Private."""
-        makes = np.repeat(self._generator[None], len(with_rows), axis=0)
-        tells = np.repeat(self._classifier[None], len(with_rows), axis=0)
+        """Updates [n, P] of generator and classifier from the chosen clients that have rows. Private."""
+        generators = np.repeat(self._generator[None], len(with_rows), axis=0)
+        classifiers = np.repeat(self._classifier[None], len(with_rows), axis=0)
         if not with_rows:
-            return makes, tells
-        by_maker, by_teller = Adam(makes, self._params.learning_rate), Adam(tells, self._params.learning_rate)
+            return generators, classifiers
+        rate = self._params.learning_rate
+        generator_adam, classifier_adam = Adam(generators, rate), Adam(classifiers, rate)
         size, gan = self._params.batch_size, self._gan
-        with np.errstate(over="ignore", invalid="ignore"):  # of one huge number's client alone, whose change is clipped
+        # Only a client with a huge number overflows, and its update is clipped.
+        with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(self._params.local_steps):
-                own = np.stack(
+                places = np.stack(
                     [draw.choice(clients.places[client], size) for client, draw in zip(with_rows, draws, strict=True)]
                 )
-                z, labels = clients.z[own], clients.targets[own].argmax(axis=2)
-                again = self._replayed(size, draws) if self._earlier is not None else None
-                wanted = labels if again is None else np.concatenate([labels, again.labels], axis=1)
-                invented = gan.invent(makes, wanted, draws)
-                server = None if is_first else gan.invent(self._generator, wanted, draws)
-                slopes = gan.teller_slopes(tells, (z, labels), invented, again, server, self._params.consistency)
-                by_teller.step(tells, slopes)
-                by_maker.step(makes, gan.maker_slopes(makes, tells, invented))
-        return makes - self._generator, tells - self._classifier
+                z, labels = clients.z[places], clients.targets[places].argmax(axis=2)
+                replayed = self._replayed(size, draws) if self._earlier is not None else None
+                all_labels = labels if replayed is None else np.concatenate([labels, replayed.labels], axis=1)
+                generated = gan.generate(generators, all_labels, draws)
+                server = None if is_first else gan.generate(self._generator, all_labels, draws)
+                weight = self._params.consistency
+                gradient = gan.classifier_gradient(classifiers, (z, labels), generated, replayed, server, weight)
+                classifier_adam.step(classifiers, gradient)
+                generator_adam.step(generators, gan.generator_gradient(generators, classifiers, generated))
+        return generators - self._generator, classifiers - self._classifier
 
-    def _replayed(self, size: int, draws: Sequence[np.random.Generator]) -> Invented:
-        """What the last task's noised generator invents of earlier labels, drawn evenly: `size` rows by each of `draws`."""
+    def _replayed(self, size: int, draws: Sequence[np.random.Generator]) -> Generated:
+        """Rows from the last task's noised generator: each of `draws` draws `size` earlier labels uniformly."""
         assert self._earlier is not None
-        weights, known = self._earlier
-        return self._gan.invent(weights, np.stack([draw.choice(np.array(known), size) for draw in draws]), draws)
+        weights, labels = self._earlier
+        return self._gan.generate(weights, np.stack([draw.choice(np.array(labels), size) for draw in draws]), draws)
 
     def _average(self, updates: tuple[Array, Array], index: int, ledger: Ledger) -> None:
-        """Both updates of a round come from the same clients: two parts of one event, each clipped on its own."""
+        """Averages a round's updates of both networks: two parts of one event, each clipped separately."""
         if self._noises.head == 0:
             self._generator = averaged(self._generator[None], updates[0][None])[0]
             self._classifier = averaged(self._classifier[None], updates[1][None])[0]
             return
         clip, rate = self._params.clip_norm, self._params.participation
         parts = [
-            ClientVectors(channel, own, clip, [noise * clip])
-            for channel, own, noise in zip((REPLAY, HEAD), updates, (self._noises.release, self._noises.head), strict=True)
+            ClientVectors(channel, rows, clip, [noise * clip])
+            for channel, rows, noise in zip((REPLAY, HEAD), updates, (self._noises.release, self._noises.head), strict=True)
         ]
         what = f"a round of generator and classifier, sampling rate {rate:g}"
-        made, told = noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
+        sums = noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
         expected = rate * self._n_clients
-        self._generator = moved(self._generator[None], made, expected)[0]
-        self._classifier = moved(self._classifier[None], told, expected)[0]
+        self._generator = moved(self._generator[None], sums[0], expected)[0]
+        self._classifier = moved(self._classifier[None], sums[1], expected)[0]
 
     def _consolidate(self, random: np.random.Generator) -> None:
-        """The server's steps on earlier embeddings of the noised generator: post-processing."""
+        """The server's steps on replayed embeddings from the noised generator: post-processing."""
         if self._earlier is None:
             return
         weights = self._classifier[None].copy()
         adam = Adam(weights, self._params.learning_rate)
         for _ in range(self._params.consolidation_steps):
-            again = self._replayed(self._params.batch_size, [random])
-            adam.step(weights, self._gan.label_slopes(weights, again.x, again.labels))
+            replayed = self._replayed(self._params.batch_size, [random])
+            adam.step(weights, self._gan.label_gradient(weights, replayed.x, replayed.labels))
         self._classifier = weights[0]
 
 

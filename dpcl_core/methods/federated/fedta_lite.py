@@ -1,8 +1,8 @@
-"""FedTA-lite: features mixed with a trained anchor of the nearest class, and prototypes kept apart. Adds no noise.
+"""FedTA-lite: features mixed with a trained anchor of the nearest class, and well-separated prototypes. Adds no noise.
 
 A simplified reading: z' = norm(z + alpha a_c), c the class whose key is nearest, a_c trained by cross-entropy over cosines
-to class prototypes. Keys and prototypes start as class means; of each class the server keeps, among the clients' means, the
-one whose largest cosine to the other classes is smallest.
+to class prototypes. Keys are means of the clients' class means; a class's prototype is the client mean whose largest cosine
+to the keys of other classes is smallest.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ class FedTaLite:
             yield Progress("training", done + 1, self._params.rounds, task.index, f"rounds on {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: cosines [1, n, classes] of mixed features to prototypes."""
+        """Cosines [1, n, classes] of mixed features to prototypes, the only prediction rule."""
         mixed, _ = self._mixed(features(task.test.inputs).astype(np.float64), self._anchors)
         return {"cosine": self._seen.masked((mixed @ self._prototypes.T)[None], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """Keys, prototypes and anchors [C, d] as they are."""
+        """The current keys, prototypes and anchors [C, d]."""
         return {"keys": self._keys.copy(), "prototypes": self._prototypes.copy(), "anchors": self._anchors.copy()}
 
     def _gather(self, rows: TaskRows) -> None:
-        """Keys are means of clients' class means; prototypes are chosen among those, away from the other classes."""
-        told = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
+        """Sets keys to means of clients' class means, and chooses each prototype among those, away from other classes."""
+        clients = by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
         self._labels = tuple(sorted({*self._labels, *rows.space}))
         candidates = {
-            label: unit_rows(told.means[told.weights[:, place] > 0, place]) for place, label in enumerate(rows.space)
+            label: unit_rows(clients.means[clients.weights[:, place] > 0, place]) for place, label in enumerate(rows.space)
         }
-        for label, own in candidates.items():
-            if len(own):
-                self._keys[label] = unit_rows(own.mean(axis=0, keepdims=True))[0]
-        for label, own in candidates.items():
+        for label, means in candidates.items():
+            if len(means):
+                self._keys[label] = unit_rows(means.mean(axis=0, keepdims=True))[0]
+        for label, means in candidates.items():
             others = [other for other in self._labels if other != label]
-            if len(own):
-                nearest = (own @ self._keys[others].T).max(axis=1) if others else np.zeros(len(own))
-                self._prototypes[label] = own[nearest.argmin()]
+            if len(means):
+                nearest = (means @ self._keys[others].T).max(axis=1) if others else np.zeros(len(means))
+                self._prototypes[label] = means[nearest.argmin()]
 
     def _mixed(self, z: NDArray[np.float64], anchors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Mixed features [n, d] of unit length, and the class [n] whose anchor went in."""
@@ -88,23 +88,23 @@ class FedTaLite:
         return unit_rows(z + self._params.mixing * anchors[nearest]), nearest
 
     def _moved(self, rows: TaskRows, client: int, random: np.random.Generator) -> NDArray[np.float64]:
-        """What one client's steps change about the anchors [C, d]."""
-        own, anchors = np.flatnonzero(rows.users == client), self._anchors.copy()
+        """One client's update of the anchors [C, d]."""
+        places, anchors = np.flatnonzero(rows.users == client), self._anchors.copy()
         labels = np.array(self._labels)
         prototypes = self._prototypes[labels]
         for _ in range(self._params.local_steps):
-            batch = random.choice(own, self._params.batch_size)
+            batch = random.choice(places, self._params.batch_size)
             z = rows.z[batch].astype(np.float64)
             mixed, nearest = self._mixed(z, anchors)
             lengths = np.linalg.norm(z + self._params.mixing * anchors[nearest], axis=1, keepdims=True)
-            likely = np.exp((mixed @ prototypes.T - 1) / _TEMPERATURE)
-            likely /= likely.sum(axis=1, keepdims=True)
-            likely -= rows.labels[batch][:, None] == labels
-            slopes = likely @ prototypes / _TEMPERATURE / len(batch)
-            slopes -= (slopes * mixed).sum(axis=1, keepdims=True) * mixed  # through the normalisation
-            slopes = np.divide(self._params.mixing * slopes, lengths, out=np.zeros_like(slopes), where=lengths > 0)
+            residuals = np.exp((mixed @ prototypes.T - 1) / _TEMPERATURE)
+            residuals /= residuals.sum(axis=1, keepdims=True)
+            residuals -= rows.labels[batch][:, None] == labels
+            gradients = residuals @ prototypes / _TEMPERATURE / len(batch)
+            gradients -= (gradients * mixed).sum(axis=1, keepdims=True) * mixed  # back through the normalisation
+            gradients = np.divide(self._params.mixing * gradients, lengths, out=np.zeros_like(gradients), where=lengths > 0)
             step = np.zeros_like(anchors)
-            np.add.at(step, nearest, slopes)
+            np.add.at(step, nearest, gradients)
             anchors -= self._params.learning_rate * step
         return anchors - self._anchors
 

@@ -1,4 +1,4 @@
-"""Log-densities of many Gaussians at many points at once."""
+"""Log-densities of many Gaussians at many points."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def log_densities(
 ) -> NDArray[np.float64]:
     """log N(point; mean, covariance): [L, m] of points [m, d], means [L, d] and covariances [L, d] or [L, d, d].
 
-    Raises BadInput for a covariance that is not positive definite: noisy ones are to be projected first.
+    Raises BadInput for a covariance that is not positive definite: project noisy ones first.
     """
-    points, means, covariances = (np.asarray(each, dtype=np.float64) for each in (points, means, covariances))
+    points, means, covariances = (np.asarray(values, dtype=np.float64) for values in (points, means, covariances))
     if covariances.ndim == 2:
         if not (covariances > 0).all():
             raise BadInput("covariance", float(covariances.min()), "must be positive definite")
         return diagonal(points, points**2, means, covariances).astype(np.float64)
-    found = np.empty((len(means), len(points)))
+    densities = np.empty((len(means), len(points)))
     for place, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
-        found[place] = _full(points, mean, covariance)
-    return found
+        densities[place] = _full(points, mean, covariance)
+    return densities
 
 
 def diagonal(
     points: NDArray[np.floating], squares: NDArray[np.floating], means: NDArray[np.floating], variances: NDArray[np.floating]
 ) -> NDArray[np.floating]:
-    """The same for variances [L, d], in the precision of the points [m, d]; `squares` are the points', squared once."""
+    """The same [L, m] for variances [L, d], in the precision of the points [m, d]; `squares`: points**2, computed once."""
     quadratic = (1 / variances) @ squares.T - 2 * (means / variances) @ points.T
     constant = (means**2 / variances + np.log(variances)).sum(axis=1) + means.shape[1] * np.log(2 * np.pi)
     densities: NDArray[np.floating] = -(quadratic + constant[:, None].astype(points.dtype)) / 2

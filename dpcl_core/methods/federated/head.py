@@ -1,4 +1,4 @@
-"""The trained part: a linear layer or a small network on embeddings, many copies side by side in NumPy."""
+"""Heads on embeddings: a linear layer or a small network, trained as a batch of copies in NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Params = NDArray[np.float32]
 class Head:
     """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P].
 
-    Its loss is cross-entropy with soft targets.
+    The loss is cross-entropy with soft targets.
     """
 
     n_inputs: int
@@ -28,7 +28,7 @@ class Head:
 
     @property
     def n_parameters(self) -> int:
-        """P."""
+        """Number of parameters P."""
         return sum((n_in + 1) * n_out for n_in, n_out in self._shapes)
 
     @property
@@ -37,12 +37,12 @@ class Head:
         return tuple(pairwise(widths))
 
     def initial(self, generator: np.random.Generator) -> Params:
-        """Fresh parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
+        """Initial parameters [P]: uniform within 1/sqrt(fan-in), as torch's Linear."""
         layers = [generator.uniform(-1, 1, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in self._shapes]
         return np.concatenate(layers).astype(np.float32)
 
     def logits(self, params: Params, z: NDArray[np.floating]) -> NDArray[np.float32]:
-        """[..., n, C] of parameters [..., P] and embeddings [n, d] or [..., n, d]."""
+        """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
         values: NDArray[np.float32] = z.astype(np.float32, copy=False)
         layers = self._layers(params)
         for place, (weights, bias) in enumerate(layers):
@@ -54,12 +54,12 @@ class Head:
     def gradients(
         self, params: Params, z: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
     ) -> Params:
-        """Gradients [..., P] of copies' weighted summed losses, in the precision of the parameters [..., P].
+        """Gradients [..., P] of each copy's weighted sum of losses, in the precision of the parameters [..., P].
 
         Args: z [..., b, d], targets [..., b, C] and weights [..., b]; leading axes may be 1 where copies share rows.
         """
-        found = np.empty_like(params)
-        layers, slopes = self._layers(params), self._layers(found)
+        gradients = np.empty_like(params)
+        layers, views = self._layers(params), self._layers(gradients)
         inputs = [z]
         for matrix, bias in layers[:-1]:
             hidden = inputs[-1] @ matrix
@@ -70,12 +70,12 @@ class Head:
         back = _residuals(logits, targets)
         back *= weights[..., None]
         for place in range(len(layers) - 1, -1, -1):
-            np.matmul(np.swapaxes(inputs[place], -1, -2), back, out=slopes[place][0])
-            np.sum(back, axis=-2, out=slopes[place][1])
+            np.matmul(np.swapaxes(inputs[place], -1, -2), back, out=views[place][0])
+            np.sum(back, axis=-2, out=views[place][1])
             if place:
                 back = back @ np.swapaxes(layers[place][0], -1, -2)
                 back *= inputs[place] > 0
-        return found
+        return gradients
 
     def _layers(self, params: Params) -> list[tuple[Params, Params]]:
         """Views of each layer's weights [..., in, out] and bias [..., out]."""
@@ -88,7 +88,7 @@ class Head:
 
 
 def _residuals(logits: NDArray[np.float32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Slopes of the loss in the logits, written over them; targets sum to 1, or to 0 for a row without a loss."""
+    """Gradient of the loss in the logits, computed in place; targets sum to 1, or to 0 for a row without a loss."""
     logits -= logits.max(axis=-1, keepdims=True)
     np.exp(logits, out=logits)
     logits *= targets.sum(axis=-1, keepdims=True) / logits.sum(axis=-1, keepdims=True)
@@ -108,8 +108,8 @@ def trained(
 ) -> Params:
     """J copies [J, P] after `n_steps` of Adam from `start` [J, P], copy j on its own rows z [J, n, d], targets [J, n, C].
 
-    One order of rows serves all copies, all rows once before any comes again; a batch is at most n rows, n >= 1.
-    Raises Diverged where a weight leaves all bounds.
+    All copies use one order of rows, in which every row comes once before any repeats; a batch is at most n rows, n >= 1.
+    Raises Diverged where a weight exceeds every plausible size or is not finite.
     """
     params, size = start.copy(), min(batch_size, z.shape[1])
     adam = Adam(params, learning_rate)
@@ -122,13 +122,13 @@ def trained(
 
 
 def cycled(n_rows: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """`count` places of rows, in one random order after another: each row once before any comes again."""
+    """`count` row indices from successive random permutations: every row comes once before any repeats."""
     orders = [generator.permutation(n_rows) for _ in range(-(-count // n_rows))]
     return np.concatenate(orders)[:count]
 
 
 def stop_if_diverged(params: Params, step: int, n_steps: int, learning_rate: float, turn: str = "step") -> None:
-    """Raises Diverged where a weight is larger than any head needs, or no number any more. Turns count from 0."""
+    """Raises Diverged where a weight is larger than any head needs, or not finite. `step` counts from 0."""
     if not max(params.max(initial=0), -params.min(initial=0)) <= LARGEST_WEIGHT:
         raise Diverged(
             f"training diverged at {turn} {step + 1} of {n_steps} with params.learning_rate = {learning_rate:g}: "

@@ -1,4 +1,4 @@
-"""Noisy class means: what a method with lists must beat. One release a task, keyed by label, and nothing trained."""
+"""Noisy class means, the baseline of the list methods: one release per task, keyed by label, and no training."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
-_FAR = -1e6  # of a label that nothing was released of yet: behind all others, and equal among themselves
+_FAR = -1e6  # score of labels without a release so far: below all others, and tied
 
 
 class LabelMeans:
-    """The budgets of one seed. Keeps released means alone."""
+    """The budgets of one seed. Keeps only released means."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         params = spec.params
@@ -42,7 +42,7 @@ class LabelMeans:
         yield Progress("training", 1, 1, task.index, f"class means of {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: how near each class's mean is [epsilons, n, classes]."""
+        """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""
         z = self._public.view.residuals(features(task.test.inputs))
         scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
         return {"nearest": self._seen.masked(scores, task)}
@@ -52,13 +52,13 @@ class LabelMeans:
         return self._releases.released(cell)
 
     def _nearness(self, z: NDArray[np.float64], parts: Sequence[Replay]) -> NDArray[np.float64]:
-        """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of several tasks'."""
-        found = np.full((len(z), self._n_classes), _FAR)
+        """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""
+        nearness = np.full((len(z), self._n_classes), _FAR)
         for part in parts:
             means = self._public.view.residuals(part.means)
             for mean, label in zip(means, part.targets.argmax(axis=1), strict=True):
-                found[:, label] = np.maximum(found[:, label], -((z - mean) ** 2).sum(axis=1) / 2)
-        return found
+                nearness[:, label] = np.maximum(nearness[:, label], -((z - mean) ** 2).sum(axis=1) / 2)
+        return nearness
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> LabelMeans:

@@ -1,4 +1,4 @@
-"""Local lists: a client's embeddings as a few weighted Gaussians with targets, fitted on the client itself."""
+"""Local lists: a client's embeddings as a few weighted Gaussians with targets, fitted on the client."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpcl_core.methods.federated.gaussians import diagonal, log_densities
 
 Form = Literal["diagonal", "full"]
-_GAIN = 1e-3  # EM stops when the mean log-likelihood of a row grows by less, as scikit-learn has it
-# Starts that end in the same place differ in the last digits of single precision, which a processor's kernels decide: of
-# those this close to the likeliest the first is kept, so that a list's order is the same everywhere.
+_GAIN = 1e-3  # EM stops when the mean log-likelihood of a row grows by less, as in scikit-learn
+# Starts that reach the same optimum differ in the last digits of single precision, which depend on the processor's kernels.
+# The first start this close to the best is kept, so that a list's order is the same on every machine.
 _SAME = 1e-5
 
 
@@ -22,7 +22,7 @@ _SAME = 1e-5
 class Element:
     """One entry of a list: share of the client's rows, mean [d], covariance [d] (diagonal) or [d, d], mean target [C].
 
-    An element without rows has weight 0, mean and target zero and variance 1/d: a list's length says nothing of its client.
+    An element without rows has weight 0, zero mean and target, and variance 1/d: a list's length reveals nothing.
     """
 
     weight: float
@@ -33,7 +33,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """The lists of n clients side by side, all of L elements.
+    """The lists of n clients stacked, all of L elements.
 
     `weights` [n, L]; `means` [n, L, d]; `covariances` [n, L, d] or [n, L, d, d]; `targets` [n, L, C]; float64.
     """
@@ -45,44 +45,45 @@ class Lists:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[Element]]) -> Lists:
-        """Of at least one list, all equally long."""
+        """Stacks at least one list; all must have the same length."""
         return cls(
-            np.array([[element.weight for element in each] for each in lists]),
-            np.array([[element.mean for element in each] for each in lists]),
-            np.array([[element.covariance for element in each] for each in lists]),
-            np.array([[element.target for element in each] for each in lists]),
+            np.array([[element.weight for element in entries] for entries in lists]),
+            np.array([[element.mean for element in entries] for entries in lists]),
+            np.array([[element.covariance for element in entries] for entries in lists]),
+            np.array([[element.target for element in entries] for entries in lists]),
         )
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[Lists]) -> Lists:
-        """The lists of several tasks as one of every client, weights shared out."""
+        """Concatenates every client's lists of several tasks into one, dividing weights by the number of tasks."""
         weights, means, covariances, targets = (
-            np.concatenate([getattr(each, name) for each in tasks], axis=1)
+            np.concatenate([getattr(task, name) for task in tasks], axis=1)
             for name in ("weights", "means", "covariances", "targets")
         )
         return cls(weights / len(tasks), means, covariances, targets)
 
     @classmethod
     def stacked(cls, groups: Sequence[Lists]) -> Lists:
-        """The lists of several groups of clients under one another, shorter ones made as long by entries of weight zero."""
-        entries = np.arange(max(each.weights.shape[1] for each in groups))
-        last = [np.minimum(entries, each.weights.shape[1] - 1) for each in groups]
+        """Stacks the lists of several groups of clients; shorter lists are padded with entries of weight zero."""
+        entries = np.arange(max(group.weights.shape[1] for group in groups))
+        last = [np.minimum(entries, group.weights.shape[1] - 1) for group in groups]
         weights, means, covariances, targets = (
-            np.concatenate([getattr(each, name)[:, places] for each, places in zip(groups, last, strict=True)])
+            np.concatenate([getattr(group, name)[:, places] for group, places in zip(groups, last, strict=True)])
             for name in ("weights", "means", "covariances", "targets")
         )
-        exists = np.concatenate([np.tile(entries < each.weights.shape[1], (len(each), 1)) for each in groups])
+        exists = np.concatenate([np.tile(entries < group.weights.shape[1], (len(group), 1)) for group in groups])
         return cls(weights * exists, means, covariances, targets)
 
     @classmethod
     def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
-        """Where each client has a list in one task alone: these lists, and whose they are, int64 [n], ascending."""
-        held = np.stack([each.weights.sum(axis=1) > 0 for each in tasks])
+        """For clients with a list in one task only: these lists, and their clients' numbers int64 [n], ascending."""
+        held = np.stack([task.weights.sum(axis=1) > 0 for task in tasks])
         homes = np.where(held.any(axis=0), held.argmax(axis=0), -1)
         of_task = [np.flatnonzero(homes == task) for task in range(len(tasks))]
         clients = np.concatenate(of_task)
         order = np.argsort(clients)
-        return cls.stacked([each.take(own) for each, own in zip(tasks, of_task, strict=True)]).take(order), clients[order]
+        lists = cls.stacked([task.take(members) for task, members in zip(tasks, of_task, strict=True)])
+        return lists.take(order), clients[order]
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -106,10 +107,10 @@ class Lists:
 
 @dataclass(frozen=True, slots=True)
 class ListLearner:
-    """Fits a Gaussian mixture by EM, several times from different starts, and keeps the likeliest.
+    """Fits a Gaussian mixture by EM from several starts and keeps the likeliest.
 
-    `form`: diagonal or full covariances, `ridge` added to their diagonal; at most `n_steps` of EM. Nothing here is private:
-    what is fitted stays on the client until a mechanism takes it.
+    `form`: diagonal or full covariances, `ridge` added to their diagonal; at most `n_steps` of EM. The result is not
+    private: it must stay on the client until a mechanism releases it.
     """
 
     n_elements: int = 4
@@ -119,7 +120,7 @@ class ListLearner:
     ridge: float = 1e-3
 
     def fit(self, z: NDArray[np.floating], y: NDArray[np.floating], generator: np.random.Generator) -> list[Element]:
-        """A list of `n_elements`, whatever the number of rows; fewer rows than elements leave some of weight 0.
+        """A list of exactly `n_elements`; with fewer rows than elements some have weight 0.
 
         Args: z [n, d] embeddings; y [n, C] one-hot, multi-hot or soft labels.
         """
@@ -131,10 +132,10 @@ class ListLearner:
         self, z: NDArray[np.floating], y: NDArray[np.floating], n_elements: int, generator: np.random.Generator
     ) -> list[Element]:
         centre = z.mean(axis=0, dtype=np.float64)
-        rows = z - centre.astype(z.dtype)  # second moments less squared means lose fewer digits around the centre
+        rows = z - centre.astype(z.dtype)  # centred: E[z²] - E[z]² cancels fewer digits
         squares = rows**2
         starts = np.concatenate([_spread_rows(rows, n_elements, generator) for _ in range(self.restarts)])
-        far = (starts**2).sum(axis=1) - 2 * rows @ starts.T  # less the row's own square, the same for all starts
+        far = (starts**2).sum(axis=1) - 2 * rows @ starts.T  # without the row's square, which is the same for all starts
         nearest = far.reshape(len(z), self.restarts, n_elements).argmin(axis=2)
         belongs = (nearest[:, :, None] == np.arange(n_elements)).astype(rows.dtype)
         likelihood = np.full(self.restarts, -np.inf)
@@ -162,7 +163,7 @@ class ListLearner:
     def _moments(
         self, rows: NDArray[np.floating], squares: NDArray[np.floating], belongs: NDArray[np.floating]
     ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
-        """Weights [c], means [c, d], covariances of responsibilities [n, c]; the ridge keeps them invertible."""
+        """Weights [c], means [c, d] and covariances under responsibilities [n, c]; the ridge keeps them invertible."""
         counts = np.maximum(belongs.sum(axis=0), 1e-30)
         means = (belongs.T @ rows) / counts[:, None]
         weights = counts / len(rows) * (counts > 1e-20)
@@ -191,11 +192,11 @@ class ListLearner:
 
 
 def _spread_rows(rows: NDArray[np.floating], count: int, generator: np.random.Generator) -> NDArray[np.floating]:
-    """Rows far apart, each drawn in proportion to its squared distance to those before (k-means++)."""
+    """k-means++ starts: each row is drawn with chance proportional to its squared distance to the rows chosen before."""
     chosen = [int(generator.integers(len(rows)))]
     far = ((rows - rows[chosen[0]]) ** 2).sum(axis=1, dtype=np.float64)
     while len(chosen) < count:
-        left = far.sum()  # zero where all rows are alike: then any will do
+        left = far.sum()  # zero where all rows are equal: then any row serves
         chosen.append(int(generator.choice(len(rows), p=far / left if left > 0 else None)))
         far = np.minimum(far, ((rows - rows[chosen[-1]]) ** 2).sum(axis=1, dtype=np.float64))
     return rows[chosen]

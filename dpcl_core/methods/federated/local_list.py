@@ -1,6 +1,6 @@
-"""Lists that are noised before they leave a client: nobody is trusted, and nothing averages the noise before it is seen.
+"""CSLR under local trust: every client noises its list before sending it, so the server never sees a clean sum.
 
-The server clusters the noisy lists it got, which is post-processing here, and trains the head on what it makes of them.
+The server clusters the noisy lists and trains the head on the result; both are post-processing here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class LocalList:
-    """The budgets of one seed: clients' lists are the same for all, their noise never is."""
+    """The budgets of one seed: they share the clients' lists, never the noise."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         params = spec.params
@@ -48,7 +48,7 @@ class LocalList:
         self._lists = ReleaseSchedule(spec, cells, known, self._public, self._multipliers)
         self._heads = ServerHeads(params, self._seed, known.n_inputs, known.n_classes, len(cells))
         self._parts: list[list[Replay]] = [[] for _ in cells]
-        self._received: list[Lists] = []  # one a budget, of the last task
+        self._received: list[Lists] = []  # the last task's noisy lists, by budget
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task = tasks[self._seed]
@@ -62,27 +62,27 @@ class LocalList:
         for parts, noisy in zip(self._parts, received, strict=True):
             parts.append(self._clustered(noisy, n_groups, task.index))
         length = lists.weights.shape[1]
-        own = [z * self._public.view.radius * math.sqrt(1.5 * length) for z in self._multipliers]  # as noisy_lists scales it
+        local = [z * self._public.view.radius * math.sqrt(1.5 * length) for z in self._multipliers]  # noisy_lists' scale
         shared = math.sqrt(max(1, len(lists)))
-        stds = [NoiseStd(std / shared, z, std) for std, z in zip(own, self._multipliers, strict=True)]
+        stds = [NoiseStd(std / shared, z, std) for std, z in zip(local, self._multipliers, strict=True)]
         yield ListsObserved(lambda: lists, task.index, 0, self._parts, stds, self._public)
         yield Progress("training", 1, 2, task.index, f"head from the lists up to {task.name}")
         self._heads.learn(self._parts, task.index)
         yield Progress("training", 2, 2, task.index, f"{task.name} learned")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the head's logits [epsilons, n, classes]."""
+        """The head's logits [epsilons, n, classes], the only prediction rule."""
         return {"argmax": self._seen.masked(self._heads.logits(features(task.test.inputs)), task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The last task's noisy lists as the server got them: `weights` [clients, L], `means`, `targets`; and the head."""
+        """The last task's noisy lists as the server gets them: `weights` [clients, L], `means`, `targets`; and the head."""
         place = self._cells.index(cell)
         lists = self._received[place]
         sent = {"weights": lists.weights, "means": lists.means, "targets": lists.targets}
         return {**sent, **self._heads.released(place)}
 
     def _clustered(self, noisy: Lists, n_groups: int, index: int) -> Replay:
-        """What the server makes of the lists it got: groups' averages by weight, with the public covariance."""
+        """Clusters the received lists: weighted averages of the groups, with the public covariance."""
         compared = matchers.list_features(noisy, self._compared.features)
         first = self._public.view.residuals(noisy.means)[..., 0]
         random = generator(self._seed, f"matching of task {index}")

@@ -1,4 +1,4 @@
-"""Which entry of a list belongs to which slot: feature maps, and the rules that hold features against prototypes."""
+"""Matchers of list entries to slots: feature maps, and rules that compare features with prototypes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from scipy.optimize import linear_sum_assignment
 from dpcl_core.methods.federated.lists import Element, Lists
 
 Rule = Literal["random", "nearest", "hungarian", "ot"]
-FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is one, too
+FeatureMap = Callable[[Sequence[Element]], NDArray[np.float64]]  # elements -> [L, f]; `signatures.Signature` is another
 _SMOOTHING, _SINKHORN_STEPS = 0.05, 100
-_TIED = 1 - 1e-9  # entries of a coupling this close to the largest are rounding, not a preference
+_TIED = 1 - 1e-9  # entries of a coupling this close to the largest differ only by rounding
 
 
 def mean_features(elements: Sequence[Element]) -> NDArray[np.float64]:
-    """The means themselves, [L, d] (NearestMean, Hungarian)."""
+    """The entries' means, [L, d] (NearestMean, Hungarian)."""
     return np.array([element.mean for element in elements])
 
 
 def target_features(elements: Sequence[Element]) -> NDArray[np.float64]:
-    """The targets, [L, C] (target matching)."""
+    """The entries' targets, [L, C] (target matching)."""
     return np.array([element.target for element in elements])
 
 
@@ -36,13 +36,13 @@ class PcaMean:
     axes: NDArray[np.float64]
 
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = (mean_features(elements) - self.centre) @ self.axes
-        return found
+        coordinates: NDArray[np.float64] = (mean_features(elements) - self.centre) @ self.axes
+        return coordinates
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Mean and covariance in one vector, so that squared distances are Eq 22's ||mu - mu'||² + tau ||S - S'||_F²."""
+    """Mean and covariance as one vector, so that squared distances are Eq 22's ||mu - mu'||² + tau ||S - S'||_F²."""
 
     tau: float = 1.0
 
@@ -66,7 +66,7 @@ def assign(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Slots int64 [L] and margins [L] of a list's features [L, f] against prototypes [K, f].
 
-    "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at least total
+    "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at minimum total
     squared distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the
     coupling of Eq 22 under `weights` [L] and `prototype_weights` [K] (None: equal). Ties go to the lower slot.
     """
@@ -84,28 +84,28 @@ def slots(
 ) -> NDArray[np.int64]:
     """The same for many lists at once, from costs [n, L, K] and weights [n, L]: int64 [n, L]."""
     n, length, n_slots = costs.shape
-    repeats = -(-length // n_slots)  # a list longer than there are slots: as even as can be
-    found: NDArray[np.int64]
+    repeats = -(-length // n_slots)  # above 1 where a list has more entries than there are slots, spread evenly
+    ids: NDArray[np.int64]
     if rule == "nearest":
-        found = costs.argmin(axis=2)
+        ids = costs.argmin(axis=2)
     elif rule == "random":
         assert generator is not None
-        found = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
+        ids = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
     elif rule == "hungarian":
         wide = np.tile(costs, (1, 1, repeats))
-        found = np.stack([linear_sum_assignment(each)[1] for each in wide]) % n_slots
+        ids = np.stack([linear_sum_assignment(each)[1] for each in wide]) % n_slots
     else:
         plans = coupling(costs, weights, prototype_weights)
-        found = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
-    return found
+        ids = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
+    return ids
 
 
 def squared_distances(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[..., L, K] of features [..., L, f] and prototypes [K, f] or [..., K, f]."""
+    """Squared distances [..., L, K] of features [..., L, f] to prototypes [K, f] or [..., K, f]."""
     across = np.swapaxes(prototypes, -1, -2)
     squares = (features**2).sum(axis=-1)[..., :, None] + (prototypes**2).sum(axis=-1)[..., None, :]
-    found: NDArray[np.float64] = np.maximum(squares - 2 * features @ across, 0)
-    return found
+    distances: NDArray[np.float64] = np.maximum(squares - 2 * features @ across, 0)
+    return distances
 
 
 def coupling(
@@ -115,10 +115,10 @@ def coupling(
     smoothing: float = _SMOOTHING,
     n_steps: int = _SINKHORN_STEPS,
 ) -> NDArray[np.float64]:
-    """min over couplings P of sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps in logarithms: [n, L, K].
+    """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps in logarithms.
 
-    Each list's costs [L, K] are scaled to a largest of 1 first. Marginals are weights [n, L] and prototype weights [K],
-    brought to sum 1; None: equal.
+    Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L] and prototype weights [K],
+    normalised to sum 1; None: equal.
     """
     n, length, n_slots = costs.shape
     if costs.size == 0:  # no list, or none with an element
@@ -138,7 +138,7 @@ def coupling(
 
 
 def _log_shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weight zero is next to nothing: its row of the coupling still says where it would go."""
+    """Logarithms of normalised weights; zero counts as 1e-12, so that the entry's row of the coupling is still defined."""
     weights = np.maximum(weights, 1e-12)
     shares: NDArray[np.float64] = np.log(weights / weights.sum(axis=-1, keepdims=True))
     return shares
@@ -146,39 +146,40 @@ def _log_shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _log_sum(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     top = values.max(axis=axis, keepdims=True)
-    found: NDArray[np.float64] = np.log(np.exp(values - top).sum(axis=axis)) + np.squeeze(top, axis=axis)
-    return found
+    total: NDArray[np.float64] = np.log(np.exp(values - top).sum(axis=axis)) + np.squeeze(top, axis=axis)
+    return total
 
 
 def margins(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(d2 - d1) / (d2 + d1) in [0, 1] of the distances to the best and second prototype: [..., L] of [..., L, f], [K, f].
+    """(d2 - d1) / (d2 + d1) in [0, 1] of the distances to the nearest two prototypes: [..., L] of [..., L, f], [K, f].
 
-    Below 0.1 is called ambiguous; 1 where there is one prototype, 0 where both distances are zero.
+    A margin below 0.1 counts as ambiguous. 1 if there is one prototype, 0 if both distances are zero.
     """
     distances = np.sort(np.sqrt(squared_distances(features, prototypes)), axis=-1)
     if distances.shape[-1] == 1:
         return np.ones(distances.shape[:-1])
     best, second = distances[..., 0], distances[..., 1]
-    found: NDArray[np.float64] = np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0)
-    return found
+    ratios: NDArray[np.float64] = np.divide(second - best, second + best, out=np.zeros_like(best), where=second > 0)
+    return ratios
 
 
 def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Extra cost of the best one-to-one assignment once an element is barred from its slot in it: [..., L] of lists of
-    features [..., L, f]; L <= K, K >= 2.
+    """Extra cost of the best one-to-one assignment when one element may not take its slot: [..., L] of lists of features
+    [..., L, f]; L <= K, K >= 2.
 
-    A barred element takes a free slot or another's, whose owner goes on in turn, until a slot is free or the first one's is
-    taken; where the first one's is left, others may move up. The cheapest such chains come from all elements at once (Floyd
-    and Warshall), in place of one assignment for each. No chain that ends where it began gains anything, up to rounding,
-    which would double with every step: potentials (Bellman and Ford) make single moves cost something first.
+    The barred element takes a free slot, or another element's slot, which moves on in turn, until a slot is free or the
+    barred element's own slot is taken; if its own slot is left free, others may move up into it. The cheapest such chains
+    are computed for all elements at once (Floyd-Warshall) instead of by one assignment each. No closed chain gains anything,
+    except by rounding, which Floyd-Warshall would double at every step: potentials (Bellman-Ford) make all single moves
+    nonnegative first.
     """
     lists = squared_distances(features.reshape(-1, *features.shape[-2:]), prototypes)
     n, length, _ = lists.shape
     taken = np.stack([linear_sum_assignment(costs)[1] for costs in lists])
     others = np.broadcast_to(taken[:, None], (n, length, length))
-    own = np.take_along_axis(lists, taken[:, :, None], axis=2)
-    step = np.take_along_axis(lists, others, axis=2) - own  # [n, i, j]: i goes to j's slot
-    free = lists - own
+    current = np.take_along_axis(lists, taken[:, :, None], axis=2)
+    step = np.take_along_axis(lists, others, axis=2) - current  # [n, i, j]: i goes to j's slot
+    free = lists - current
     np.put_along_axis(free, others, np.inf, axis=2)
     gained = np.zeros((n, length))
     for _ in range(length):
@@ -187,9 +188,9 @@ def regrets(features: NDArray[np.float64], prototypes: NDArray[np.float64]) -> N
     chain = np.maximum(step + lift, 0)
     for k in range(length):
         np.minimum(chain, chain[:, :, k, None] + chain[:, None, k, :], out=chain)
-    chain -= lift  # i to j's slot, over any others in between
-    away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: until a slot is free
+    chain -= lift  # cheapest chain from i to j's slot, through any others
+    away = (chain + free.min(axis=2)[:, None, :]).min(axis=2)  # [n, i]: the chain ends in a free slot
     step[:, np.arange(length), np.arange(length)] = np.inf
     around = (step + chain.swapaxes(1, 2)).min(axis=2)
-    found: NDArray[np.float64] = np.minimum(around, away + chain.min(axis=1))
-    return np.maximum(found, 0).reshape(features.shape[:-1])
+    extra: NDArray[np.float64] = np.minimum(around, away + chain.min(axis=1))
+    return np.maximum(extra, 0).reshape(features.shape[:-1])

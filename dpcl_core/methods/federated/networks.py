@@ -1,4 +1,4 @@
-"""Two layers with a bend between them, many copies side by side, and slopes of any loss through them."""
+"""Batched two-layer ReLU networks with hand-written gradients."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class TwoLayers:
         hidden = np.maximum(hidden, 0, out=hidden)
         return hidden, hidden @ second + second_bias
 
-    def backward(self, params: Array, x: Array, hidden: Array, slopes: Array) -> tuple[Array, Array]:
-        """Slopes of a loss in the parameters [..., P] and in x, from its slopes in the outputs [..., b, outputs]."""
+    def backward(self, params: Array, x: Array, hidden: Array, in_outputs: Array) -> tuple[Array, Array]:
+        """Gradients of a loss in the parameters [..., P] and in x, from its gradient in the outputs [..., b, outputs]."""
         first, _, second, _ = self._layers(params)
-        back = (slopes @ np.swapaxes(second, -1, -2)) * (hidden > 0)
+        back = (in_outputs @ np.swapaxes(second, -1, -2)) * (hidden > 0)
         parts = (
             np.swapaxes(x, -1, -2) @ back,
             back.sum(axis=-2),
-            np.swapaxes(hidden, -1, -2) @ slopes,
-            slopes.sum(axis=-2),
+            np.swapaxes(hidden, -1, -2) @ in_outputs,
+            in_outputs.sum(axis=-2),
         )
         flat = [part.reshape(*params.shape[:-1], -1) for part in parts]
         return np.concatenate(flat, axis=-1), (back @ np.swapaxes(first, -1, -2)).astype(np.float32, copy=False)
@@ -61,26 +61,26 @@ class TwoLayers:
         )
 
 
-def class_slopes(logits: Array, labels: NDArray[np.int64]) -> Array:
-    """Slopes [..., b, C] of cross-entropy summed over rows, of logits [..., b, C] and labels [..., b]."""
-    likely: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    likely /= likely.sum(axis=-1, keepdims=True)
-    np.put_along_axis(likely, labels[..., None], np.take_along_axis(likely, labels[..., None], -1) - 1, -1)
-    return likely
+def class_gradient(logits: Array, labels: NDArray[np.int64]) -> Array:
+    """Gradient [..., b, C] of cross-entropy summed over rows, in the logits [..., b, C]; labels [..., b]."""
+    gradient: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    gradient /= gradient.sum(axis=-1, keepdims=True)
+    np.put_along_axis(gradient, labels[..., None], np.take_along_axis(gradient, labels[..., None], -1) - 1, -1)
+    return gradient
 
 
-def coin_slopes(logits: Array, wanted: float) -> Array:
-    """Slopes of binary cross-entropy summed over rows, where `wanted` is 0 or 1."""
-    found: Array = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - wanted).astype(np.float32)
-    return found
+def binary_gradient(logits: Array, target: float) -> Array:
+    """Gradient of binary cross-entropy summed over rows, in the logits; `target` is 0 or 1."""
+    gradient: Array = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
+    return gradient
 
 
-def apart_slopes(toward: Array, found: Array) -> tuple[Array, Array]:
-    """Slopes of KL(softmax(toward) || softmax(found)) summed over rows, in both logits [..., b, C]."""
-    log_p, log_q = (x - x.max(axis=-1, keepdims=True) for x in (toward, found))
+def kl_gradients(target: Array, logits: Array) -> tuple[Array, Array]:
+    """Gradients of KL(softmax(target) || softmax(logits)) summed over rows, in both arguments [..., b, C]."""
+    log_p, log_q = (x - x.max(axis=-1, keepdims=True) for x in (target, logits))
     log_p, log_q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (log_p, log_q))
     p: Array = np.exp(log_p)
     gap = log_p - log_q
-    in_toward: Array = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
-    in_found: Array = np.exp(log_q) - p
-    return in_toward, in_found
+    in_target: Array = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
+    in_logits: Array = np.exp(log_q) - p
+    return in_target, in_logits

@@ -1,4 +1,4 @@
-"""Clients' lists as the simulator sees them: plain data that a learner says, never a release, and nothing a server gets."""
+"""Clients' clean lists, observed by the simulator for visualisation: never a release; the server does not receive them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dpcl_core.methods.federated.replay import Replay
 
 @dataclass(frozen=True, slots=True)
 class NoiseStd:
-    """Standard deviation of one budget's noise on a coordinate: of a group's `mean`, of a `second` moment were it released
-    too, and of each client's own list were nobody trusted (`local`).
+    """Noise standard deviations per coordinate for one budget: `mean` of a group under central trust, its `second` moment if
+    that were released too, and each client's own list under local trust (`local`).
 
-    `released`: means on the public axes alone, or whole ones and second moments, "diagonal" or "full"."""
+    `released`: "axes" for means on the public axes only; "diagonal" or "full" for whole means and such second moments."""
 
     mean: float
     second: float
@@ -27,11 +27,11 @@ class NoiseStd:
 
 @dataclass(frozen=True, slots=True)
 class ListsObserved(Observation):
-    """The clients' lists of a task without noise, and what each budget has released by then.
+    """The clients' clean lists of a task, and each budget's releases so far.
 
-    `lists`: gives them [N, entries], the same object each time; not called for a person's own data. `round`: from 0.
-    `parts`: by budget, its mixtures so far, one a task; `stds`: by budget, the noise in the last of them. `public`: what the
-    method knows before it reads a private text.
+    `lists`: returns them [N, entries], the same object each time; not called for a user's own data. `round`: from 0.
+    `parts`: by budget, its mixtures so far, one per task; `stds`: by budget, the noise in the last of them. `public`: the
+    method's public embeddings.
     """
 
     lists: Callable[[], Lists]

@@ -1,4 +1,4 @@
-"""Clustering the lists of all clients together: the reference rule for the paper's "deterministic stable rule"."""
+"""Clustering of all clients' lists on the server: our reference form of the paper's "deterministic stable rule"."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def pooled(
     generator: np.random.Generator | None = None,
     n_starts: int | None = None,
 ) -> Pooled:
-    """Assigns and averages in turn from each client's list as start, at most 15 times, and keeps the lowest total cost.
+    """Alternates assignment and averaging, at most 15 times from each client's list, and keeps the lowest total cost.
 
-    `n_starts`: at most so many of the lists as starts, evenly among the sorted ones (None: each, which is the reference
+    `n_starts`: use at most this many lists as starts, evenly spaced among the sorted ones (None: every list, the reference
     rule).
 
-    Groups are named by matching to the `previous` prototypes [K, f], the first time by ascending mean of `coordinates`
-    [n, L] (each element's first public principal coordinate). The order of clients and of elements changes nothing: both are
-    sorted by what they say before anything else. "random" deals each list out once.
+    Groups are numbered by matching to the `previous` prototypes [K, f]; the first time, by ascending mean of `coordinates`
+    [n, L] (each element's first public principal coordinate). The order of clients and of elements has no effect: both are
+    sorted by their values first. "random" assigns each list once.
 
-    Removing one client can move the elements of others to other groups: how much one client changes a sum over groups has no
-    proven bound, and no epsilon follows from it.
+    Removing one client can move other clients' elements to other groups: one client's influence on a sum over groups has no
+    proven bound, so no epsilon follows.
 
     Args: features [n, L, f], n >= 1; weights [n, L], of elements in averages and costs (None: equal).
     """
@@ -56,39 +56,40 @@ def pooled(
         starts = sorted_features.reshape(1, -1, width)[:, :1].repeat(n_groups, axis=1)
     else:
         chosen = sorted_features if n_starts is None else sorted_features[:: -(-n // n_starts)]
-        starts = np.stack([_start(each, sorted_features.reshape(-1, width), n_groups) for each in chosen])
+        starts = np.stack([_start(row, sorted_features.reshape(-1, width), n_groups) for row in chosen])
     ids, prototypes, cost = _alternated(sorted_features, shares, starts, rule, generator)
     place = np.take_along_axis(coordinates, elements, axis=1)[clients]
-    renamed = _names(ids, prototypes, shares, place, previous)
-    found = np.empty((n, length), dtype=np.int64)
-    np.put_along_axis(unsorted := np.empty_like(found), elements[clients], renamed[ids], axis=1)
-    found[clients] = unsorted
+    renamed = _group_order(ids, prototypes, shares, place, previous)
+    group_ids = np.empty((n, length), dtype=np.int64)
+    np.put_along_axis(unsorted := np.empty_like(group_ids), elements[clients], renamed[ids], axis=1)
+    group_ids[clients] = unsorted
     ordered = prototypes[np.argsort(renamed)]
-    return Pooled(found, ordered, margins(features, ordered), cost)
+    return Pooled(group_ids, ordered, margins(features, ordered), cost)
 
 
 def _order(features: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places [n, L] of each list's elements, and [n] of the lists, in the order of what they say."""
-    elements = np.stack([_sorted(each) for each in features])
+    """Sorting permutations by value: [n, L] of each list's elements, and [n] of the lists."""
+    elements = np.stack([_sorted(rows) for rows in features])
     lists = np.take_along_axis(features, elements[:, :, None], axis=1)
     return elements, _sorted(lists.reshape(len(lists), -1))
 
 
 def _sorted(rows: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Places [n] of rows [n, w] by their first number, then by their second and so on; equal rows as they come."""
+    """Permutation [n] that sorts rows [n, w] lexicographically; equal rows keep their order."""
     order = np.argsort(rows[:, 0], kind="stable")
     before, after = rows[order[:-1]], rows[order[1:]]
-    if (before != after)[before[:, 0] == after[:, 0]].any():  # seldom, and a hundred times the work
+    if (before != after)[before[:, 0] == after[:, 0]].any():  # rare, and a hundred times slower
         order = np.lexsort(rows.T[::-1])
     return order.astype(np.int64)
 
 
-def _start(own: NDArray[np.float64], pool: NDArray[np.float64], n_groups: int) -> NDArray[np.float64]:
-    """A client's list [L, f] as first prototypes [K, f]: the furthest apart of a longer one, others' added to a shorter."""
-    if len(own) == n_groups:
-        return own
-    chosen = own if len(own) < n_groups else own[[squared_distances(own, own.mean(axis=0)[None])[:, 0].argmax()]]
-    among = pool if len(own) < n_groups else own
+def _start(entries: NDArray[np.float64], pool: NDArray[np.float64], n_groups: int) -> NDArray[np.float64]:
+    """Initial prototypes [K, f] from a client's list [L, f]: its most distant ones, or all and the pool's most distant."""
+    if len(entries) == n_groups:
+        return entries
+    furthest = squared_distances(entries, entries.mean(axis=0)[None])[:, 0].argmax()
+    chosen = entries if len(entries) < n_groups else entries[[furthest]]
+    among = pool if len(entries) < n_groups else entries
     while len(chosen) < n_groups:
         chosen = np.concatenate([chosen, among[[squared_distances(among, chosen).min(axis=1).argmax()]]])
     return chosen
@@ -101,23 +102,24 @@ def _alternated(
     rule: Rule,
     generator: np.random.Generator | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
-    """Ids [n, L], prototypes [K, f] and cost of the cheapest of the starts [S, K, f]; the first of equal ones."""
+    """Ids [n, L], prototypes [K, f] and cost from the cheapest of the starts [S, K, f]; ties go to the first."""
     (n, length, _), (n_starts, n_groups, _) = features.shape, prototypes.shape
     ids, prototypes = np.full((n_starts, n, length), -1), prototypes.copy()
-    moving = np.arange(n_starts)  # starts whose assignment still changes: the others stay as they are
+    moving = np.arange(n_starts)  # starts whose assignment still changes; the others are final
     for _ in range(_ROUNDS):
         costs = squared_distances(features[None], prototypes[moving, None])
         repeated = np.broadcast_to(weights, (len(moving), n, length)).reshape(-1, length)
-        found = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator).reshape(len(moving), n, length)
-        changed = (found != ids[moving]).any(axis=(1, 2))
-        moving, found = moving[changed], found[changed]
+        assigned = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator)
+        assigned = assigned.reshape(len(moving), n, length)
+        changed = (assigned != ids[moving]).any(axis=(1, 2))
+        moving, assigned = moving[changed], assigned[changed]
         if not len(moving):
             break
-        ids[moving] = found
-        belongs = (found[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
+        ids[moving] = assigned
+        belongs = (assigned[..., None] == np.arange(n_groups)) * weights[None, :, :, None]
         totals = belongs.sum(axis=(1, 2))
         sums = belongs.reshape(len(moving), -1, n_groups).transpose(0, 2, 1) @ features.reshape(n * length, -1)
-        stayed = prototypes[moving]  # a group without weight stays where it was
+        stayed = prototypes[moving]  # a group without weight keeps its prototype
         prototypes[moving] = np.divide(sums, totals[:, :, None], out=stayed, where=totals[:, :, None] > 0)
         if rule == "random":
             break
@@ -127,14 +129,14 @@ def _alternated(
     return ids[best], prototypes[best], float(total[best])
 
 
-def _names(
+def _group_order(
     ids: NDArray[np.int64],
     prototypes: NDArray[np.float64],
     weights: NDArray[np.float64],
     coordinates: NDArray[np.float64],
     previous: NDArray[np.float64] | None,
 ) -> NDArray[np.int64]:
-    """The canonical name of each group, [K]."""
+    """The canonical number of each group, [K]."""
     if previous is not None:
         matched: NDArray[np.int64] = linear_sum_assignment(squared_distances(prototypes, previous))[1]
         return matched

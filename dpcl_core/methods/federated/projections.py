@@ -1,4 +1,4 @@
-"""Bringing noisy statistics back to where clean ones live; all of it post-processing."""
+"""Projections of noisy statistics to valid parameters; all post-processing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 def simplex(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """The nearest points of the probability simplex, along the last axis of values [..., K].
 
-    Sorted downwards, r is the largest place with v_(r) > (v_(1) + ... + v_(r) - 1) / r; that threshold is taken off every
-    value, and what falls below zero is cut.
+    With v sorted in descending order, r is the largest index with v_(r) > (v_(1) + ... + v_(r) - 1) / r. That threshold is
+    subtracted from every value, and negative results become zero.
     """
     values = np.asarray(values, dtype=np.float64)
     downwards = -np.sort(-values, axis=-1)

@@ -1,4 +1,4 @@
-"""What a run of CSLR knows before it reads a private text: anchors, the public view, and how entries are compared."""
+"""Public inputs of CSLR, fixed before any private text is read: anchors, the public view, and the entry matcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcl_core.methods.federated.signatures import Signature
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import generator
 
-_LEAST = 4  # public sentences that are left for the view
+_LEAST = 4  # public sentences that must remain for the view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class PublicEmbeddings:
     def of(
         cls, features: NDArray[np.generic] | None, seed: int, n_axes: int, radius: float | None = None, n_anchors: int = 0
     ) -> PublicEmbeddings:
-        """From all public features [p, d]: one draw of anchors a seed, whatever else is set; the rest make the view.
+        """From all public features [p, d]: the anchors' order depends on the seed alone; the other sentences make the view.
 
         Raises BadInput for more anchors or axes than there are public sentences, or more axes than an embedding has.
         """
@@ -49,7 +49,7 @@ class PublicEmbeddings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryMatcher:
-    """What of an entry a matcher sees, and by which rule it decides."""
+    """A matcher's feature map and assignment rule."""
 
     features: FeatureMap
     rule: Rule
@@ -57,7 +57,7 @@ class EntryMatcher:
 
     @classmethod
     def of(cls, params: ListParams, public: PublicEmbeddings) -> EntryMatcher:
-        """As the settings have it."""
+        """The matcher that the settings choose."""
         name = f"{params.matcher}, {params.rule}"
         match params.matcher:
             case "random":
@@ -76,9 +76,9 @@ class EntryMatcher:
     def assigned(
         self, features: NDArray[np.float64], weights: NDArray[np.float64], groups: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Groups int64 [n, L] of lists' features [n, L, f] by prototypes' [K, f]; -1 for entries of weight [n, L] zero."""
+        """Groups int64 [n, L] of lists' features [n, L, f] among prototypes [K, f]; -1 for entries of weight [n, L] zero."""
         ids = np.full(weights.shape, -1, dtype=np.int64)
-        random = np.random.default_rng(0)  # which of "random" no figure depends on
+        random = np.random.default_rng(0)  # only rule "random" uses it, and no figure depends on its draw
         for client in range(len(weights)):
             exist = np.flatnonzero(weights[client] > 0)
             ids[client, exist], _ = matchers.assign(self.rule, features[client, exist], groups, generator=random)

@@ -1,4 +1,4 @@
-"""What is fixed from public sentences before any private text is read."""
+"""Centre, axes, covariance and clipping radius, computed from public sentences before any private text is read."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class PublicView:
     def of(cls, features: NDArray[np.floating], n_axes: int, radius: float | None = None) -> PublicView:
         """From public features [p, d]; `radius` None: the 0.9 quantile of public topic means' residual lengths.
 
-        Topics are clusters of the public sentences themselves (k-means, about 20 sentences each). Axes are principal ones,
-        each pointing to where its largest entry is positive.
-        Raises BadInput where there are not more public sentences than axes, or fewer dimensions than axes.
+        Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes,
+        each with a positive sign on its largest entry.
+        Raises BadInput unless there are more public sentences than axes and at least as many dimensions.
         """
         rows = np.asarray(features, dtype=np.float64)
         most = min(len(rows) - 1, rows.shape[1])
@@ -49,24 +49,23 @@ class PublicView:
 
     def residuals(self, means: NDArray[np.floating]) -> NDArray[np.float64]:
         """U^T(mu - m0), [..., d'] of means [..., d]; not clipped."""
-        found: NDArray[np.float64] = (means - self.centre) @ self.axes
-        return found
+        residuals: NDArray[np.float64] = (means - self.centre) @ self.axes
+        return residuals
 
     def restored(self, residuals: NDArray[np.floating]) -> NDArray[np.float64]:
         """m0 + U r, [..., d] of residuals [..., d']."""
-        found: NDArray[np.float64] = self.centre + residuals @ self.axes.T
-        return found
+        means: NDArray[np.float64] = self.centre + residuals @ self.axes.T
+        return means
 
 
 def public_modes(features: NDArray[np.floating], n_modes: int) -> NDArray[np.float64]:
-    """Centres [K, d] of k-means on public features [p, d], ordered along the first principal axis: the first prototypes.
+    """Initial prototypes: k-means centres [K, d] of public features [p, d], ordered along the first principal axis.
 
-    The same for the same features: its starts are drawn from a fixed seed.
-    Raises BadInput where there are fewer public sentences than modes.
+    Deterministic: the starts come from a fixed seed. Raises BadInput where there are fewer public sentences than modes.
     """
     if not 1 <= n_modes <= len(features):
         raise BadInput("modes", n_modes, f"must lie between 1 and the number of public sentences, {len(features)}")
-    from sklearn.cluster import KMeans  # takes more than a second, which a page need not wait for
+    from sklearn.cluster import KMeans  # takes more than a second: pages that do not cluster should not wait for it
 
     rows = np.asarray(features, dtype=np.float64)
     centres = KMeans(n_modes, n_init=3, random_state=0).fit(rows).cluster_centers_

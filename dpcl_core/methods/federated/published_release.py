@@ -1,4 +1,4 @@
-"""Lists as the paper sends them: the four statistics of every slot averaged under noise (Eq 2), and lists noised at home."""
+"""The paper's releases: four statistics of every slot averaged under noise (Eq 2), and lists noised on the client."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums, noisy
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import clipped_rows
 
-_SHARE_SCALE = 0.5  # of shares and of targets beside means in a noisy list
+_SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy list
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How the statistics of a group become an average, and that a mixture: what Eq. 2 leaves to be repaired, or not.
+    """How a group's statistics are averaged and made into a mixture: Eq. 2 as printed, or repaired.
 
-    `by_shares`: entries count by their share of a client's rows, averages are over the expected number of clients, and a
-    mean is its sum over the group's share. Else each client's entries of a group count once, over the clients that came (Eq.
-    2 as printed): a client without one then draws the group's mean to zero, and the divisor is private. `on_simplex`:
-    whether targets are brought onto the simplex; the paper does so with weights alone.
+    `by_shares`: entries are weighted by their share of a client's rows, sums are divided by the expected number of clients,
+    and a mean is its sum divided by the group's share. Otherwise each client's entries of a group count once, divided by the
+    clients in the round (Eq. 2 as printed): a client without an entry then draws the group's mean to zero, and the divisor
+    is private. `on_simplex`: whether targets are projected onto the simplex; the paper projects only weights.
     """
 
     by_shares: bool = True
@@ -43,8 +43,8 @@ REPAIRED = Aggregation()
 class SlotSums:
     """Averages over clients as released: weights [K], means [K, d], second moments [K, d] or [K, d, d] and targets [K, C].
 
-    By shares all but the weights are still multiplied by them, w mu and so on: they are kept, and averaged over rounds,
-    before they are divided by shares; a slot without data then weighs nothing, where quotients of noise would stay.
+    By shares all but the weights are still multiplied by the weights (w mu and so on) and are averaged over rounds in that
+    form, before the division: a slot without data then has no weight, where a quotient of noise would persist.
     """
 
     weights: NDArray[np.float64]
@@ -53,7 +53,7 @@ class SlotSums:
     targets: NDArray[np.float64]
 
     def mixed(self, other: SlotSums, keep: float = 0.9) -> SlotSums:
-        """The running average: `keep` of this one and the rest of the next round's `other`."""
+        """The running average: `keep` times this plus 1 - `keep` times the next round's `other`."""
         return SlotSums(
             keep * self.weights + (1 - keep) * other.weights,
             keep * self.means + (1 - keep) * other.means,
@@ -62,9 +62,10 @@ class SlotSums:
         )
 
     def replay(self, floor: float = 1e-3, rule: Aggregation = REPAIRED) -> Replay:
-        """The mixture: by shares, sums over their shares (no less than 1 / (4 K)); brought to where clean statistics live.
+        """The mixture: by shares, sums divided by their shares (at least 1 / (4 K)); then projected to valid parameters.
 
-        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights come onto the simplex, targets by the rule.
+        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights are projected onto the simplex, targets if
+        the rule says so.
         """
         shares = np.maximum(self.weights, 1 / (4 * len(self.weights))) if rule.by_shares else np.ones_like(self.weights)
         means, targets = self.means / shares[:, None], self.targets / shares[:, None]
@@ -81,9 +82,9 @@ class SlotSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """What n clients' lists of L entries consist of: weights [n, L], means, second moments and targets [n, L, ...].
+    """The four statistics of n clients' lists of L entries: weights [n, L], means, second moments and targets [n, L, ...].
 
-    Of clean lists private; of ones that clients noised themselves (`sent`) released.
+    Private if computed from clean lists; released if the clients noised them (`noisy_statistics`).
     """
 
     weights: NDArray[np.float64]
@@ -93,24 +94,24 @@ class Statistics:
 
     @classmethod
     def of(cls, lists: Lists, bound: float = 1.0) -> Statistics:
-        """Every entry's mean, second moment (Frobenius norm) and target shortened to `bound` (Table 5: 1 each)."""
+        """Every entry's mean, second moment (Frobenius norm) and target clipped to `bound` (Table 5: 1 each)."""
         flat = lists.second_moments.reshape(*lists.weights.shape, math.prod(lists.covariances.shape[2:]))
         seconds = clipped_rows(flat, bound).reshape(*lists.weights.shape, *lists.covariances.shape[2:])
         return cls(lists.weights, clipped_rows(lists.means, bound), seconds, clipped_rows(lists.targets, bound))
 
     def lists(self, floor: float = 1e-3) -> Lists:
-        """The lists as a matcher reads them: weights on the simplex, covariances M - mu muᵀ of eigenvalues >= `floor`."""
+        """Lists for a matcher: weights on the simplex, covariances M - mu muᵀ with eigenvalues >= `floor`."""
         return Lists(simplex(self.weights), self.means, _covariances(self.means, self.seconds, floor), self.targets)
 
     def by_slot(self, ids: NDArray[np.int64], n_slots: int, rule: Aggregation) -> list[NDArray[np.float64]]:
-        """Each statistic of every client, all slots side by side [n, D]: weights, means, second moments, targets.
+        """Each statistic of every client, slots concatenated to [n, D]: weights, means, second moments, targets.
 
-        By shares entries are weighted and added up. Else those of one client in one slot are averaged, so that a slot holds
-        at most one clipped entry of a client; weights are added up either way.
+        By shares, entries are weighted and summed. Otherwise a client's entries in one slot are averaged, so that it holds
+        at most one clipped entry of a client. Weights are summed in both cases.
         """
-        found = (ids[:, None, :] == np.arange(n_slots)[:, None]).astype(np.float64)
-        weighted = found * self.weights[:, None, :]
-        belongs = weighted if rule.by_shares else found / np.maximum(found.sum(axis=2, keepdims=True), 1)
+        members = (ids[:, None, :] == np.arange(n_slots)[:, None]).astype(np.float64)
+        weighted = members * self.weights[:, None, :]
+        belongs = weighted if rule.by_shares else members / np.maximum(members.sum(axis=2, keepdims=True), 1)
         flat = self.seconds.reshape(*self.weights.shape, math.prod(self.seconds.shape[2:]))
         return [
             side_by_side(values)
@@ -118,7 +119,7 @@ class Statistics:
         ]
 
 
-def published(
+def noisy_slot_sums(
     lists: Lists,
     ids: NDArray[np.int64],
     n_slots: int,
@@ -133,19 +134,19 @@ def published(
     bound: float = 1.0,
     rule: Aggregation = REPAIRED,
 ) -> list[SlotSums]:
-    """Eq 2 for each budget: four statistics of every slot summed over the round's clients, noise sigma times each bound.
+    """Eq 2 for each budget: sums of four statistics of every slot over the round's clients, noise sigma times each bound.
 
-    Every element's mu, M and y are clipped to `bound` (Table 5: 1 each). By shares they are weighted, w, w mu, w M, w y:
-    shares are not negative and sum to at most 1, so that each statistic of a client, all slots side by side, is at most
-    `bound` long, however many elements fall in one slot. Two deviations from the print repair it: there elements are added
-    up unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the
-    number of clients in the round, which is private; here by the expected one. As printed (`rule`) means, second moments
-    and targets of K slots are sqrt(K) times `bound` long at most, and the ledger counts that; the divisor it cannot count.
+    Every entry's mu, M and y are clipped to `bound` (Table 5: 1 each). By shares they are weighted to w, w mu, w M, w y:
+    shares are nonnegative and sum to at most 1, so that each statistic of a client, all slots concatenated, has norm at most
+    `bound`, for any number of entries in one slot. This repairs the printed form in two places: there entries are summed
+    unweighted, which shrinks a slot's mean by the share of clients without it and costs sqrt(K), and divided by the number
+    of clients in the round, which is private; here by the expected number. As printed (`rule`), means, second moments and
+    targets of K slots have norm at most sqrt(K) times `bound`, which the ledger counts; it cannot count the divisor.
 
-    The statistics of a round share the client sample, so they are one event: of multiplier sigma / 2 by shares. That
-    sensitivity is proven where each client finds its ids [n, L] alone. `pooled`: they came from clustering all lists
-    together; the ledger then grants the printed sensitivity, which does not hold (see `pooling.pooled`), and says so in the
-    entry.
+    The statistics of a round share the client sample, so they are one event: by shares, of multiplier sigma / 2. That
+    sensitivity is proven where each client computes its ids [n, L] alone. `pooled`: the ids came from clustering all lists
+    together; the ledger then records the printed sensitivity, which does not hold (see `pooling.pooled`), and the entry says
+    so.
 
     Raises BadInput for fewer than two clients.
     """
@@ -163,14 +164,14 @@ def published(
     return _slot_sums(sums, n_slots, statistics, expected if rule.by_shares else max(1, len(lists)))
 
 
-def sent(
+def noisy_statistics(
     lists: Lists, sigmas: Sequence[float], noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int
 ) -> list[Statistics]:
-    """Algorithm 1, line 2: every client noises the four statistics of its own list and sends them; one set a budget.
+    """Algorithm 1, line 2: every client noises the four statistics of its list and sends them; one set per budget.
 
-    Each entry's mean, second moment and target is at most 1 long after clipping and shares sum to at most 1: a list of L
-    entries is at most sqrt(1 + 3 L) long, under noise of sigma on every number. The server sees whose list it is, so that
-    nothing is averaged and no sample amplifies (`mechanisms.noisy_client_vectors`).
+    After clipping, each entry's mean, second moment and target have norm at most 1, and shares sum to at most 1: a list of
+    L entries has norm at most sqrt(1 + 3 L), and every number gets noise of sigma. The server sees which client sent a list,
+    so that nothing is averaged and sampling does not amplify (`mechanisms.noisy_client_vectors`).
     """
     clean = Statistics.of(lists)
     shapes = [values.shape for values in (clean.weights, clean.means, clean.seconds, clean.targets)]
@@ -186,7 +187,7 @@ def sent(
     ]
 
 
-def averaged(
+def average_received(
     received: Statistics,
     ids: NDArray[np.int64],
     n_slots: int,
@@ -196,22 +197,22 @@ def averaged(
     expected: float,
     rule: Aggregation,
 ) -> SlotSums:
-    """Eq 2 over lists noised at home, under the printed noise once more: post-processing of what clients sent."""
+    """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of what clients sent."""
     sums = []
     for values in received.by_slot(ids, n_slots, rule):
         total = values.sum(axis=0)
         sums.append((noise.added(total, sigma) if sigma > 0 else total)[None])
-    (found,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
-    return found
+    (averages,) = _slot_sums(sums, n_slots, received, expected if rule.by_shares else max(1, len(ids)))
+    return averages
 
 
 def _slot_sums(sums: Sequence[NDArray[np.float64]], n_slots: int, statistics: Statistics, divisor: float) -> list[SlotSums]:
-    """Sums [E, D] of the four statistics over a divisor, slot by slot."""
+    """The four statistics' sums [E, D] divided by `divisor` and split into slots, one set per budget."""
     shape, by_slot = statistics.seconds.shape[2:], (n_slots, -1)
     weights, means, seconds, targets = (total / divisor for total in sums)
     return [
-        SlotSums(shares, own.reshape(by_slot), second.reshape(n_slots, *shape), target.reshape(by_slot))
-        for shares, own, second, target in zip(weights, means, seconds, targets, strict=True)
+        SlotSums(shares, mean.reshape(by_slot), second.reshape(n_slots, *shape), target.reshape(by_slot))
+        for shares, mean, second, target in zip(weights, means, seconds, targets, strict=True)
     ]
 
 
@@ -231,13 +232,13 @@ def noisy_lists(
     *,
     task: int,
 ) -> list[Lists]:
-    """Local trust: every client clips and noises its own list before anyone sees it; one set of noisy lists a budget.
+    """Local trust: every client clips and noises its list before sending it; one set of noisy lists per budget.
 
     A client sends [clip(residual means, B sqrt(L)) / (B sqrt(L)) ; a shares ; a targets / sqrt(L)] with a = 0.5. The first
-    block is at most 1 long, shares sum to at most 1 and each target is clipped to 1: the sensitivity is sqrt(1 + 2 a²). The
-    server reads means m0 + U r, shares and targets on the simplex; covariances are the public ones' diagonal.
+    block has norm at most 1, shares sum to at most 1 and each target is clipped to 1: the sensitivity is sqrt(1 + 2 a²). The
+    server decodes means m0 + U r, and shares and targets on the simplex; covariances are the diagonal of the public one.
 
-    `multipliers`: noise over sensitivity, one a budget.
+    `multipliers`: noise over sensitivity, one per budget.
     """
     (n, length), n_classes = lists.weights.shape, lists.targets.shape[2]
     scale, root = view.radius * np.sqrt(length), np.sqrt(length)
@@ -247,15 +248,16 @@ def noisy_lists(
     vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
     bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
     part = ClientVectors(REPLAY, vectors, bound, stds_of(multipliers, bound))
-    sent = noisy_client_vectors(part, noises, ledgers, task=task, what=f"every client's list of {length}, noised at home")
+    what = f"every client's list of {length}, noised at home"
+    received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
     width = residuals.shape[1]
     variances = np.broadcast_to(np.diag(view.covariance), lists.means.shape)
     return [
         Lists(
-            simplex(each[:, width : width + length] / _SHARE_SCALE),
-            view.restored(scale * each[:, :width].reshape(n, length, -1)),
+            simplex(rows[:, width : width + length] / _SHARE_SCALE),
+            view.restored(scale * rows[:, :width].reshape(n, length, -1)),
             variances,
-            simplex(root / _SHARE_SCALE * each[:, width + length :].reshape(n, length, n_classes)),
+            simplex(root / _SHARE_SCALE * rows[:, width + length :].reshape(n, length, n_classes)),
         )
-        for each in sent
+        for rows in received
     ]

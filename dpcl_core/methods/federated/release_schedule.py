@@ -1,4 +1,4 @@
-"""What clients say of a task as noisy mixtures, one for each budget: once a task, or a part of every round."""
+"""Releases of each task as noisy mixtures, one per budget: once per task, or in every round."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbed
 from dpcl_core.methods.federated.public_view import public_modes
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import Draws, TaskRows, listed, matched
-from dpcl_core.methods.federated.task_rows import clients_of_a_task
+from dpcl_core.methods.federated.task_rows import clients_per_task
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
-AT_MOST = 500  # rows of a client and label that a list is fitted to
+AT_MOST = 500  # most rows of a client and label that a list is fitted to
 
 
 class ReleaseSchedule:
-    """The mixtures of one seed's budgets. Keeps them and public facts, nothing that a client has.
+    """The released mixtures of one seed's budgets. Keeps only releases and public facts.
 
-    `multipliers`: noise over sensitivity of each release, one a budget; 0: none.
+    `multipliers`: noise over sensitivity of each release, one per budget; 0: none.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class ReleaseSchedule:
         assert isinstance(params, ReleaseParams)
         self._params, self._public, self.multipliers = params, public, tuple(multipliers)
         self._lists = params if isinstance(params, ListParams) else None
-        self._cells, self._n_users, self._n_clients = tuple(cells), known.n_users or 0, clients_of_a_task(known)
+        self._cells, self._n_users, self._n_clients = tuple(cells), known.n_users or 0, clients_per_task(known)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
         self._compared = EntryMatcher.of(self._lists, public) if self._lists is not None else None
-        self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): its groups' means, released last
+        self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): groups' means, latest release
         self._fresh = public_modes(public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, known.n_inputs))
-        self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture a task
+        self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
 
     @property
     def n_groups(self) -> int:
-        """Groups of every label."""
+        """Number of groups of every label."""
         return 1 if self._lists is None else self._lists.modes_per_task
 
     def layout(self, rows: TaskRows) -> Layout:
-        """How a client's part of a task's sum is laid out: one slot alone needs no shares."""
+        """The layout of a client's vector in a task's sum: a single slot needs no shares."""
         n_slots = len(rows.space) * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
             return EvenSlots(self._public.view, n_slots)
@@ -66,14 +66,14 @@ class ReleaseSchedule:
     def of_task(
         self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
     ) -> None:
-        """One release of all clients, a mixture for every budget; in the ledgers before it is there.
+        """Releases one mixture of all clients for every budget; the ledgers record it before it exists.
 
-        `lists`: gives the clients' lists of the task; called where a label has several groups.
+        `lists`: returns the clients' lists of the task; called only where a label has several groups.
         """
-        own = lists() if lists is not None and self.n_groups > 1 else None
+        client_lists = lists() if lists is not None and self.n_groups > 1 else None
         for budget, cell in enumerate(self._cells):
-            (found,) = client_release.released(
-                self.slotted(rows, own, budget, index),
+            (mixture,) = client_release.released(
+                self.slotted(rows, client_lists, budget, index),
                 self.layout(rows),
                 self.targets(rows),
                 [self.multipliers[budget]],
@@ -82,27 +82,27 @@ class ReleaseSchedule:
                 task=index,
                 n_clients=self._n_clients,
             )
-            self.take(budget, index, rows, found)
+            self.keep(budget, index, rows, mixture)
 
     def released(self, cell: Cell) -> dict[str, NDArray[np.generic]]:
-        """The noisy `sums` [D] of the last task that a cell's mixture is read from; nothing before there are any."""
-        own = self.parts[self._cells.index(cell)]
-        return {"sums": own[-1].sums} if own and own[-1].sums is not None else {}
+        """The last task's noisy `sums` [D], from which a cell's mixture is decoded; empty before the first release."""
+        mixtures = self.parts[self._cells.index(cell)]
+        return {"sums": mixtures[-1].sums} if mixtures and mixtures[-1].sums is not None else {}
 
-    def take(self, budget: int, index: int, rows: TaskRows, found: Replay) -> None:
-        """A released mixture of the task, in place of an earlier one of the same task."""
-        self.parts[budget][index:] = [found]
+    def keep(self, budget: int, index: int, rows: TaskRows, mixture: Replay) -> None:
+        """Stores a released mixture of the task in place of an earlier one of the same task."""
+        self.parts[budget][index:] = [mixture]
         for place, label in enumerate(rows.space):
-            self._latest[budget, label] = found.means.reshape(len(rows.space), self.n_groups, -1)[place]
+            self._latest[budget, label] = mixture.means.reshape(len(rows.space), self.n_groups, -1)[place]
 
     def lists(self, rows: TaskRows, index: int) -> Lists:
-        """Every client's list of the task, by label. Private: stays with the clients, or in the simulator's view."""
+        """Every client's list of the task, by label. Private: never leaves the clients, except for the simulator's view."""
         assert self._lists is not None
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
         return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"), AT_MOST)
 
     def slotted(self, rows: TaskRows, lists: Lists | None, budget: int, index: int) -> Slotted:
-        """What every client says of the task's slots. Private."""
+        """Every client's shares and means of the task's slots. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
         assert self._compared is not None
@@ -111,17 +111,17 @@ class ReleaseSchedule:
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
 
     def targets(self, rows: TaskRows) -> NDArray[np.float64]:
-        """One-hot targets [K, C] of the task's slots, public: slots are labels, or groups within one."""
+        """One-hot targets [K, C] of the task's slots, which are labels or groups within one. Public."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
 
     def stds(self, rows: TaskRows) -> list[NoiseStd]:
-        """How large the noise of each budget's release of such a task is, were all its slots equally full."""
+        """Each budget's noise in a release of such a task, if all its slots had equal shares."""
         layout, radius = self.layout(rows), self._public.view.radius
         scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 
     def _prototypes(self, budget: int, space: Sequence[int]) -> NDArray[np.float64]:
-        """Means [S, M, d] that a budget's lists are matched to: of earlier releases where a label has any, else public."""
+        """Means [S, M, d] to which a budget's lists are matched: a label's latest release if any, else public modes."""
         return np.stack([self._latest.get((budget, label), self._fresh) for label in space])
 
     def _draws(self, purpose: str) -> Draws:

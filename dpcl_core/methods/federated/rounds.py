@@ -1,4 +1,4 @@
-"""Rounds of federated training: who takes part, what clients send back, and how it is averaged."""
+"""Rounds of federated training: client sampling, local updates and averaging."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from dpcl_core.scenarios.stream import generator
 
 @dataclass(frozen=True, slots=True)
 class Participation:
-    """Who takes part in a round: each of `n_clients` by a coin of its own; at sampling rate 1 everyone.
+    """Poisson sampling of a round's clients: each of `n_clients` independently; at sampling rate 1 everyone.
 
-    `coins` come from the operating system where amplification is claimed, for nobody may foresee them.
+    `coins` come from the operating system where amplification is claimed: predictable coins amplify nothing.
     """
 
     n_clients: int
     coins: Batches
 
     def draw(self) -> NDArray[np.int64]:
-        """Clients of the next round, ascending; possibly none."""
+        """The next round's clients in ascending order; possibly none."""
         return self.coins.draw(self.n_clients)
 
 
-def own_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[np.random.Generator]:
-    """Random numbers of each chosen client's own: another client's leaving changes none of them.
+def client_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[np.random.Generator]:
+    """An independent generator for each chosen client: removing another client changes none of them.
 
-    `seed` None: of the operating system, as a release needs them, for nobody may foresee them. Else they follow from seed,
-    purpose and the client's number.
+    `seed` None: seeded by the operating system, as a release needs, so that draws cannot be predicted. Otherwise derived
+    from seed, purpose and client number.
     """
-    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {one}") for one in chosen]
+    return [np.random.default_rng() if seed is None else generator(seed, f"{purpose}, client {client}") for client in chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """What a client does in a round: `n_steps` of Adam, each on `batch_size` own rows and on as many replayed ones.
+    """A client's training in a round: `n_steps` of Adam, each on `batch_size` local rows and as many replayed ones.
 
-    The replayed rows' mean loss counts `replay_weight` (lambda of Eq 3). All of it is public, the number of rows is not: a
-    client with fewer goes over them again.
+    The replayed rows' mean loss has weight `replay_weight` (lambda of Eq 3). All of this is public; a client's number of
+    rows is not, and a client with too few uses them repeatedly.
     """
 
     n_steps: int
@@ -54,7 +54,7 @@ class LocalPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clients:
-    """Private rows of a task's clients: inputs float32 [n, d], targets float32 [n, C], and each client's places in them."""
+    """Private rows of a task's clients: inputs float32 [n, d], targets float32 [n, C], and each client's row indices."""
 
     z: NDArray[np.float32]
     targets: NDArray[np.float32]
@@ -62,8 +62,8 @@ class Clients:
 
     @classmethod
     def of(cls, z: NDArray[np.floating], targets: NDArray[np.floating], users: NDArray[np.int64], n_users: int) -> Clients:
-        """From a task's rows and whose they are, users int64 [n] in 0 ... n_users - 1."""
-        if not len(z):  # nobody's row, for clients without any to point at
+        """From a task's rows and their clients, users int64 [n] in 0 ... n_users - 1."""
+        if not len(z):  # one dummy row, for clients without rows to index
             z, targets = np.zeros((1, z.shape[1])), np.zeros((1, targets.shape[1]))
             return cls(z.astype(np.float32), targets.astype(np.float32), (users,) * n_users)
         order = np.argsort(users, kind="stable")
@@ -80,31 +80,31 @@ def local_updates(
     draws: Sequence[np.random.Generator],
     replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> Params:
-    """What the chosen clients' training changes: [E, n, P] from E models `start` [E, P].
+    """Weight updates [E, n, P] of the chosen clients, trained from E models `start` [E, P].
 
-    `draws`: what each chosen client takes its orders of rows from, its own first. `replayed`: invented embeddings [E, r, d]
-    and targets [E, r, C] of the server, one set a model. A client without rows trains on replay alone, or returns zero.
-    Models share the order of rows, noise they have none here. What a client changes depends on its own rows and draws alone.
-    Private: only a mechanism, or a mode that says "not private", may hand it on. A client whose training diverges, as one
-    huge number can make it, stops nobody and is told to nobody: its change is clipped, or counts zero where it is no number
-    any more.
+    `draws`: a generator for each chosen client, which orders its local rows first and the replayed rows next. `replayed`:
+    the server's sampled embeddings [E, r, d] and targets [E, r, C], one set per model. A client without rows trains on
+    replay alone, or returns zero. Models share the order of rows; no noise is added here. A client's update depends only on
+    its own rows and draws. Private: only a mechanism, or a mode that says "not private", may pass it on. A client whose
+    training diverges, which one huge value can cause, raises no error and changes no other client: its update is clipped, or
+    counts as zero where it is not finite.
     """
     (n_models, n_parameters), n = start.shape, len(chosen)
     if n == 0:
         return np.zeros((n_models, 0, n_parameters), dtype=np.float32)
-    batch, n_own = plan.batch_size, plan.n_steps * plan.batch_size
-    rows, shares = _rows(clients, chosen, n_own, batch, draws)
-    again = None if replayed is None else np.stack([cycled(replayed[0].shape[1], n_own, draw) for draw in draws])
-    if again is not None:
+    batch, n_rows = plan.batch_size, plan.n_steps * plan.batch_size
+    rows, shares = _rows(clients, chosen, n_rows, batch, draws)
+    orders = None if replayed is None else np.stack([cycled(replayed[0].shape[1], n_rows, draw) for draw in draws])
+    if orders is not None:
         shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
     params = np.repeat(start[:, None], n, axis=1)
     adam = Adam(params, plan.learning_rate)
     for step in range(plan.n_steps):
-        own = rows[:, step * batch : (step + 1) * batch]
-        z, targets = clients.z[own][None], clients.targets[own][None]
-        if replayed is not None and again is not None:
-            drawn = again[:, step * batch : (step + 1) * batch]
-            z, targets = _beside(z, replayed[0][:, drawn]), _beside(targets, replayed[1][:, drawn])
+        local = rows[:, step * batch : (step + 1) * batch]
+        z, targets = clients.z[local][None], clients.targets[local][None]
+        if replayed is not None and orders is not None:
+            drawn = orders[:, step * batch : (step + 1) * batch]
+            z, targets = _with_replay(z, replayed[0][:, drawn]), _with_replay(targets, replayed[1][:, drawn])
         with np.errstate(over="ignore", invalid="ignore"):
             adam.step(params, head.gradients(params, z, targets, shares[None]))
     return params - start[:, None]
@@ -113,20 +113,20 @@ def local_updates(
 def _rows(
     clients: Clients, chosen: NDArray[np.int64], count: int, batch: int, draws: Sequence[np.random.Generator]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """`count` own rows of every chosen client [n, count], and what one counts in a step [n, batch]: zero without rows."""
+    """`count` local rows of every chosen client [n, count], and their weights in a step [n, batch]: zero without rows."""
     rows = np.zeros((len(chosen), count), dtype=np.int64)
     shares = np.zeros((len(chosen), batch), dtype=np.float32)
     for place, client in enumerate(chosen):
-        own = clients.places[client]
-        if len(own):
-            rows[place] = own[cycled(len(own), count, draws[place])]
+        places = clients.places[client]
+        if len(places):
+            rows[place] = places[cycled(len(places), count, draws[place])]
             shares[place] = 1 / batch
     return rows, shares
 
 
-def _beside(own: NDArray[np.float32], replayed: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Own rows [1, n, b, ...], the same for every model, and replayed ones [E, n, b, ...] in one batch [E, n, 2b, ...]."""
-    return np.concatenate([np.broadcast_to(own, (len(replayed), *own.shape[1:])), replayed], axis=2)
+def _with_replay(local: NDArray[np.float32], replayed: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Local rows [1, n, b, ...], the same for every model, and replayed rows [E, n, b, ...] as one batch [E, n, 2b, ...]."""
+    return np.concatenate([np.broadcast_to(local, (len(replayed), *local.shape[1:])), replayed], axis=2)
 
 
 def averaged(start: Params, updates: Params) -> Params:
@@ -135,5 +135,5 @@ def averaged(start: Params, updates: Params) -> Params:
 
 
 def moved(start: Params, noisy_sums: NDArray[np.floating], expected_clients: float) -> Params:
-    """DP-FedAvg's step: `start` [E, P] plus noisy sums [E, P] over the expected number of clients, a constant."""
+    """DP-FedAvg's step: `start` [E, P] plus noisy sums [E, P] divided by the expected number of clients, a constant."""
     return (start + noisy_sums / expected_clients).astype(np.float32)

@@ -19,7 +19,7 @@ from dpcl_core.methods.federated.projections import psd
 
 
 def normalised(signatures: NDArray[np.float64], norm: SignatureNorm) -> NDArray[np.float64]:
-    """Every row [m] as it is, less its average, over its standard deviation besides, or as ranks 1..m (ties averaged)."""
+    """Every row [m] raw, centred, centred and divided by its standard deviation, or as ranks 1..m (ties averaged)."""
     if norm == "raw":
         return signatures
     if norm == "ranked":
@@ -34,14 +34,13 @@ def normalised(signatures: NDArray[np.float64], norm: SignatureNorm) -> NDArray[
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """The feature map "signature": anchors [m, d], whose covariance the densities have, and how rows are normalised.
+    """The feature map "signature": anchors [m, d], the densities' covariance, and the rows' normalisation.
 
-    "shared-spherical": tr(`public`)/d for every element; "shared-full": `public` [d, d] itself, the covariance of public
-    embeddings; "own": each element's, `public` unused; "own-shrunk": the middle between each element's and `public`, no
-    variance below tr(`public`)/d, for small noisy ones say more of their noise than of the element. With a shared spherical
-    one the centred signature is the mean seen through the anchors' Gram matrix, (a_j - mean a)ᵀ mu / s², up to a constant
-    row.
-    Raises BadInput for fewer than two anchors, whose centred signature says nothing.
+    "shared-spherical": variance tr(`public`)/d for every element; "shared-full": `public` [d, d], the covariance of public
+    embeddings; "own": each element's, `public` unused; "own-shrunk": the average of each element's and `public`, no variance
+    below tr(`public`)/d, since small noisy variances are mostly noise. With the shared spherical covariance the centred
+    signature is linear in the mean, (a_j - mean a)ᵀ mu / s², up to a constant row.
+    Raises BadInput for fewer than two anchors: with one the centred signature is constant.
     """
 
     anchors: NDArray[np.float64]
@@ -51,26 +50,26 @@ class Signature:
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
-            raise BadInput("anchors", len(self.anchors), "must be at least 2, for one alone has nothing to compare")
+            raise BadInput("anchors", len(self.anchors), "must be at least 2: a signature compares anchors with each other")
         if self.covariance != "own" and self.public is None:
             raise BadInput("signature covariance", self.covariance, "needs the covariance of public embeddings")
 
     @property
     def is_linear(self) -> bool:
-        """Whether signatures move with the means in a straight line, the same way wherever they are."""
+        """Whether signatures are an affine function of the means."""
         return self.covariance in ("shared-spherical", "shared-full") and self.norm == "centred"
 
     def __call__(self, elements: Sequence[Element]) -> NDArray[np.float64]:
-        """[L, m]."""
-        return self.of(np.array([each.mean for each in elements]), np.array([each.covariance for each in elements]))
+        """Signatures [L, m] of a list's elements."""
+        return self.of(np.array([entry.mean for entry in elements]), np.array([entry.covariance for entry in elements]))
 
     def of(self, means: NDArray[np.float64], covariances: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """[..., m] of means [..., d]; covariances [..., d] or [..., d, d] are read by "own" and "own-shrunk" alone."""
+        """Signatures [..., m] of means [..., d]; covariances [..., d] or [..., d, d] serve only "own" and "own-shrunk"."""
         flat = means.reshape(-1, means.shape[-1])
         if self.covariance in ("own", "own-shrunk"):
             assert covariances is not None
-            own = covariances.reshape(len(flat), *covariances.shape[means.ndim - 1 :])
-            raw = log_densities(self.anchors, flat, own if self.covariance == "own" else self._shrunk(own))
+            by_element = covariances.reshape(len(flat), *covariances.shape[means.ndim - 1 :])
+            raw = log_densities(self.anchors, flat, by_element if self.covariance == "own" else self._shrunk(by_element))
         else:
             factor, white, constant = self._shared
             inside = flat / factor if np.ndim(factor) == 0 else solve_triangular(factor, flat.T, lower=True).T
@@ -78,17 +77,17 @@ class Signature:
             raw = -(squares + constant) / 2
         return normalised(raw, self.norm).reshape(*means.shape[:-1], -1)
 
-    def _shrunk(self, own: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of covariances [n, d] or [n, d, d]."""
+    def _shrunk(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Covariances [n, d] or [n, d, d] averaged with the public one, with variances raised to its mean variance."""
         assert self.public is not None
         least = float(np.trace(self.public)) / len(self.public)
-        if own.ndim == 2:
-            return np.maximum((own + np.diag(self.public)) / 2, least)
-        return psd((own + self.public) / 2, least)
+        if covariances.ndim == 2:
+            return np.maximum((covariances + np.diag(self.public)) / 2, least)
+        return psd((covariances + self.public) / 2, least)
 
     @cached_property
     def _shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Factor of the shared covariance (its root where spherical), anchors seen through it, the densities' constant."""
+        """Cholesky factor of the shared covariance (its root if spherical), whitened anchors, the densities' constant."""
         assert self.public is not None
         d = self.anchors.shape[1]
         if self.covariance == "shared-spherical":

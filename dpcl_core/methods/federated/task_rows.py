@@ -1,4 +1,4 @@
-"""What every method of clients does with a task: its rows, its labels, and which labels compete when it is tested."""
+"""A task's rows and labels for a federated method, and the labels that compete in its predictions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dpcl_core.spec import RunSpec
 
 
 def features(inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-    """Embeddings [n, d] at unit length: what clips them at radius 1, and does nothing to those that are that long."""
+    """Embeddings [n, d] scaled to unit length: this bounds their norm and leaves unit vectors unchanged."""
     return unit_rows(inputs).astype(np.float32)
 
 
-def clients_of_a_task(known: PublicContext) -> int:
-    """A public number: all clients, or an equal share of them where each belongs to one task alone."""
+def clients_per_task(known: PublicContext) -> int:
+    """Public number of clients in a task: all, or an equal share of them where each belongs to one task only."""
     n_users = known.n_users or 0
     return n_users if known.recurrence == "every" else max(1, n_users // known.n_tasks)
 
 
-def of_this_task(chosen: NDArray[np.int64], rows: TaskRows, known: PublicContext) -> NDArray[np.int64]:
-    """Those of a round's clients whom the task is about: all, or where each belongs to one task alone, its own.
+def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, known: PublicContext) -> NDArray[np.int64]:
+    """The round's clients that belong to the task: all of them, unless each client belongs to one task only.
 
-    Which task a client belongs to is public then, and each holds rows of it. The others would send what rehearsal alone
-    makes of a model, in rounds that the ledger does not charge to them, and make a mean of updates that much smaller.
+    In that case a client's task is public, and each client holds rows of it. Clients of other tasks are left out: they would
+    train on rehearsal alone, in rounds that the ledger does not charge to them, and would shrink the mean update.
     """
     if known.recurrence == "every":
         return chosen
-    found: NDArray[np.int64] = chosen[np.isin(chosen, rows.users)]
-    return found
+    members: NDArray[np.int64] = chosen[np.isin(chosen, rows.users)]
+    return members
 
 
 class SeenLabels:
@@ -49,12 +49,12 @@ class SeenLabels:
     def rows(self, task: Task) -> TaskRows:
         """The task's private rows; its labels compete from now on.
 
-        Raises BadInput for a task more than was planned: noise was shared out among the planned ones before the first; and
-        for a task without any public label.
+        Raises BadInput for a task beyond the planned number, since the budget was divided among the planned tasks, and for a
+        task without any public label.
         """
         n_tasks = self._known.n_tasks
         if task.index >= n_tasks:
-            allowed = f"must be at most {n_tasks}: the budget was shared out among as many before the first; start a new run"
+            allowed = f"must be at most {n_tasks}: the budget was divided among {n_tasks} before the first; start a new run"
             raise BadInput("scenario.tasks", task.index + 1, allowed)
         space = self._space(task)
         if not space:
@@ -62,25 +62,25 @@ class SeenLabels:
         self._labels |= set(space)
         self._n_learned = task.index + 1
         train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))
-        assert train.users is not None, "the scenario says who holds what"
+        assert train.users is not None, "a federated scenario assigns rows to clients"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._known.n_classes)
 
     def masked(self, logits: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
-        """Logits [..., C] with -inf where a label does not compete.
+        """Logits [..., C] with -inf for labels that do not compete.
 
-        Of a task whose name is told at test time its own labels compete. Else those of all tasks so far do, and of a task
-        that is still to come all public ones: with its own alone a model that knows nothing would be right.
+        If a test example's task is given, that task's labels compete; otherwise the labels of all tasks so far. For a task
+        not yet learned, all public labels compete: among its own labels alone even an untrained model could be right.
         """
         competing: tuple[int, ...] = tuple(sorted(self._labels))
         if task.task_id is not None:
             competing = self._space(task)
         elif task.index >= self._n_learned:
             competing = self._known.public
-        found = np.full_like(logits, -np.inf)
-        found[..., competing] = logits[..., competing]
-        return found
+        masked = np.full_like(logits, -np.inf)
+        masked[..., competing] = logits[..., competing]
+        return masked
 
     def _space(self, task: Task) -> tuple[int, ...]:
-        own = task.prior if task.task_id is not None else ()
-        given = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
-        return tuple(label for label in given if not own or label in own)
+        task_labels = task.prior if task.task_id is not None else ()
+        released = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        return tuple(label for label in released if not task_labels or label in task_labels)

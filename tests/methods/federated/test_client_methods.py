@@ -235,7 +235,7 @@ def test_a_task_more_than_planned_is_refused(method: str) -> None:
         list(learner.learn({0: task}, ledgers))
     spent = len(ledgers[cell].entries)
     late: Task = OF.tasks[2]
-    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2: the budget was shared out"):
+    with pytest.raises(BadInput, match=r"scenario\.tasks = 3: must be at most 2: the budget was divided among 2"):
         list(learner.learn({0: late}, ledgers))
     assert len(ledgers[cell].entries) == spent
 

@@ -70,7 +70,7 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
     """Nothing of the round before that was not released has a say: names follow the running average of noisy sums."""
     named_after: list[np.ndarray | None] = []
     released: list[SlotSums] = []
-    true_pooled, true_published = pooling.pooled, published_release.published
+    true_pooled, true_published = pooling.pooled, published_release.noisy_slot_sums
 
     def naming(*given: object) -> object:
         named_after.append(given[4])  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def test_published_names_groups_after_what_was_released(monkeypatch: pytest.Monk
         return sums
 
     monkeypatch.setattr(cslr_published, "pooled", naming)
-    monkeypatch.setattr(published_release, "published", releasing)
+    monkeypatch.setattr(published_release, "noisy_slot_sums", releasing)
     params = {"modes_per_task": 2, "list_size": 2, "participation": 1.0, "rounds": 4, "matcher": "mean", "rule": "nearest"}
     short = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     clients.run(clients.small("cslr-published", params=params), short, PUBLIC)
@@ -194,7 +194,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
     """Eq 2; names of groups still follow the running average."""
     released: list[SlotSums] = []
     replayed: list[np.ndarray] = []
-    true, drawn = published_release.published, client_training.sampled
+    true, drawn = published_release.noisy_slot_sums, client_training.sampled
 
     def releasing(*given: object, **named: object) -> object:
         sums = true(*given, **named)  # type: ignore[arg-type]
@@ -205,7 +205,7 @@ def test_a_rounds_own_release_is_replayed_where_nothing_is_averaged(monkeypatch:
         replayed.append(parts[-1].means)  # type: ignore[attr-defined]
         return drawn(parts, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(published_release, "published", releasing)
+    monkeypatch.setattr(published_release, "noisy_slot_sums", releasing)
     monkeypatch.setattr(client_training, "sampled", looking)
     one = TaskStream(OF.tasks[:1], OF.classes, "every", "user")
     params = {"averaging": 0.0, "participation": 1.0, "rounds": 3}
@@ -224,13 +224,13 @@ def test_a_private_divisor_leaves_the_replay_without_a_bound() -> None:
 
 def test_published_on_few_axes_releases_their_coordinates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, ...]] = []
-    true = published_release.published
+    true = published_release.noisy_slot_sums
 
     def recording(lists: Lists, *given: object, **named: object) -> object:
         sent.append(lists.means.shape)
         return true(lists, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(published_release, "published", recording)
+    monkeypatch.setattr(published_release, "noisy_slot_sums", recording)
     for dimensions, width in ((6, 6), (None, clients.WIDTH)):
         asked = clients.small("cslr-published", params={"dimensions": dimensions, "rounds": 1, "participation": 1.0})
         _, _, _, (learner,) = clients.run(asked, OF, PUBLIC)

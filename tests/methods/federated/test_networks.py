@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.networks import TwoLayers, class_slopes, coin_slopes
+from dpcl_core.methods.federated.networks import TwoLayers, binary_gradient, class_gradient
 
 NET = TwoLayers(5, 7, 3)
 
@@ -24,8 +24,8 @@ def test_slopes_are_those_of_the_loss() -> None:
     assert params.shape == (NET.n_parameters,)
     labels = np.array([0, 2, 1, 2])
     hidden, out = NET.forward(params, x)
-    slopes = class_slopes(out, labels)
-    slopes[:, :1] += coin_slopes(out[:, :1], 1.0)
+    slopes = class_gradient(out, labels)
+    slopes[:, :1] += binary_gradient(out[:, :1], 1.0)
     in_params, in_x = NET.backward(params, x, hidden, slopes)
     step = 1e-5
     for place in range(0, NET.n_parameters, 7):
@@ -45,8 +45,8 @@ def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
     x = random.standard_normal((3, 4, 5)).astype(np.float32)
     labels = random.integers(0, 3, (3, 4))
     hidden, out = NET.forward(params, x)
-    together, _ = NET.backward(params, x, hidden, class_slopes(out, labels))
+    together, _ = NET.backward(params, x, hidden, class_gradient(out, labels))
     for place in range(3):
         own_hidden, own = NET.forward(params[place], x[place])
-        alone, _ = NET.backward(params[place], x[place], own_hidden, class_slopes(own, labels[place]))
+        alone, _ = NET.backward(params[place], x[place], own_hidden, class_gradient(own, labels[place]))
         assert together[place] == pytest.approx(alone, abs=1e-5)

@@ -18,10 +18,10 @@ from dpcl_core.methods.federated.published_release import (
     Aggregation,
     SlotSums,
     Statistics,
-    averaged,
+    average_received,
     noisy_lists,
-    published,
-    sent,
+    noisy_slot_sums,
+    noisy_statistics,
 )
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors
@@ -40,7 +40,7 @@ def ledger() -> Ledger:
 
 
 def sums(lists: Lists, ids: np.ndarray, sigma: float = 0.0, book: Ledger | None = None, **more: object) -> SlotSums:
-    (found,) = published(
+    (found,) = noisy_slot_sums(
         lists,
         ids,
         K,
@@ -77,7 +77,7 @@ def test_without_noise_the_mixture_is_the_clients_average(form: str) -> None:
 
 def test_one_slot_is_one_gaussian_of_everything() -> None:
     """K = 1: the second moment and mean of all rows, each client counted once."""
-    (found,) = published(
+    (found,) = noisy_slot_sums(
         GIVEN.oracle("full"),
         np.zeros((N, K), dtype=np.int64),
         1,
@@ -139,7 +139,7 @@ def test_every_element_is_clipped_before_it_is_weighted() -> None:
     """One client of two elements, one of them too long: the other keeps its length."""
     means = np.array([[[4.0, 3.0], [0.0, 0.6]]])
     lists = Lists(np.array([[0.5, 0.5]]), means, np.full((1, 2, 2), 0.1), np.array([[[3.0], [0.5]]]))
-    (found,) = published(
+    (found,) = noisy_slot_sums(
         lists, np.array([[0, 1]]), 2, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.5, n_clients=2, pooled=False
     )
     assert found.means == pytest.approx(np.array([[0.4, 0.3], [0.0, 0.3]]))
@@ -176,7 +176,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
 
 def test_a_round_is_one_sampled_event_of_half_the_multiplier() -> None:
     book = ledger()
-    published(ORACLE, OWN_IDS, K, [1.45], [ReleaseNoise()], [book], task=0, sample_rate=0.3, n_clients=N, pooled=True)
+    noisy_slot_sums(ORACLE, OWN_IDS, K, [1.45], [ReleaseNoise()], [book], task=0, sample_rate=0.3, n_clients=N, pooled=True)
     assert [entry.event for entry in book.entries] == [dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(1.45 / 2))]
 
 
@@ -245,7 +245,9 @@ def test_a_list_of_a_client_who_wants_to_be_seen_is_no_longer_than_the_bound(mon
 
 def test_one_client_is_refused() -> None:
     with pytest.raises(BadInput, match=r"scenario\.clients = 1"):
-        published(ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=1.0, n_clients=1, pooled=True)
+        noisy_slot_sums(
+            ORACLE, OWN_IDS, K, [1.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=1.0, n_clients=1, pooled=True
+        )
 
 
 STATISTICS = ("weights", "means", "seconds", "targets")
@@ -258,7 +260,7 @@ def test_eq_2_as_printed_is_the_plain_average_over_the_clients_that_came(form: s
     lists, came = GIVEN.oracle(form), np.array([0, 3, 4, 7])
     ids = np.random.default_rng(0).permuted(OWN_IDS, axis=1)[came]
     ids[2] = 1  # one client has nothing anywhere else: its four entries of the group are one average
-    (found,) = published(
+    (found,) = noisy_slot_sums(
         lists.take(came), ids, K, [0.0], [ReleaseNoise()], [ledger()], task=0, sample_rate=0.3, n_clients=N, pooled=True,
         rule=AS_PRINTED,
     )  # fmt: skip
@@ -305,7 +307,7 @@ def test_a_list_is_noised_in_its_four_statistics_before_anybody_matches_it() -> 
     """Line 2 of Algorithm 1. Without noise: clipped as in Table 5; with: sigma on every number, and what it costs."""
     lists = adversarial(np.random.default_rng(5))
     books = [ledger(), ledger()]
-    clean, noisy = sent(lists, [0.0, 1.45], [ReleaseNoise()] * 2, books, task=0)
+    clean, noisy = noisy_statistics(lists, [0.0, 1.45], [ReleaseNoise()] * 2, books, task=0)
     for values in (clean.means, clean.seconds, clean.targets):
         assert np.linalg.norm(values, axis=2).max() <= 1 + 1e-12
     assert clean.weights == pytest.approx(lists.weights, abs=1e-9)
@@ -321,13 +323,13 @@ def test_a_list_is_noised_in_its_four_statistics_before_anybody_matches_it() -> 
     read = noisy.lists()
     assert read.weights.sum(axis=1) == pytest.approx(np.ones(12))
     assert read.covariances.min() >= 1e-3
-    (nobody,) = sent(ORACLE.take(np.zeros(0, dtype=np.int64)), [1.45], [ReleaseNoise()], [ledger()], task=0)
+    (nobody,) = noisy_statistics(ORACLE.take(np.zeros(0, dtype=np.int64)), [1.45], [ReleaseNoise()], [ledger()], task=0)
     assert nobody.means.shape == (0, K, toy.D)
 
 
 @pytest.mark.parametrize("rule", [Aggregation(), AS_PRINTED], ids=["by shares", "as printed"])
 def test_lists_noised_at_home_are_averaged_as_they_came(rule: Aggregation) -> None:
     """Without noise the same as Eq 2 of the clean lists; whatever is made of them is in no ledger again."""
-    (received,) = sent(FITTED, [0.0], [ReleaseNoise()], [ledger()], task=0)
-    found = averaged(received, OWN_IDS, K, 0.0, ReleaseNoise(), expected=N, rule=rule)
+    (received,) = noisy_statistics(FITTED, [0.0], [ReleaseNoise()], [ledger()], task=0)
+    found = average_received(received, OWN_IDS, K, 0.0, ReleaseNoise(), expected=N, rule=rule)
     assert flat(found) == pytest.approx(flat(sums(FITTED, OWN_IDS, rule=rule)))

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods.federated.head import Head
-from dpcl_core.methods.federated.rounds import Clients, LocalPlan, Participation, averaged, local_updates, moved, own_draws
+from dpcl_core.methods.federated.rounds import (
+    Clients,
+    LocalPlan,
+    Participation,
+    averaged,
+    client_draws,
+    local_updates,
+    moved,
+)
 from dpcl_core.privacy.mechanisms import clipped_rows
 from dpcl_core.privacy.noise import Batches
 
@@ -36,7 +44,7 @@ def replayed(n_models: int = 2, n: int = 9) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draws(chosen: Iterable[int]) -> list[np.random.Generator]:
-    return own_draws(chosen, 0, "a round")
+    return client_draws(chosen, 0, "a round")
 
 
 def test_clients_know_their_own_rows() -> None:

@@ -11,7 +11,7 @@ from dpcl_core.events import Signatures
 from dpcl_core.methods.federated import client_training
 from dpcl_core.methods.federated.rounds import local_updates
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import of_this_task
+from dpcl_core.methods.federated.task_rows import clients_of_this_task
 from dpcl_core.scenarios.stream import TaskStream
 from tests.support import clients
 
@@ -32,9 +32,9 @@ def test_of_a_round_those_stay_whose_task_it_is() -> None:
     z, users = np.zeros((3, 2), dtype=np.float32), np.array([1, 5, 5])
     rows = TaskRows(z, np.zeros(3, dtype=np.int64), users, (0,), 1)
     chosen = np.array([0, 1, 4, 5])
-    assert of_this_task(chosen, rows, clients.known(once(), None)).tolist() == [1, 5]
-    assert of_this_task(chosen, rows, clients.known(EVERY, None)).tolist() == chosen.tolist()  # with or without rows
-    assert of_this_task(chosen[:1], rows, clients.known(once(), None)).tolist() == []
+    assert clients_of_this_task(chosen, rows, clients.known(once(), None)).tolist() == [1, 5]
+    assert clients_of_this_task(chosen, rows, clients.known(EVERY, None)).tolist() == chosen.tolist()  # with or without rows
+    assert clients_of_this_task(chosen[:1], rows, clients.known(once(), None)).tolist() == []
 
 
 @pytest.mark.parametrize("method", ["dp-fedavg", "cslr-central", "cslr-published"])
