@@ -32,9 +32,9 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
     plan = odometer.plan(params, spec.privacy, facts.n_tasks, facts.recurrence)
     noises = odometer.noises(params, plan, epsilon)
-    turns = odometer.within(plan, noises, params.memory_epsilon_cap)
+    turns = odometer.capped_schedule(plan, noises, params.memory_epsilon_cap)
     person = max(
-        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.life(task, noises, odometer.n_uses(plan, turns, task)))
+        range(facts.n_tasks), key=lambda task: plan.epsilon(plan.events_of(task, noises, odometer.n_uses(plan, turns, task)))
     )
     n_uses = odometer.n_uses(plan, turns, person)
     tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
@@ -44,7 +44,7 @@ def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: 
     turned = spec.privacy.adjacency == "replace"
     return Audited(
         claimed=epsilon,
-        accounted=plan.epsilon(plan.life(person, noises, n_uses)),
+        accounted=plan.epsilon(plan.events_of(person, noises, n_uses)),
         lower_bound=lower_bound(
             dpsgd_trace.scores(life, 1.0, turned, trials),
             dpsgd_trace.scores(life, -1.0 * turned, turned, trials),

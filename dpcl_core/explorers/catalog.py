@@ -1,4 +1,4 @@
-"""Which explorer makes events of what a learner lets the simulator see."""
+"""Chooses the explorer that turns a learner's observations into events."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Log(Protocol):
-    """Makes events of one learner's observations, in their order."""
+    """Turns one learner's observations into events, in order."""
 
     def events(self, observed: Observation) -> Iterator[Event]: ...
 
 
 class Observer:
-    """Passes on what one learner says; of observations it makes events."""
+    """Passes on one learner's events, with observations replaced by an explorer's events."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         self._spec, self._cells, self._known = spec, cells, known
         self._log: Log | None = None
 
-    def events(self, said: Iterable[LearnerEvent]) -> Iterator[Event]:
-        """The events of a task. Raises TypeError for an observation that nothing draws."""
-        for one in said:
-            if isinstance(one, Observation):
-                self._log = self._log or self._log_of(one)
-                yield from self._log.events(one)
+    def events(self, learner_events: Iterable[LearnerEvent]) -> Iterator[Event]:
+        """The events of a task. Raises TypeError for an observation that no explorer handles."""
+        for event in learner_events:
+            if isinstance(event, Observation):
+                self._log = self._log or self._log_of(event)
+                yield from self._log.events(event)
             else:
-                yield one
+                yield event
 
     def _log_of(self, observed: Observation) -> Log:
         if isinstance(observed, ListsObserved):
             return MatchingLog(self._spec, self._cells, self._known)
-        raise TypeError(f"no explorer draws {type(observed).__name__}")
+        raise TypeError(f"no explorer handles {type(observed).__name__}")

@@ -1,4 +1,4 @@
-"""What a budget of the cosine classifier promises, before or without a run: read from the ledger of its own mechanism."""
+"""The cosine classifier's guarantee at a budget, without a run: from a ledger that its own mechanism wrote."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def promised(
 ) -> Guarantee:
     """The guarantee of a class-incremental stream with seeded noise, under add/remove of one example.
 
-    The mechanism runs on empty tasks: what it writes into the ledger does not depend on the data.
+    The mechanism runs on empty tasks: its ledger entries do not depend on the data.
     """
     spec = RunSpec(
         method="cosine",
@@ -33,11 +33,11 @@ def promised(
     cell = Cell(epsilon, 0)
     ledger = Ledger(delta, spec.privacy.adjacency, "once")
     std = class_sums_std(epsilon, delta, spec.privacy.adjacency)
-    nobody, nothing = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
+    no_rows, no_labels = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
     public = range(n_classes)
     for task in range(n_tasks):
         prior = [label for label in public if label % n_tasks == task]
-        space = label_space(labels, prior, public, nothing, [ledger], task=task)
+        space = label_space(labels, prior, public, no_labels, [ledger], task=task)
         noises = [SeededNoise(cell, "promise")]
-        noisy_class_sums(nobody, nothing, space, n_classes, [std], noises, [ledger], task=task)
+        noisy_class_sums(no_rows, no_labels, space, n_classes, [std], noises, [ledger], task=task)
     return guarantee(ledger, spec, cell, unit="example", n_people=n_people, n_tasks=n_tasks)

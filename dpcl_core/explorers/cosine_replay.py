@@ -1,10 +1,10 @@
-"""What-if budgets on the cosine classifier, exactly and at once: the noise is re-scaled, nothing is learned again.
+"""What-if budgets on the cosine classifier, exact and immediate: the noise is rescaled, nothing is learned again.
 
 With test features A, clean class sums S and unit noise Z the score of a class at noise σ is the cosine
 (P + σQ) / sqrt(|S|² + 2σ S·Z + σ²|Z|²), where P = A·Sᵀ and Q = A·Zᵀ: the feature size drops out. The same arithmetic runs in
 the browser (assets/drag/replay.mjs), and the two are tested against each other.
 
-P gives unnoised sums away, and one noise shared by several budgets gives them away again: for public teaching data only.
+P reveals the sums without noise, and so does one noise shared by several budgets: for public teaching data only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STEPS = 32767  # of a 16-bit number
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayData:
-    """A class-incremental stream learned by the cosine classifier, ready for any budget.
+    """A class-incremental stream learned by the cosine classifier, from which any budget can be replayed.
 
     S seeds (each with its own order of classes and its own noise), T tasks, n test examples, C classes. U is T where noise
     is added to every class in every task (prior-const; entry t: the sum of the noise up to task t), else 1.
@@ -57,13 +57,13 @@ def prepare(
     delta: float,
     noises: Sequence[Noise],
 ) -> ReplayData:
-    """Everything that does not depend on the budget.
+    """Computes everything that does not depend on the budget.
 
     A class has all its examples in one task, so its clean sum is complete after that task and P serves every task after it.
     Under "prior-const" each task adds a fresh draw to every class, with data or without; otherwise a class gets one draw,
     in its own task.
 
-    Args: train, test: features [n, K] and labels [n]; task_of_class [S, C], from 0; noises: one source a seed.
+    Args: train, test: features [n, K] and labels [n]; task_of_class [S, C], from 0; noises: one source per seed.
     """
     n_classes = task_of_class.shape[1]
     tests, rows = unit_rows(test[0]), unit_rows(train[0])
@@ -91,8 +91,8 @@ def accuracies(data: ReplayData, epsilon: float) -> NDArray[np.float64]:
     task_of_test = data.task_of_class[:, data.labels]
     result = np.full((len(right), data.n_tasks, data.n_tasks), np.nan)
     for task in range(data.n_tasks):
-        own = task_of_test == task
-        shares = (right & own[:, None, :]).sum(axis=2) / own.sum(axis=1)[:, None]
+        is_of_task = task_of_test == task
+        shares = (right & is_of_task[:, None, :]).sum(axis=2) / is_of_task.sum(axis=1)[:, None]
         result[:, task:, task] = shares[:, task:]
     return result
 
@@ -104,12 +104,12 @@ def class_accuracies(data: ReplayData, epsilon: float) -> NDArray[np.float64]:
 
 
 def _right(data: ReplayData, epsilon: float) -> NDArray[np.bool_]:
-    """Whether each test example gets its own label [S, T, n]; means nothing before the task that brings the label."""
+    """Whether each test example is classified correctly [S, T, n]; undefined before the task that brings its label."""
     std = sigma(epsilon, data.delta)
     learned = data.task_of_class[:, None, :] <= np.arange(data.n_tasks)[:, None]  # [S, T, C]
     squares = np.where(learned, data.clean_squares + 2 * std * data.crosses, 0.0) + std**2 * data.noise_squares
     released = learned if data.setting != "prior-const" else np.ones_like(learned)
-    usable = released & (squares > 0)  # without noise a class without data has a sum of length zero: it must lose
+    usable = released & (squares > 0)  # without noise a class without data has the zero sum and must not win
     length = np.sqrt(np.where(usable, squares, 1.0))[:, :, None, :]
     products = np.where(learned[:, :, None, :], data.clean, 0.0) + std * data.noise
     scores = np.where(usable[:, :, None, :], products / length, -np.inf)
@@ -117,9 +117,9 @@ def _right(data: ReplayData, epsilon: float) -> NDArray[np.bool_]:
 
 
 def encode(data: ReplayData) -> dict[str, JsonValue]:
-    """The data as a small JSON document: P and Q as 16-bit numbers, Q only where it is looked at.
+    """The data as a small JSON document: P and Q as 16-bit numbers, Q only where it is used.
 
-    An example is looked at from the task of its class on, which saves nearly half of Q.
+    An example is used from the task of its class on, which saves nearly half of Q.
     """
     return {
         "setting": data.setting,
@@ -131,7 +131,7 @@ def encode(data: ReplayData) -> dict[str, JsonValue]:
         "task_of_class": _text(data.task_of_class.astype("<i2")),
         "clean": _rounded(data.clean),
         "clean_squares": _text(data.clean_squares.astype("<f4")),
-        "noise": _rounded(data.noise[_looked_at(data.labels, data.task_of_class, data.noise.shape[1])]),
+        "noise": _rounded(data.noise[_is_used(data.labels, data.task_of_class, data.noise.shape[1])]),
         "crosses": _text(data.crosses.astype("<f4")),
         "noise_squares": _text(data.noise_squares.astype("<f4")),
     }
@@ -144,7 +144,7 @@ def decode(document: Mapping[str, JsonValue]) -> ReplayData:
     task_of_class = _array(document["task_of_class"], "<i2").astype(np.int64).reshape(n_seeds, n_classes)
     n_draws = n_tasks if document["setting"] == "prior-const" else 1
     noise = np.zeros((n_seeds, n_draws, len(labels), n_classes))
-    noise[_looked_at(labels, task_of_class, n_draws)] = _scaled(document["noise"]).reshape(-1, n_classes)
+    noise[_is_used(labels, task_of_class, n_draws)] = _scaled(document["noise"]).reshape(-1, n_classes)
     return ReplayData(
         setting=cast(LabelSetting, document["setting"]),
         delta=float(cast(float, document["delta"])),
@@ -159,12 +159,12 @@ def decode(document: Mapping[str, JsonValue]) -> ReplayData:
     )
 
 
-def _looked_at(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws: int) -> NDArray[np.bool_]:
-    """Which rows of Q are ever looked at [S, U, n]: all of them where one draw serves every task."""
+def _is_used(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws: int) -> NDArray[np.bool_]:
+    """Which rows of Q are ever used [S, U, n]: all of them where one draw serves every task."""
     if n_draws == 1:
         return np.ones((len(task_of_class), 1, len(labels)), dtype=np.bool_)
-    found: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
-    return found
+    is_used: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]
+    return is_used
 
 
 def _rounded(values: NDArray[np.float64]) -> dict[str, JsonValue]:

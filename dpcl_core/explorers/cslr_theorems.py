@@ -1,8 +1,8 @@
-"""What CSLR's theorems say at given sizes, and what signatures at hand say of them (Shihab et al., sections 4 and appendix).
+"""CSLR's theorems evaluated at given sizes, and on given signatures (Shihab et al., sections 4 and appendix).
 
-Theorem 2 counts anchors: if any two entries that must be told apart differ by gamma at a random anchor with chance p at
-least, m >= ln(N^2 / eta) / p anchors make all such pairs differ at some anchor with chance 1 - eta. It says when entries of
-different modes come apart, and nothing about entries of one mode staying together.
+Theorem 2 bounds the number of anchors: if any two entries of different modes differ by gamma at a random anchor with chance
+at least p, m >= ln(N^2 / eta) / p anchors make all such pairs differ at some anchor with chance 1 - eta. It bounds the
+separation of different modes, and says nothing about entries of one mode staying together.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TABLE_8 = _table_8()  # by number of anchors: the printed p-hat, and the margin
 
 
 def anchors_needed(n_elements: int, eta: float, p: float) -> int:
-    """Theorem 2: the least number of anchors, for so many list entries over all rounds and clients together.
+    """Theorem 2: the least number of anchors for `n_elements` list entries over all rounds and clients.
 
-    Raises BadInput where eta or p is no chance above 0, or there is no entry.
+    Raises BadInput unless eta and p are in (0, 1] and there is at least one entry.
     """
     for name, value in (("eta", eta), ("p", p)):
         if not 0 < value <= 1:
@@ -43,19 +43,19 @@ def anchors_needed(n_elements: int, eta: float, p: float) -> int:
 
 
 def n_entries(n_rounds: int, clients_per_round: float, list_size: int) -> int:
-    """N of Theorem 2: entries of all lists that are ever sent."""
+    """N of Theorem 2: the number of entries in all lists sent during a run."""
     return math.ceil(n_rounds * clients_per_round * list_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How far signatures of different modes lie apart at the anchors in use.
+    """How far apart the signatures of different modes are at the anchors in use.
 
     `mean_hit`: share of anchors at which a pair differs by gamma, averaged over pairs (the p-hat of Table 8, by its caption;
-    its mean does not depend on how many anchors are drawn). `least_hit`: the same of the worst pair, an estimate of the p of
-    Definition 1, and with few anchors one far below it: the smallest of many noisy shares. `least_margin`: of
-    all pairs' largest difference at any anchor the smallest, which grows with anchors. `apart_inside`: share of
-    pairs of the same mode that differ by more than gamma / 2 somewhere; the paper's "consequently" needs it to be 0. NaN
+    its mean does not depend on the number of anchors). `least_hit`: the same for the worst pair, an estimate of the p of
+    Definition 1; with few anchors it is far too low, as the smallest of many noisy shares. `least_margin`: the smallest over
+    pairs of a pair's largest difference at any anchor; it grows with the number of anchors. `apart_inside`: share of pairs
+    of the same mode that differ by more than gamma / 2 at some anchor; the paper's "consequently" needs it to be 0. NaN
     where there is no such pair.
     """
 
@@ -66,7 +66,7 @@ class Separation:
 
 
 def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma: float) -> Separation:
-    """Of signatures [n, m] at m anchors and the true modes [n] of their entries: known in simulations alone."""
+    """Separation of signatures [n, m] at m anchors, given the entries' true modes [n], which only a simulation has."""
     values, labels = np.asarray(signatures, np.float64), np.asarray(modes)
     first, second = np.triu_indices(len(values), 1)
     differ = labels[first] != labels[second]
@@ -74,10 +74,10 @@ def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma
     for start in range(0, len(first), 4096):  # a few megabytes at a time
         block = slice(start, start + 4096)
         apart = np.abs(values[first[block]] - values[second[block]])
-        own = differ[block]
-        hits.append((apart[own] >= gamma).mean(axis=1))
-        margins.append(apart[own].max(axis=1, initial=0.0))
-        inside.append((apart[~own] > gamma / 2).any(axis=1))
+        is_between = differ[block]
+        hits.append((apart[is_between] >= gamma).mean(axis=1))
+        margins.append(apart[is_between].max(axis=1, initial=0.0))
+        inside.append((apart[~is_between] > gamma / 2).any(axis=1))
     hit, margin, same = np.concatenate(hits), np.concatenate(margins), np.concatenate(inside)
     if not len(hit):
         return Separation(math.nan, math.nan, math.nan, float(same.mean()) if len(same) else math.nan)
@@ -94,30 +94,30 @@ def by_anchors(
     n_draws: int,
     generator: np.random.Generator,
 ) -> dict[int, Separation]:
-    """Separation with the first m of randomly ordered anchors, averaged over draws; in one draw the sets are nested.
+    """Separation by the first m randomly ordered anchors, averaged over draws; within a draw the sets are nested.
 
-    Args: signatures [n, M] at all anchors there are; counts: numbers of anchors m <= M.
+    Args: signatures [n, M] at all M anchors; counts: numbers of anchors m <= M.
     """
-    found: dict[int, list[Separation]] = {m: [] for m in counts}
+    separations: dict[int, list[Separation]] = {m: [] for m in counts}
     for _ in range(n_draws):
         order = generator.permutation(signatures.shape[1])
         for m in counts:
-            found[m].append(separation(signatures[:, order[:m]], modes, gamma))
+            separations[m].append(separation(signatures[:, order[:m]], modes, gamma))
     names = ("mean_hit", "least_hit", "least_margin", "apart_inside")
     return {
-        m: Separation(*(float(np.mean([getattr(one, name) for one in drawn])) for name in names))
-        for m, drawn in found.items()
+        m: Separation(*(float(np.mean([getattr(each, name) for each in draws])) for name in names))
+        for m, draws in separations.items()
     }
 
 
 def misaligned(n_modes: int) -> tuple[float, float]:
-    """Proposition 3, for an order drawn at random: chance that not all slots are right, 1 - 1/K!, and share of wrong slots.
+    """Proposition 3 for slots in random order: chance of any wrong slot, 1 - 1/K!, and expected share of wrong slots.
 
-    The second is 1 - 1/K, which is what accuracy feels. Neither applies where the coordinates are shared.
+    The second is 1 - 1/K and is what affects accuracy. Neither applies where the coordinates are shared.
     """
     return 1 - 1 / math.factorial(n_modes), 1 - 1 / n_modes
 
 
 def forgetting_terms(n_values: int, n_replayed: int, fewest_clients: int) -> tuple[float, float]:
-    """Two terms of Theorem 5 up to its hidden constants: sqrt(d / n_r) and C_min^(-1/2), on a loss between 0 and 1."""
+    """Two terms of Theorem 5 up to its unstated constants: sqrt(d / n_r) and C_min^(-1/2), for a loss in [0, 1]."""
     return math.sqrt(n_values / n_replayed), fewest_clients**-0.5

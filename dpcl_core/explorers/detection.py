@@ -1,4 +1,4 @@
-"""Whether a score finds private tokens: against true spans, against harmless look-alikes, and beside a plain pattern."""
+"""How well a score detects private tokens: against true spans, harmless look-alikes and a simple pattern baseline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of many texts in a row, [m] each: kinds ("" outside spans), stop words, and words with a telling pattern."""
+    """Concatenated tokens of many texts, [m] each: kind ("" outside spans), stop word, word with a suspicious pattern."""
 
     kinds: NDArray[np.str_]
     is_stop: Bools
@@ -29,14 +29,14 @@ class Tokens:
     @property
     def is_private(self) -> Bools:
         """Inside a span of a private kind."""
-        found: Bools = (self.kinds != "") & ~self.is_lookalike
-        return found
+        is_private: Bools = (self.kinds != "") & ~self.is_lookalike
+        return is_private
 
     @property
     def is_lookalike(self) -> Bools:
         """Inside a span that looks private and is harmless."""
-        found: Bools = np.char.startswith(self.kinds, LOOKALIKE)
-        return found
+        is_lookalike: Bools = np.char.startswith(self.kinds, LOOKALIKE)
+        return is_lookalike
 
 
 def gathered(texts: Sequence[ScoredText]) -> Tokens:
@@ -48,9 +48,9 @@ def gathered(texts: Sequence[ScoredText]) -> Tokens:
 
 
 def patterns(tokens: Sequence[str]) -> list[bool]:
-    """Of each token, whether the word it lies in has a capital letter, an @ or two digits: a floor, not a proposal.
+    """Whether each token's word has a capital letter, an @ or two digits: a baseline detector, not a proposed one.
 
-    A token that lies in no word (blanks alone) has none; one that reaches into two counts for the last.
+    A token outside any word (blanks only) has none; a token that spans two words counts as part of the last.
     """
     text, ends = "".join(tokens), np.cumsum([len(token) for token in tokens]).tolist()
     inside = np.zeros(len(text) + 1, np.bool_)
@@ -64,7 +64,7 @@ def _is_marked(word: str) -> bool:
 
 
 def auroc(score: Floats, is_hit: Bools) -> float:
-    """Chance that a hit scores above another, ties counted half; NaN where there are none of either. Args: both [m]."""
+    """Chance that a hit scores above a non-hit, ties counted half; NaN if either is missing. Args: both [m]."""
     n_hits = int(is_hit.sum())
     n_others = len(is_hit) - n_hits
     if not n_hits or not n_others:
@@ -74,19 +74,19 @@ def auroc(score: Floats, is_hit: Bools) -> float:
 
 
 def average_precision(score: Floats, is_hit: Bools) -> float:
-    """Mean over hits of the share of hits among what scores at least as high; NaN where there are none. Args: both [m]."""
+    """Mean over hits of the precision at their score; NaN if there are no hits. Args: both [m]."""
     if not is_hit.any():
         return float("nan")
     order = np.argsort(-score, kind="stable")
     ranked, hits = score[order], is_hit[order]
     last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # tied scores are taken together
-    found = np.cumsum(hits)[last]
-    return float((np.diff(found, prepend=0) * found / (last + 1)).sum() / hits.sum())
+    n_hits = np.cumsum(hits)[last]
+    return float((np.diff(n_hits, prepend=0) * n_hits / (last + 1)).sum() / hits.sum())
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """How well a score ranks private tokens above others: AUROC and average precision, and the share of hits, by name."""
+class DetectionScores:
+    """AUROC, average precision and share of private tokens, by group of tokens."""
 
     auroc: Mapping[str, float]
     precision: Mapping[str, float]
@@ -96,15 +96,15 @@ class Found:
 EVERY, NO_STOPS, AGAINST = "all tokens", "without stop words", "against look-alikes"
 
 
-def found(score: Floats, tokens: Tokens) -> Found:
-    """The score [m] against true spans: all tokens, without stop words, and private ones against look-alikes alone."""
+def scores(score: Floats, tokens: Tokens) -> DetectionScores:
+    """Evaluates a score [m] against true spans: on all tokens, without stop words, and on private tokens and look-alikes."""
     groups = {
         EVERY: np.ones(len(score), np.bool_),
         NO_STOPS: ~tokens.is_stop,
         AGAINST: tokens.is_private | tokens.is_lookalike,
     }
     private = tokens.is_private
-    return Found(
+    return DetectionScores(
         {name: auroc(score[rows], private[rows]) for name, rows in groups.items()},
         {name: average_precision(score[rows], private[rows]) for name, rows in groups.items()},
         {name: float(private[rows].mean()) if rows.any() else float("nan") for name, rows in groups.items()},
@@ -112,12 +112,12 @@ def found(score: Floats, tokens: Tokens) -> Found:
 
 
 def recall(score: Floats, rows: Bools, threshold: float) -> float:
-    """Share of these tokens above the threshold; NaN where there are none."""
+    """Share of the tokens in `rows` [m] with a score above the threshold; NaN if there are none."""
     return float((score[rows] > threshold).mean()) if rows.any() else float("nan")
 
 
 def by_kind(score: Floats, tokens: Tokens) -> dict[str, float]:
-    """AUROC of each kind's tokens, look-alikes too, against tokens outside any span. In the order of their names."""
+    """AUROC of each kind's tokens, look-alikes included, against tokens outside any span; sorted by kind."""
     outside = tokens.kinds == ""
     kinds = [str(kind) for kind in np.unique(tokens.kinds) if kind]
     rows = {kind: outside | (tokens.kinds == kind) for kind in kinds}

@@ -1,4 +1,4 @@
-"""Matchers held against each other on the same lists, and what more anchors buy. In simulations: the truth is needed."""
+"""Compares matchers on the same lists, and numbers of anchors; simulations only, since the true modes are needed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from dpcl_core.methods.federated.pooling import Pooled, pooled
 from dpcl_core.methods.federated.public_view import PublicView
 from dpcl_core.methods.federated.signatures import Signature
 
-LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # noise on a coordinate; between modes are about 0.4
-COUNTS = (2, 5, 10, 25, 50, 100, 200)  # of anchors
-GAP = 0.5  # between two signatures at an anchor, in standard deviations of a signature
+LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # noise std on a coordinate; modes are about 0.4 apart
+COUNTS = (2, 5, 10, 25, 50, 100, 200)  # numbers of anchors
+GAP = 0.5  # gamma: difference of two signatures at an anchor, in standard deviations of a signature
 FAILURE = 0.05  # η of Theorem 2
 CENTRED, PROJECTION = "anchors, centred", "public axes"
-SWEPT = ("nearest mean", "Hungarian", "anchors, ranked", CENTRED, PROJECTION)  # transport takes 30 times as long as these
-_STARTED, _FEWEST_STARTS = 30_000, 3  # entries of all lists times groups times starts, which is what a pooling costs
-_FLOOR = 1e-3  # of a variance that noise has pushed below it
+SWEPT = ("nearest mean", "Hungarian", "anchors, ranked", CENTRED, PROJECTION)  # optimal transport takes 30 times as long
+_WORK, _FEWEST_STARTS = 30_000, 3  # a pooling's work: entries of all lists times groups times starts
+_FLOOR = 1e-3  # least variance after noise
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """What of an element is compared, and how elements are given to groups."""
+    """A matcher's feature map and assignment rule."""
 
     features: FeatureMap
     rule: Rule
 
 
 def usual(view: PublicView, anchors: NDArray[np.float64], rule: Rule) -> dict[str, Matcher]:
-    """The matchers that are compared, by name. Anchors [m, d]. `rule`: of those that may be either way."""
+    """The compared matchers by name. Anchors [m, d]. `rule`: for the matchers that work with any rule."""
     return {
         "random": Matcher(matchers.mean_features, "random"),
         "nearest mean": Matcher(matchers.mean_features, "nearest"),
@@ -59,22 +59,23 @@ def grouped(
     generator: np.random.Generator,
     most_starts: int | None = None,
 ) -> tuple[NDArray[np.float64], Pooled]:
-    """The lists' features and their groups by the reference rule, named along the first public axis.
+    """The lists' features and their groups by the reference rule, numbered along the first public axis.
 
-    From as many starts as take a moment, and at most `most_starts`: all of twenty short lists, three of fifty long ones.
+    Uses as many starts as a fixed amount of work allows, at most `most_starts`: all of twenty short lists, three of fifty
+    long ones.
     """
     compared = matchers.list_features(lists, matcher.features)
     first = view.residuals(lists.means)[..., 0]
-    n_starts = min(len(compared), max(_FEWEST_STARTS, _STARTED // (compared.shape[0] * compared.shape[1] * n_groups)))
+    n_starts = min(len(compared), max(_FEWEST_STARTS, _WORK // (compared.shape[0] * compared.shape[1] * n_groups)))
     n_starts = n_starts if most_starts is None else min(n_starts, most_starts)
-    found = pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator, n_starts=n_starts)
-    return compared, found
+    groups = pooled(compared, n_groups, matcher.rule, first, weights=lists.weights, generator=generator, n_starts=n_starts)
+    return compared, groups
 
 
 def noised(lists: Lists, level: float, generator: np.random.Generator) -> Lists:
     """The lists with noise of this standard deviation on every coordinate of means and second moments (diagonals only).
 
-    From an ordinary generator, to look at: no release. Raises ValueError for full covariances.
+    Noise from an ordinary generator, for visualisation: not a release. Raises ValueError for full covariances.
     """
     if lists.covariances.ndim != 3:
         raise ValueError("noised: full covariances")
@@ -92,13 +93,13 @@ def agreement(
     seed: int,
     most_starts: int | None = None,
 ) -> dict[str, float]:
-    """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these very lists."""
+    """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these lists."""
     n_groups, known = int(modes.max()) + 1, modes >= 0
-    found = {}
+    indices = {}
     for name, matcher in by_name.items():
         _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed), most_starts)
-        found[name] = adjusted_rand(groups.ids[known], modes[known])
-    return found
+        indices[name] = adjusted_rand(groups.ids[known], modes[known])
+    return indices
 
 
 def under_noise(
@@ -110,17 +111,17 @@ def under_noise(
     names: Sequence[str] = SWEPT,
     most_starts: int | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """`agreement` of these matchers with noise of each of `LEVELS` on the lists, mean over draws of the noise.
+    """`agreement` of these matchers with noise of each of `LEVELS` on the lists, averaged over draws of the noise.
 
-    One draw a seed, which all levels share.
+    One draw per seed, which all levels share.
     """
     swept = {name: by_name[name] for name in names}
-    found = np.zeros((len(LEVELS), len(swept)))
+    means = np.zeros((len(LEVELS), len(swept)))
     for seed in seeds:
         for place, level in enumerate(LEVELS):
-            of = agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed, most_starts)
-            found[place] += [of[name] / len(seeds) for name in swept]
-    return {name: tuple(column) for name, column in zip(swept, found.T.tolist(), strict=True)}
+            indices = agreement(noised(lists, level, np.random.default_rng(seed)), modes, swept, view, seed, most_starts)
+            means[place] += [indices[name] / len(seeds) for name in swept]
+    return {name: tuple(column) for name, column in zip(swept, means.T.tolist(), strict=True)}
 
 
 def anchor_scores(
@@ -132,10 +133,10 @@ def anchor_scores(
     seed: int,
     n_lists: int | None = None,
 ) -> AnchorScores | None:
-    """What the first m anchors tell apart, for every m of `COUNTS` that there are; None without two modes.
+    """Separation and agreement by the first m anchors, for every m of `COUNTS` up to their number; None without two modes.
 
-    Signatures have the shared spherical covariance and are z-scored over all anchors, once, so that sets are nested and the
-    rates estimate one number. `n_lists`: how many entries Theorem 2 is to hold for (None: these).
+    Signatures have the shared spherical covariance and are z-scored once, over all anchors, so that sets are nested and the
+    rates estimate one number. `n_lists`: number of entries for which Theorem 2 should hold (None: these).
     """
     truth = modes.ravel()
     known = truth[truth >= 0]
@@ -144,7 +145,7 @@ def anchor_scores(
     z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    found = [cslr_theorems.separation(signatures[:, :m], known, GAP) for m in counts]
+    separations = [cslr_theorems.separation(signatures[:, :m], known, GAP) for m in counts]
     n_groups = int(known.max()) + 1
     agreements = []
     for m in counts:
@@ -155,11 +156,11 @@ def anchor_scores(
     return AnchorScores(
         gap=GAP,
         m=tuple(counts),
-        mean_rate=tuple(each.mean_hit for each in found),
-        least_rate=tuple(each.least_hit for each in found),
-        least_gap=tuple(each.least_margin for each in found),
+        mean_rate=tuple(each.mean_hit for each in separations),
+        least_rate=tuple(each.least_hit for each in separations),
+        least_gap=tuple(each.least_margin for each in separations),
         needed=tuple(
-            cslr_theorems.anchors_needed(n, FAILURE, each.least_hit) if each.least_hit else math.inf for each in found
+            cslr_theorems.anchors_needed(n, FAILURE, each.least_hit) if each.least_hit else math.inf for each in separations
         ),
         agreement=tuple(agreements),
     )

@@ -1,4 +1,4 @@
-"""Events of a run's matched client lists, for pages: the simulator's view of public data, which no server ever has."""
+"""Records matched client lists for visualisation (simulation on public data only; the server never sees them)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WHOLE_MEAN, _WHOLE_SECOND = "mean", "second moment"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Space:
-    """What entries are compared and drawn in, from public data alone.
+    """The matcher, signature and maps of a run, from public data only.
 
-    `has_full_lists`: whether lists go into the log in full; not where labels are compared, which anchors and noise do not
-    change, nor where a whole public matrix is needed.
+    `has_full_lists`: whether full lists go into the log. They do not if labels are compared, which anchors and noise do not
+    change, or if matching needs a full public covariance matrix.
     """
 
     public: PublicEmbeddings
@@ -51,7 +51,7 @@ class _Space:
 
 
 class MatchingLog:
-    """Makes events of observed lists: which entry is matched to which group, on maps, and how well matchers agree.
+    """Turns observed lists into events: matched groups of entries, their places on maps, and the matchers' agreement.
 
     Entries are matched to the groups of all tasks so far without their labels, as a server would have to who got lists
     alone; where the method itself knows the label, it does better. Nothing is said of data that no page shows: a person's
@@ -65,17 +65,17 @@ class MatchingLog:
         self._params, self._cells, self._names = spec.params, tuple(cells), known.classes
         self._space: _Space | None = None
         self._lists: list[Lists] = []
-        self._measured_of: Lists | None = None  # the task's lists that were measured last, beside those before
-        self._found = projection_maps.Measured()
+        self._measured_lists: Lists | None = None  # the task's lists that were measured last
+        self._measurements = projection_maps.Measured()
         self._kept: set[int] = set()  # tasks whose lists are in the log in full
         self._n_tasks, self._is_first_budget = known.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
         self._has_homes = known.recurrence == "once"  # each client belongs to one task
         self._is_first_seed = self._cells[0].seed == spec.seeds[0]
-        # What takes seconds is measured once a run: for the first seed, when the last task was learned.
+        # Slow measurements are made once per run: for the first seed, after the last task.
         self._last = known.n_tasks - 1 if self._is_first_seed else -1
 
     def events(self, observed: Observation) -> Iterator[Signatures]:
-        """One event a budget: the observed lists beside those of earlier tasks, and what the budget has released so far."""
+        """One event per budget: the observed lists with those of earlier tasks, and the budget's releases so far."""
         assert isinstance(observed, ListsObserved)
         if not self._is_shown:
             return
@@ -87,41 +87,42 @@ class MatchingLog:
             return
         features = matchers.list_features(every, space.compared.features)
         modes = _modes(every)
-        if self._measured_of is not lists:  # a task's lists are observed twice, and measured once
+        if self._measured_lists is not lists:  # a task's lists are observed twice, and measured once
             is_last = task == self._last
-            self._measured_of, self._found = lists, self._measured(space, every, clients, modes, is_last=is_last)
-        for cell, own, std in zip(self._cells, observed.parts, observed.stds, strict=True):
+            self._measured_lists = lists
+            self._measurements = self._measured(space, every, clients, modes, is_last=is_last)
+        for cell, parts, std in zip(self._cells, observed.parts, observed.stds, strict=True):
             yield projection_maps.signatures(
-                cell, task, observed.round, self._matched(space, every, clients, features, modes, own, std), space.maps,
+                cell, task, observed.round, self._matched(space, every, clients, features, modes, parts, std), space.maps,
                 replace(
-                    self._found,
+                    self._measurements,
                     demanded={"central": std.mean, "local": std.local},
                     signal=_signal(lists, space.public, std),
                     noise=_noise(space.public, std),
                 ),
-                self._in_full(space, lists, task, own),
+                self._full(space, lists, task, parts),
             )  # fmt: skip
 
     def _every(self) -> tuple[Lists, NDArray[np.int64]]:
-        """The clients' lists of all tasks so far, and whose they are."""
+        """The lists of all tasks so far, and their clients."""
         if self._has_homes:
             return Lists.of_homes(self._lists)
         every = Lists.of_tasks(self._lists)
         return every, np.arange(len(every))
 
-    def _in_full(self, space: _Space, lists: Lists, task: int, parts: Sequence[Replay]) -> projection_maps.InFull | None:
-        """What a page needs to match again: each task's lists of the first seed once, in the first budget's first event."""
+    def _full(self, space: _Space, lists: Lists, task: int, parts: Sequence[Replay]) -> projection_maps.FullRound | None:
+        """Inputs for matching again on a page: each task's lists of the first seed, in the first budget's first event."""
         is_matrix = lists.covariances.ndim != 3 and space.signature.covariance == "own"
         if not self._is_first_seed or not space.has_full_lists or is_matrix:
             return None
-        prototypes = list_encoding.coarse(np.concatenate([replay.means for replay in parts]))
+        prototypes = list_encoding.quantized(np.concatenate([replay.means for replay in parts]))
         if task in self._kept or not self._is_first_budget:
-            return projection_maps.InFull(prototypes, None, None)
-        clients = list_encoding.first(lists, self._n_tasks, has_homes=self._has_homes)
+            return projection_maps.FullRound(prototypes, None, None)
+        clients = list_encoding.encoded_clients(lists, self._n_tasks, has_homes=self._has_homes)
         public = list_encoding.public_part(space.public, space.maps) if not self._kept else None
         self._kept.add(task)
-        entries = list_encoding.told(lists, _modes(lists), clients, has_homes=self._has_homes)
-        return projection_maps.InFull(prototypes, entries, public)
+        entries = list_encoding.full_lists(lists, _modes(lists), clients, has_homes=self._has_homes)
+        return projection_maps.FullRound(prototypes, entries, public)
 
     def _matched(
         self,
@@ -164,32 +165,33 @@ class MatchingLog:
     def _measured(
         self, space: _Space, every: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
     ) -> projection_maps.Measured:
-        """How well the matchers' groups of these very lists agree with the labels; nothing where there is one label.
+        """Agreement of the matchers' groups of these lists with the labels; empty where there is only one label.
 
-        Of long lists on a part alone, for all of them would take minutes: of the clients whose lists are told in full, and
-        nothing where covariances are matrices. Transport is left out: it takes thirty times as long as any other.
+        Long lists are subsampled, since all entries would take minutes: only clients whose full lists are logged, and
+        nothing where covariances are matrices. Optimal transport is left out: it takes thirty times as long as any other.
         """
         n_entries, n_compared = int((modes >= 0).sum()), None
         if list_subsample.is_long(modes):
             if every.covariances.ndim != 3:
                 return projection_maps.Measured()
-            first = np.isin(clients, list_encoding.first_of_all(self._lists, self._n_tasks, has_homes=self._has_homes))
-            every, modes = list_subsample.of_long(every.take(np.flatnonzero(first)), modes[first])
+            encoded = list_encoding.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
+            first = np.isin(clients, encoded)
+            every, modes = list_subsample.subsample(every.take(np.flatnonzero(first)), modes[first])
             n_compared = int((modes >= 0).sum())
         if len(set(modes[modes >= 0].tolist())) < 2:
             return projection_maps.Measured()
         view, anchors = space.public.view, space.signature.anchors
         rule = "nearest" if self._params.rule == "ot" else self._params.rule
         usual = matcher_comparison.usual(view, anchors, rule)
-        own = {space.compared.name: matcher_comparison.Matcher(space.compared.features, space.compared.rule)}
-        quick = {name: matcher for name, matcher in {**usual, **own}.items() if matcher.rule != "ot"}
-        found = projection_maps.Measured(
+        run_matcher = {space.compared.name: matcher_comparison.Matcher(space.compared.features, space.compared.rule)}
+        quick = {name: matcher for name, matcher in {**usual, **run_matcher}.items() if matcher.rule != "ot"}
+        measured = projection_maps.Measured(
             agreement=matcher_comparison.agreement(every, modes, quick, view, 0), n_compared=n_compared
         )
         if not is_last or every.covariances.ndim != 3:
-            return found
+            return measured
         return replace(
-            found,
+            measured,
             noise_levels=matcher_comparison.LEVELS,
             agreement_at=matcher_comparison.under_noise(every, modes, usual, view, [0]),
             anchors=matcher_comparison.anchor_scores(every, modes, anchors, view, rule, 0, n_entries),
@@ -197,16 +199,17 @@ class MatchingLog:
 
 
 def _modes(lists: Lists) -> NDArray[np.int64]:
-    """What the entries [N, entries] are of, -1 for those without rows."""
-    found: NDArray[np.int64] = np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
-    return found
+    """The entries' labels [N, entries]; -1 for entries without rows."""
+    modes: NDArray[np.int64] = np.where(lists.weights > 0, lists.targets.argmax(axis=2), -1)
+    return modes
 
 
 def _signal(lists: Lists, public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
-    """Mean length of the labels' clean means from the public centre; of a second moment that of the public sentences."""
+    """Mean distance of the labels' clean means from the public centre; for second moments, the public sentences' norm."""
     view, modes = public.view, _modes(lists)
     of_labels = [lists.weights * (modes == label) for label in np.unique(modes[modes >= 0])]
-    means = np.array([(own[..., None] * lists.means).sum(axis=(0, 1)) / own.sum() for own in of_labels] or [view.centre])
+    of_label_means = [(weights[..., None] * lists.means).sum(axis=(0, 1)) / weights.sum() for weights in of_labels]
+    means = np.array(of_label_means or [view.centre])
     if std.released == "axes":
         residual = float(np.linalg.norm(view.residuals(means), axis=-1).mean())
         return {_MEAN: residual, _SECOND: float(np.linalg.norm(view.covariance))}
@@ -216,7 +219,7 @@ def _signal(lists: Lists, public: PublicEmbeddings, std: NoiseStd) -> dict[str, 
 
 
 def _noise(public: PublicEmbeddings, std: NoiseStd) -> dict[str, float]:
-    """Expected lengths of their noise: over the values of a mean that are released, d or d² of a second moment."""
+    """Expected norms of the noise: on a mean's released values, and on d or d² values of a second moment."""
     d, n_axes = public.view.axes.shape
     if std.released == "axes":
         return {_MEAN: std.mean * n_axes**0.5, _SECOND: std.second * d}

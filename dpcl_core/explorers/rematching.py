@@ -1,7 +1,7 @@
-"""A run's lists matched anew, by fewer anchors or under noise that the run did not put on them. A what-if, no release.
+"""What-if: a run's recorded lists matched again with fewer anchors or added noise. Not a release.
 
-Everything is computed from what the run has told in full of public or simulated data, rounded as it was told: nothing is
-trained, nothing leaves a ledger, and no figure of the run changes.
+Everything is computed from the run's recorded lists of public or simulated data, rounded as recorded: nothing is trained, no
+ledger is charged, and no result of the run changes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dpcl_core.methods.federated.signatures import Signature
 from dpcl_core.spec import Params
 
 ENTRY = "mean of one entry, under this noise"
-_STARTS = 3  # of a clustering, for speed: a run takes up to twenty, and may differ in the second digit
+_STARTS = 3  # starts of a clustering, for speed: a run uses up to twenty, and may differ in the second digit
 _BY_ANCHORS = ("anchors, raw", "anchors, ranked", matcher_comparison.CENTRED)
 
 
 @dataclass(frozen=True, eq=False)
 class Rematch:
-    """One round of a run, and what it is matched anew from.
+    """One round of a run, and the inputs to match it again.
 
-    `lists` of the clients told of, without noise, those of tasks so far side by side; `modes` int64 [n, L]; `clients` int64
-    [n]: whose they are; `has_homes`: whether each belongs to one task, and has a list of that one alone; `prototypes` [K, d]
-    as released; `has_variances`: whether entries' own covariances are told.
+    `lists`: the recorded clients' clean lists, the tasks so far concatenated; `modes` int64 [n, L]; `clients` int64 [n]: the
+    lists' clients; `has_homes`: whether each client belongs to one task and has a list of that task only; `prototypes`
+    [K, d] as released; `has_variances`: whether entries' own covariances were recorded.
     """
 
     now: Signatures
@@ -50,41 +50,44 @@ class Rematch:
     has_variances: bool
 
     @classmethod
-    def of(cls, told: Sequence[Signatures], now: Signatures, params: Params) -> Rematch | None:
-        """From all that a run has told; None where it has not told this seed's lists in full."""
-        own = [event for event in told if event.cell.seed == now.cell.seed]
-        given = next((event.public for event in own if event.public is not None), None)
-        tasks = {event.task: event.lists for event in own if event.lists is not None and event.task <= now.task}
-        if given is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
+    def of(cls, events: Sequence[Signatures], now: Signatures, params: Params) -> Rematch | None:
+        """From all of a run's events; None where they do not hold this seed's full lists."""
+        of_seed = [event for event in events if event.cell.seed == now.cell.seed]
+        recorded = next((event.public for event in of_seed if event.public is not None), None)
+        tasks = {event.task: event.lists for event in of_seed if event.lists is not None and event.task <= now.task}
+        if recorded is None or now.prototypes.full is None or sorted(tasks) != list(range(now.task + 1)):
             return None
-        assert isinstance(params, ListParams)  # whoever tells lists has their settings
+        assert isinstance(params, ListParams)  # only methods with lists record them
         in_order = [tasks[task] for task in sorted(tasks)]
-        lists, modes, clients = list_encoding.lists_of(in_order, given.variance)
-        anchors, d = list_encoding.rows_of(given.anchors), len(given.centre)
-        axes = list_encoding.rows_of(given.axes).T
+        lists, modes, clients = list_encoding.lists_of(in_order, recorded.variance)
+        anchors, d = list_encoding.rows_of(recorded.anchors), len(recorded.centre)
+        axes = list_encoding.rows_of(recorded.axes).T
         public = PublicEmbeddings(
-            anchors, anchors, PublicView(np.array(given.centre), axes, given.variance * np.eye(d), 1.0)
+            anchors, anchors, PublicView(np.array(recorded.centre), axes, recorded.variance * np.eye(d), 1.0)
         )
         signature = Signature(anchors, params.signature_covariance, params.signature_norm, public.view.covariance)
-        (middle, *first), (there, *along) = map(np.array, given.mean_map), map(np.array, given.signature_map)
-        maps = projection_maps.ProjectionMaps(signature, middle, np.stack(first, axis=1), there, np.stack(along, axis=1))
+        mean_centre, *mean_axes = map(np.array, recorded.mean_map)
+        signature_centre, *signature_axes = map(np.array, recorded.signature_map)
+        maps = projection_maps.ProjectionMaps(
+            signature, mean_centre, np.stack(mean_axes, axis=1), signature_centre, np.stack(signature_axes, axis=1)
+        )
         return cls(
             now, params, public, maps, lists, modes, clients,
-            has_homes=any(each.client for each in in_order),
+            has_homes=any(task.client for task in in_order),
             prototypes=list_encoding.rows_of(now.prototypes.full),
-            has_variances=all(each.log_variances is not None for each in in_order),
+            has_variances=all(task.log_variances is not None for task in in_order),
         )  # fmt: skip
 
     @property
     def n_anchors(self) -> int:
-        """As many as the run has."""
+        """The run's number of anchors."""
         return len(self.public.anchors)
 
     def event(self, m: int, noise: float) -> Signatures:
-        """The round as it would look to the first m anchors, with this noise on every coordinate of every entry.
+        """The round as matched by the first m anchors, with this noise on every coordinate of every entry.
 
-        Prototypes stay those that the run released, and so do the ellipses around them. Agreement, sweep and anchors' scores
-        are left empty: they take longer, and are asked for by themselves.
+        Prototypes and the ellipses around them stay as released by the run. Agreement, sweep and anchors' scores are left
+        empty: they take longer, and have methods of their own.
         """
         lists, compared, maps = _noised(self.lists, noise), self._compared(m), self._maps(m)
         features = matchers.list_features(lists, compared.features)
@@ -115,10 +118,10 @@ class Rematch:
         return projection_maps.signatures(self.now.cell, self.now.task, self.now.round, matched, maps, measured)
 
     def agreement(self, m: int, noise: float) -> dict[str, float]:
-        """Agreement of every matcher's groups with the truth on these lists, those that look at anchors with the first m.
+        """Agreement of every matcher's groups with the true modes on these lists; anchor matchers use the first m anchors.
 
-        Lists without noise are those of the run: what it measured on the same entries itself is kept. Long lists are
-        compared in part, as in a run.
+        Without noise the lists are the run's: its own measurements on the same entries are reused. Long lists are
+        subsampled, as in a run.
         """
         if not self.has_truth:
             return {}
@@ -126,13 +129,14 @@ class Rematch:
         kept = {
             name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
         } if not noise and self._is_compared_alike else {}  # fmt: skip
-        rest = {name: matcher for name, matcher in matchers.items() if name not in kept}
+        remaining = {name: matcher for name, matcher in matchers.items() if name not in kept}
         lists, modes = self._compared_part
-        found = matcher_comparison.agreement(_noised(lists, noise), modes, rest, self.public.view, 0, most_starts=_STARTS)
-        return {name: {**kept, **found}[name] for name in matchers}
+        noised = _noised(lists, noise)
+        computed = matcher_comparison.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
+        return {name: {**kept, **computed}[name] for name in matchers}
 
     def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
-        """Agreement at every level of noise, likewise."""
+        """`agreement` at every level of noise."""
         if not self.has_truth:
             return {}
         matchers = self._matchers(m)
@@ -140,12 +144,12 @@ class Rematch:
             name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
         } if self._is_compared_alike else {}  # fmt: skip
         names = [name for name in matcher_comparison.SWEPT if name in matchers]
-        rest, view = [name for name in names if name not in kept], self.public.view
-        found = matcher_comparison.under_noise(*self._compared_part, matchers, view, [0], rest, most_starts=_STARTS)
-        return {name: {**kept, **found}[name] for name in names}
+        remaining, view = [name for name in names if name not in kept], self.public.view
+        computed = matcher_comparison.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
+        return {name: {**kept, **computed}[name] for name in names}
 
     def scores(self, noise: float) -> AnchorScores | None:
-        """What more anchors tell apart on lists with this noise."""
+        """Separation and agreement by number of anchors, on lists with this noise."""
         if not self.has_truth:
             return None
         lists, modes = self._compared_part
@@ -155,43 +159,43 @@ class Rematch:
 
     @property
     def is_part(self) -> bool:
-        """Whether only the first clients' lists were told in full."""
+        """Whether only the first clients' full lists were recorded."""
         return not set(self.now.entries.client) <= set(self.clients.tolist())
 
     @cached_property
     def _compared_part(self) -> tuple[Lists, NDArray[np.int64]]:
-        """The lists that matchers are held against each other on, and their modes."""
+        """The lists on which matchers are compared, and their modes."""
         return (
-            list_subsample.of_long(self.lists, self.modes)
+            list_subsample.subsample(self.lists, self.modes)
             if list_subsample.is_long(self.modes)
             else (self.lists, self.modes)
         )
 
     @property
     def _is_compared_alike(self) -> bool:
-        """Whether the run compared the same entries: both take the first ones, so that as many are the same."""
-        theirs = self.now.n_compared
-        n_entries = theirs if theirs is not None else sum(mode >= 0 for mode in self.now.entries.mode)
+        """Whether the run compared the same entries: both take the first ones, so equal counts mean equal entries."""
+        in_run = self.now.n_compared
+        n_entries = in_run if in_run is not None else sum(mode >= 0 for mode in self.now.entries.mode)
         return int((self._compared_part[1] >= 0).sum()) == n_entries
 
     @property
     def has_truth(self) -> bool:
-        """Whether there are two modes to agree with."""
+        """Whether there are at least two true modes."""
         return len(set(self.modes[self.modes >= 0].tolist())) > 1
 
     @property
     def _rule(self) -> Rule:
-        return "nearest" if self.params.rule == "ot" else self.params.rule  # transport takes 30 times as long
+        return "nearest" if self.params.rule == "ot" else self.params.rule  # optimal transport takes 30 times as long
 
     def _matchers(self, m: int) -> dict[str, matcher_comparison.Matcher]:
-        """Those that a run compares, the run's own last; without transport."""
+        """The matchers that a run compares, the run's own last; without optimal transport."""
         usual = matcher_comparison.usual(self.public.view, self.public.anchors[:m], self._rule)
         compared = self._compared(m)
         both = {**usual, compared.name: matcher_comparison.Matcher(compared.features, compared.rule)}
         return {
-            name: each
-            for name, each in both.items()
-            if each.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
+            name: matcher
+            for name, matcher in both.items()
+            if matcher.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
         }
 
     def _reads_anchors(self, matcher: str) -> bool:
@@ -201,8 +205,7 @@ class Rematch:
         return EntryMatcher.of(self.params, replace(self.public, anchors=self.public.anchors[:m]))
 
     def _maps(self, m: int) -> projection_maps.ProjectionMaps:
-        """The run's maps; fewer anchors have axes of their own, turned so that anchors lie as near as can be to where they
-        lay, for a map that flips over says nothing."""
+        """The run's maps; fewer anchors get their own axes, Procrustes-aligned to the run's map so that it does not flip."""
         if m == self.n_anchors:
             return self.run_maps
         points = self.public.anchors
@@ -217,5 +220,5 @@ class Rematch:
 
 
 def _noised(lists: Lists, noise: float) -> Lists:
-    """One draw for all levels, so that entries move along straight lines as noise grows."""
+    """The lists with noise of one draw for all levels, so that entries move along straight lines as noise grows."""
     return matcher_comparison.noised(lists, noise, np.random.default_rng(0)) if noise else lists

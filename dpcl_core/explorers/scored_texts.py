@@ -1,4 +1,4 @@
-"""Texts as the bundled model sees them, token by token. NumPy only; nothing is kept of what is read."""
+"""Token scores of texts under the bundled model. NumPy only; no text is kept."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from dpcl_core.methods.language import sensitivity
 def scored(
     texts: Texts, score2: NDArray[np.floating] | None = None, labels: Sequence[str] | None = None
 ) -> list[ScoredText]:
-    """Every text in full. `score2` [size]: Score2 of each token of the vocabulary, None: 0 throughout.
+    """Every text with its token scores. `score2` [size]: Score2 of each token of the vocabulary; None: all 0.
 
-    A character of several tokens is printed with the first of them, so that the tokens joined are the text. Raises
-    DataMissing where the bundled model is.
+    A character made of several tokens is shown with the first, so that the tokens joined are the text. Raises DataMissing
+    where the bundled model is missing.
     """
     encoded = tokenizer.load(BUNDLED).encode_all(texts.strings)
     likely = _log_probabilities([ids for ids, _ in encoded])
-    found = []
-    for row, (ids, offsets) in enumerate(encoded):
+    rows = []
+    for number, (ids, offsets) in enumerate(encoded):
         places = np.asarray(offsets, np.int64).reshape(-1, 2)
-        marked = reader.kinds(texts.spans[row], places) if texts.spans is not None else np.zeros(len(ids), np.int32)
-        found.append(
+        marked = reader.kinds(texts.spans[number], places) if texts.spans is not None else np.zeros(len(ids), np.int32)
+        rows.append(
             ScoredText(
-                tokens=_printed(texts.strings[row], offsets),
-                probability=tuple(np.exp(np.minimum(likely[row, : len(ids)].astype(np.float64), 0.0)).tolist()),
+                tokens=_printed(texts.strings[number], offsets),
+                probability=tuple(np.exp(np.minimum(likely[number, : len(ids)].astype(np.float64), 0.0)).tolist()),
                 commonness=tuple(score2[ids].tolist()) if score2 is not None else (0.0,) * len(ids),
-                is_stop=tuple(reader.stops(texts.strings[row], places).tolist()) if len(ids) else (),
+                is_stop=tuple(reader.stops(texts.strings[number], places).tolist()) if len(ids) else (),
                 kinds=tuple(KINDS[kind - 1] if kind else "" for kind in marked.tolist()),
-                label=labels[row] if labels is not None else "",
+                label=labels[number] if labels is not None else "",
             )
         )
-    return found
+    return rows
 
 
 def counted(tasks: Sequence[Texts]) -> NDArray[np.int64]:
-    """How often each token occurs in the texts of each task, [N, size]: what Score2 is computed from."""
+    """Token counts of each task's texts [N, size], from which Score2 is computed."""
     ready = tokenizer.load(BUNDLED)
     rows = [np.array([token for ids, _ in ready.encode_all(task.strings) for token in ids], np.int64) for task in tasks]
     return np.stack([sensitivity.counts(row, ready.size) for row in rows])
 
 
 def _log_probabilities(ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-    """log P of each token [n, longest]; 0 behind a text's end."""
+    """log P of each token [n, longest]; 0 after a text's end."""
     tokens = np.full((len(ids), max(map(len, ids), default=0)), PADDING, np.int64)
     for row, text in enumerate(ids):
         tokens[row, : len(text)] = text
@@ -57,7 +57,7 @@ def _log_probabilities(ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
 
 
 def _printed(string: str, offsets: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-    """The characters of each token that no token before it had."""
+    """Each token's characters that no earlier token covers."""
     parts, done = [], 0
     for _, end in offsets:
         parts.append(string[done:end])

@@ -1,4 +1,4 @@
-"""What there is to see of scored tokens: every quantity that PeCL's score leads to, computed from one record of a text."""
+"""Layers of a text's heat map: every quantity derived from PeCL's score, computed from one scored text."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from dpcl_core.privacy import token_noise
 
 Layer = Literal["p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge"]
 LAYERS: tuple[Layer, ...] = ("p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge")
-NOISE: tuple[Layer, ...] = ("nominal", "true", "sigma")  # which stop words have no number in: they get no noise
+NOISE: tuple[Layer, ...] = ("nominal", "true", "sigma")  # no value for stop words, which get no noise
 WEIGHTS: tuple[Layer, ...] = ("printed", "flipped", "hinge")
-FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # a small number is what a sensitive token has
+FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # small for sensitive tokens
 N_SHADES = 5
-_STILL_ON = -1.0  # nats: a token that the model finds likelier than the public model does, so that the hinge is at work
+_HINGE_GAP = -1.0  # nats: the model finds the token likelier than the public model does, so that the hinge is active
 
 
 def scores(text: ScoredText, dials: Dials) -> NDArray[np.float64]:
-    """Score (Eq. 1) of every token of a text, [m]; 0 for stop words, below 0 where the printed formula leads there."""
+    """Score (Eq. 1) of every token of a text, [m]; 0 for stop words; the printed formula can give negative values."""
     log_p = np.log(np.asarray(text.probability, np.float64))
     score2 = np.asarray(text.commonness, np.float64)
     return sensitivity.scores(log_p, score2, np.asarray(text.is_stop, np.bool_), alpha=dials.alpha)
 
 
 def values(text: ScoredText, layer: Layer, dials: Dials) -> NDArray[np.float64]:
-    """A layer's number for every token, [m]. NaN where a stop word has none: in layers of `NOISE`.
+    """A layer's value for every token, [m]; NaN for stop words in the layers of `NOISE`.
 
-    "hinge": while the model finds the token likelier than the public one does; it is 0 from then on.
+    "hinge": the weight while the model finds the token likelier than the public model does; afterwards it is 0.
     """
     if layer == "p":
         return np.asarray(text.probability, np.float64)
@@ -41,19 +41,19 @@ def values(text: ScoredText, layer: Layer, dials: Dials) -> NDArray[np.float64]:
         return -np.log(np.asarray(text.probability, np.float64))
     if layer == "score2":
         return np.asarray(text.commonness, np.float64)
-    found = scores(text, dials)
+    score = scores(text, dials)
     if layer == "score":
-        return found
+        return score
     if layer in NOISE:
-        return np.where(np.asarray(text.is_stop, np.bool_), np.nan, of_nominal(_nominal(found, dials), layer, dials))
+        return np.where(np.asarray(text.is_stop, np.bool_), np.nan, of_nominal(_nominal(score, dials), layer, dials))
     form = cast(sensitivity.Unlearning, layer)
-    gap = np.full(found.shape, _STILL_ON)
-    return sensitivity.loss_weights(found, form, dials.loss, strength=dials.strength, threshold=dials.threshold, gap=gap)
+    gap = np.full(score.shape, _HINGE_GAP)
+    return sensitivity.loss_weights(score, form, dials.loss, strength=dials.strength, threshold=dials.threshold, gap=gap)
 
 
 def of_nominal(nominal: NDArray[np.float64], layer: Layer, dials: Dials) -> NDArray[np.float64]:
-    """Nominal budgets [m] as a layer of `NOISE`: themselves, the exact epsilon of their noise at its true sensitivity, or
-    that noise's sigma / C (Eq. 5)."""
+    """Nominal budgets [m] as a layer of `NOISE`: unchanged, as the exact epsilon of their noise at its true sensitivity, or
+    as that noise's sigma / C (Eq. 5)."""
     if layer == "nominal":
         return nominal
     ratios = token_noise.printed_ratios(nominal, dials.delta)
@@ -61,9 +61,9 @@ def of_nominal(nominal: NDArray[np.float64], layer: Layer, dials: Dials) -> NDAr
 
 
 def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
-    """Four numbers, ascending, between the five shades of a layer; the same for every text, and round enough to print.
+    """Four ascending thresholds between the five shades of a layer, the same for every text and rounded for display.
 
-    For a loss weight they count its distance from that of a token which is not sensitive.
+    For a loss weight they measure the distance from the weight of a token that is not sensitive.
     """
     fixed: dict[Layer, tuple[float, ...]] = {
         "p": (0.01, 0.05, 0.16, 0.5),
@@ -75,17 +75,17 @@ def edges(layer: Layer, dials: Dials) -> tuple[float, ...]:
         return fixed[layer]
     if layer in NOISE:
         nominal = dials.lower + (dials.upper - dials.lower) * np.array([0.2, 0.4, 0.6, 0.8])
-        found = np.sort(of_nominal(nominal, layer, dials))
+        thresholds = np.sort(of_nominal(nominal, layer, dials))
     else:
-        found = max(dials.strength * (1 - dials.threshold), 1e-6) * np.array([1e-6, 0.25, 0.5, 0.75])
-    return tuple(float(f"{edge:.3g}") for edge in found.tolist())
+        thresholds = max(dials.strength * (1 - dials.threshold), 1e-6) * np.array([1e-6, 0.25, 0.5, 0.75])
+    return tuple(float(f"{edge:.3g}") for edge in thresholds.tolist())
 
 
-def shades(layer: Layer, found: NDArray[np.float64], dials: Dials) -> NDArray[np.int64]:
-    """The shade of every number [m], from 0 to 4: the darker, the more sensitive the token is taken for; -1 without one."""
-    measured = np.abs(found - base(dials)) if layer in WEIGHTS else found
+def shades(layer: Layer, layer_values: NDArray[np.float64], dials: Dials) -> NDArray[np.int64]:
+    """The shade of every value [m], from 0 to 4, darker for tokens scored as more sensitive; -1 for NaN."""
+    measured = np.abs(layer_values - base(dials)) if layer in WEIGHTS else layer_values
     steps = np.searchsorted(np.array(edges(layer, dials)), measured, side="right")
-    return np.where(np.isnan(found), -1, N_SHADES - 1 - steps if layer in FALLING else steps)
+    return np.where(np.isnan(layer_values), -1, N_SHADES - 1 - steps if layer in FALLING else steps)
 
 
 def base(dials: Dials) -> float:
@@ -94,21 +94,21 @@ def base(dials: Dials) -> float:
 
 
 def text_epsilon(text: ScoredText, dials: Dials) -> float:
-    """Exact epsilon of the whole text for one release of its noised tokens, stop words left out: they are given away.
+    """Exact epsilon of the whole text for one release of its noised tokens, without stop words, which are sent in the clear.
 
-    It takes each token's noise as fixed; that it depends on the token makes the truth larger still.
+    It treats each token's noise as fixed; since the noise depends on the token, the true epsilon is larger still.
     """
-    found = values(text, "sigma", dials)
-    return token_noise.text_epsilon(found[~np.isnan(found)].tolist(), dials.delta)
+    ratios = values(text, "sigma", dials)
+    return token_noise.text_epsilon(ratios[~np.isnan(ratios)].tolist(), dials.delta)
 
 
 def warning(texts: Sequence[ScoredText], dials: Dials) -> str | None:
-    """What to say where a score left [0, 1], so that a nominal budget left its range; None where none did."""
+    """A warning if a score is outside [0, 1], which puts a nominal budget outside its range; None otherwise."""
     if not any(text.tokens for text in texts):
         return None
-    found = np.concatenate([scores(text, dials) for text in texts])
-    return sensitivity.out_of_range(found, dials.lower, dials.upper)
+    text_scores = np.concatenate([scores(text, dials) for text in texts])
+    return sensitivity.out_of_range(text_scores, dials.lower, dials.upper)
 
 
-def _nominal(found: NDArray[np.float64], dials: Dials) -> NDArray[np.float64]:
-    return sensitivity.nominal_epsilon(found, dials.lower, dials.upper)
+def _nominal(text_scores: NDArray[np.float64], dials: Dials) -> NDArray[np.float64]:
+    return sensitivity.nominal_epsilon(text_scores, dials.lower, dials.upper)

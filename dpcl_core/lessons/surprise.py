@@ -16,7 +16,7 @@ from dpcl_core.data.synthetic import corpus
 from dpcl_core.data.texts import Texts
 from dpcl_core.events import ScoredText
 from dpcl_core.explorers import detection, scored_texts, token_layers
-from dpcl_core.explorers.detection import Found, Tokens
+from dpcl_core.explorers.detection import DetectionScores, Tokens
 from dpcl_core.explorers.token_layers import Dials
 from dpcl_core.methods.language import sensitivity
 
@@ -68,9 +68,9 @@ def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:
     return np.concatenate([token_layers.scores(text, dials) for text in of])
 
 
-def pattern(tokens: Tokens) -> Found:
+def pattern(tokens: Tokens) -> DetectionScores:
     """How well the plain pattern ranks private tokens."""
-    return detection.found(tokens.has_pattern.astype(np.float64), tokens)
+    return detection.scores(tokens.has_pattern.astype(np.float64), tokens)
 
 
 def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:

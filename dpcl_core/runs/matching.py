@@ -29,7 +29,7 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
     for event in told(events):
         of, names = event.entries, event.prototypes.name
         groups, modes = np.array(of.group, dtype=np.int64), np.array(of.mode, dtype=np.int64)
-        is_right = agreeing.right(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
+        is_right = agreeing.is_correct(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
         for row in zip(of.client, of.weight, of.mean, of.signature, of.group, of.margin, of.regret, of.mode, is_right,
                        strict=True):  # fmt: skip
             client, weight, mean, signature, group, *rest = row

@@ -37,15 +37,15 @@ def test_nothing_to_tell_apart_is_no_number() -> None:
     assert math.isnan(detection.recall(np.arange(3.0), none, 0.5))
     empty = detection.gathered([])
     assert not empty.is_private.any()
-    assert math.isnan(detection.found(np.zeros(0), empty).auroc[detection.EVERY])
+    assert math.isnan(detection.scores(np.zeros(0), empty).auroc[detection.EVERY])
 
 
 def test_an_oracle_has_1_everywhere_and_a_constant_a_half() -> None:
     tokens = detection.gathered([SCORED, SCORED])
-    oracle = detection.found(tokens.is_private.astype(np.float64), tokens)
+    oracle = detection.scores(tokens.is_private.astype(np.float64), tokens)
     assert set(oracle.auroc.values()) == {1.0}
     assert set(oracle.precision.values()) == {1.0}
-    flat = detection.found(np.zeros(len(tokens.kinds)), tokens)
+    flat = detection.scores(np.zeros(len(tokens.kinds)), tokens)
     assert set(flat.auroc.values()) == {0.5}
     assert flat.precision == pytest.approx(flat.share)
 
@@ -55,7 +55,7 @@ def test_look_alikes_are_not_private_and_are_a_group_of_their_own() -> None:
     assert tokens.is_private.tolist() == [kind == "NAME" for kind in SCORED.kinds]
     assert tokens.is_lookalike.tolist() == [kind == "D:city" for kind in SCORED.kinds]
     score = np.where(tokens.is_lookalike, 2.0, np.where(tokens.is_private, 1.0, 0.0))
-    found = detection.found(score, tokens)
+    found = detection.scores(score, tokens)
     assert found.auroc[detection.AGAINST] == 0.0
     assert found.auroc[detection.EVERY] == pytest.approx(6 / 7)
     assert detection.by_kind(score, tokens) == {"D:city": 1.0, "NAME": 1.0}

@@ -22,12 +22,12 @@ def test_the_index_is_scikit_learns_and_does_not_depend_on_names() -> None:
 def test_groups_stand_for_the_modes_that_make_most_entries_right() -> None:
     groups, modes = np.array([2, 2, 0, 0, 1, -1, 1]), np.array([0, 0, 1, 0, 2, 2, -1])
     assert rand_index.confusion(groups, modes, 3, 3).tolist() == [[1, 0, 2], [1, 0, 0], [0, 1, 0]]
-    assert rand_index.names(groups, modes, 3, 3).tolist() == [1, 2, 0]
+    assert rand_index.group_modes(groups, modes, 3, 3).tolist() == [1, 2, 0]
     # The entry without a group and the one whose mode nobody knows are not right.
-    assert rand_index.right(groups, modes, 3, 3).tolist() == [True, True, True, False, True, False, False]
+    assert rand_index.is_correct(groups, modes, 3, 3).tolist() == [True, True, True, False, True, False, False]
 
 
 def test_a_group_too_many_stands_for_nothing() -> None:
     groups, modes = np.array([0, 1, 1, 2]), np.array([0, 1, 1, 1])
-    assert rand_index.names(groups, modes, 3, 2).tolist() == [0, 1, -1]
-    assert rand_index.right(groups, modes, 3, 2).tolist() == [True, True, True, False]
+    assert rand_index.group_modes(groups, modes, 3, 2).tolist() == [0, 1, -1]
+    assert rand_index.is_correct(groups, modes, 3, 2).tolist() == [True, True, True, False]

@@ -39,10 +39,10 @@ def source() -> Rematch:
 def test_rows_are_rounded_to_half_a_step_and_zero_rows_stay_zero() -> None:
     rows = np.random.default_rng(0).standard_normal((5, 40))
     rows[3] = 0
-    of = list_encoding.coarse(rows)
+    of = list_encoding.quantized(rows)
     assert (np.abs(list_encoding.rows_of(of) - rows) <= np.array(of.steps)[:, None] * 0.5001).all()
     assert not list_encoding.rows_of(of)[3].any()
-    assert list_encoding.rows_of(list_encoding.coarse(np.zeros((0, 7)))).shape == (0, 7)
+    assert list_encoding.rows_of(list_encoding.quantized(np.zeros((0, 7)))).shape == (0, 7)
 
 
 def test_matched_anew_as_the_run_did_it_is_what_the_run_told(source: Rematch) -> None:
@@ -209,8 +209,8 @@ def test_tasks_of_lists_of_unlike_length_are_matched_for_those_told_of_in_all(so
     of = source.now.lists
     assert of is not None
     fewer = replace(
-        of, weight=of.weight[:5], mode=of.mode[:5], means=list_encoding.coarse(source.lists.means[:5, -4:].reshape(20, -1)),
-        log_variances=None,
+        of, weight=of.weight[:5], mode=of.mode[:5], log_variances=None,
+        means=list_encoding.quantized(source.lists.means[:5, -4:].reshape(20, -1)),
     )  # fmt: skip
     lists, modes, whose = list_encoding.lists_of([of, fewer], 0.1)
     assert whose.tolist() == [0, 1, 2, 3, 4]

@@ -80,10 +80,10 @@ def test_the_pattern_and_an_oracle_frame_the_score() -> None:
     tokens = detection.gathered(everything)
     floor = lesson.pattern(tokens).auroc
     assert 0.5 < floor[detection.EVERY] < 1
-    oracle = detection.found(tokens.is_private.astype(np.float64), tokens)
+    oracle = detection.scores(tokens.is_private.astype(np.float64), tokens)
     assert set(oracle.auroc.values()) == {1.0}
     score = lesson.ranked(everything, Dials())
     assert len(score) == len(tokens.kinds) == sum(len(text.tokens) for text in everything)
     assert score[tokens.is_stop].tolist() == [0.0] * int(tokens.is_stop.sum())
-    assert detection.found(score, tokens).auroc[detection.AGAINST] < 0.75, "surprise does not tell them from look-alikes"
+    assert detection.scores(score, tokens).auroc[detection.AGAINST] < 0.75, "surprise does not tell them from look-alikes"
     assert token_layers.warning(everything, Dials()) is None or "nominal" in str(token_layers.warning(everything, Dials()))

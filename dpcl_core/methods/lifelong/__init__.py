@@ -1,1 +1,1 @@
-"""Pieces that the methods of Lifelong DP (Lai et al. 2022) share: networks, projection, plans, memory, losses, claims."""
+"""Methods of Lifelong DP (Lai et al. 2022), and their shared networks, projection, schedules, memory, losses and claims."""

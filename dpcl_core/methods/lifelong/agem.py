@@ -1,4 +1,4 @@
-"""A-GEM (Chaudhry et al. 2019) without noise, as Lai et al. 2022 compare with it: one batch of each task is kept."""
+"""A-GEM (Chaudhry et al. 2019) without noise, the baseline of Lai et al. 2022: keeps one batch of each task."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a processor, and take memory
+AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faster on a CPU, and take memory
 
 
 class Agem:
-    """One network, one seed. Softmax cross-entropy and plain descent; what a task leaves is one batch, as it is.
+    """One network for one seed. Softmax cross-entropy and plain descent; one batch of each task is kept unchanged.
 
-    Under a shared last layer the classes of all lists released so far compete, in training and at test; under one for each
-    task the classes of the example's own task. Examples of other classes are dropped.
+    With a shared last layer the classes of all label lists released so far compete, in training and at test; with one layer
+    per task, the classes of the example's own task. Examples of other classes are dropped.
     """
 
-    _title, _unbounded = "A-GEM", "without noise"  # what learns, and why no bound holds, in the words of the ledger
+    _title, _unbounded = "A-GEM", "without noise"  # method and reason for the missing bound, for ledger entries
     _largest_weight = LARGEST_WEIGHT
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -50,9 +50,9 @@ class Agem:
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         seed, params = self._cell.seed, self._params
         task, ledger = tasks[seed], ledgers[self._cell]
-        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
-        self._space = tuple(sorted({*self._space, *own}))
-        batches = self._batches(task, self._competing(own))
+        labels = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
+        self._space = tuple(sorted({*self._space, *labels}))
+        batches = self._batches(task, self._competing(labels))
         nominal = max(1, int(self._known.task_size))
         n_batches = len(batches) if self._known.counted else max(1, nominal // self._size(nominal))
         n_steps = schedule(params, task.index, n_batches)
@@ -63,19 +63,19 @@ class Agem:
         for done in steps:
             yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
         stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
-        # A copy: a part of the task's tensor would keep all of it.
+        # A copy: a view would keep the task's whole tensor in memory.
         self._memory.keep(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the network's logits, -inf for classes that do not compete."""
-        own = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
-        columns = list(self._competing(own))
-        found = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
-        found[0][:, columns] = self._logits(task.test.inputs)[:, columns]
-        return {"argmax": found}
+        """The network's logits, the only prediction rule; -inf for classes that do not compete."""
+        labels = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        columns = list(self._competing(labels))
+        scores = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
+        scores[0][:, columns] = self._logits(task.test.inputs)[:, columns]
+        return {"argmax": scores}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The network's weights by name; the stored batches stay inside."""
+        """The network's weights by name; the stored batches are not released."""
         return nets.released(self._net)
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
@@ -85,8 +85,8 @@ class Agem:
         return own if self._params.head == "per-task" else self._space
 
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
-        """The task's fixed batches. Where its examples of the competing classes do not fill one, raises BadInput; unless how
-        many there are is private: these are then a batch, be there none."""
+        """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their
+        number is private, they form one smaller, possibly empty, batch instead."""
         train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
         size, device = self._size(len(train)), self._known.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
@@ -107,14 +107,14 @@ class Agem:
         return self._params.batch_size
 
     def _account(self, task: int, n_steps: int, ledger: Ledger) -> None:
-        """Writes down that this task's examples are read without a bound, and every stored batch with them."""
+        """Charges unbounded reads of this task's examples and of every stored batch."""
         ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"{self._title} {self._unbounded}, {n_steps} steps")
         if len(self._memory) > 0 and self._params.projection != "never":
             what = f"stored batches of the tasks before, read again {self._unbounded}"
             ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
 
     def _gradients(self, batch: Batch) -> Gradients:
-        """Of the mean cross-entropy over the batch, for every parameter; in parts, so that memory stays small."""
+        """Gradients of the batch's mean cross-entropy for every parameter, summed over pieces to save memory."""
         parameters, size = list(self._net.parameters()), AT_ONCE[torch.device(self._known.device).type]
         total: Gradients = []
         for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):

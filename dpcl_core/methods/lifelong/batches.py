@@ -1,4 +1,4 @@
-"""Fixed batches of a task, and how many steps a task is given (Lai et al., Algorithm 2 and section 5)."""
+"""Fixed batches of a task and its number of steps (Lai et al., Algorithm 2 and section 5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 
 
 def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Places of n examples, cut at random into disjoint batches of exactly `size`; what is left over is in none.
+    """Indices of n examples, split at random into disjoint batches of exactly `size`; a remainder is left out.
 
     The batches of a task are the same in all its epochs.
     """
@@ -18,9 +18,9 @@ def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.
 
 
 def schedule(params: BatchParams, task: int, n_batches: int) -> int:
-    """Steps that a task of so many batches is given; `task` counts from 0 in the stream's order.
+    """Number of steps for a task of `n_batches`; `task` counts from 0 in the stream's order.
 
-    Step i takes batch i modulo `n_batches`: "balanced" may stop within an epoch, or go on into another.
+    Step i takes batch i modulo `n_batches`: "balanced" may stop within an epoch or start another.
     """
     if params.variant == "balanced":
         assert params.steps is not None

@@ -1,4 +1,4 @@
-"""Gradient descent over a task's fixed batches, held back by the memory's gradient: A-GEM, whatever the loss."""
+"""Gradient descent over a task's fixed batches, projected against the memory's gradient (A-GEM), for any loss."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Gradients = list[Tensor]  # one tensor for each parameter
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Examples that are always used together: `inputs` float32 [b, channels, height, width] as the network reads them,
-    `targets` int64 [b], their classes as places in `columns`: the outputs int64 [k], ascending, that compete for them."""
+    """Examples that are always used together: `inputs` float32 [b, channels, height, width]; `targets` int64 [b], classes as
+    positions in `columns`; `columns` int64 [k], ascending: the outputs that compete."""
 
     inputs: Tensor
     targets: Tensor
@@ -38,13 +38,14 @@ def descend(
     generator: np.random.Generator,
     largest: float = LARGEST_WEIGHT,
 ) -> Iterator[int]:
-    """θ <- θ - ϱ g~ so many times, in place; yields the steps taken. Step i takes batch i modulo their number.
+    """Updates θ <- θ - ϱ g~ in place `n_steps` times; yields the number of steps taken. Step i takes batch i modulo their
+    number.
 
-    g~ is the batch's gradient, projected by the mean gradient on stored batches where there are any; the first of the
-    parameters is the first block. Plain descent: the papers state no momentum. Raises Diverged where a parameter is larger
-    than `largest` or no number any more.
+    g~ is the batch's gradient, projected against the mean gradient on stored batches if there are any; the first parameter
+    is the first block. Plain descent: the papers state no momentum. Raises Diverged where a parameter is larger than
+    `largest` or not finite.
     """
-    parameters = [parameter.detach() for parameter in parameters]  # the same numbers, changed without a trace
+    parameters = [parameter.detach() for parameter in parameters]  # shared storage, updated outside autograd
     for step in range(n_steps):
         grads = gradients(batches[step % len(batches)])
         if len(memory) > 0 and params.projection != "never":
@@ -54,9 +55,9 @@ def descend(
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.sub_(grad, alpha=params.learning_rate)
         yield step + 1
-        # Now, as the caller may have scaled weights back to norms that it holds.
-        found = torch.stack([parameter.abs().max() for parameter in parameters]).max()  # no number where a weight is none
-        if not found <= largest:
+        # Checked after the yield, since the caller may have rescaled weights to its norm caps.
+        peak = torch.stack([parameter.abs().max() for parameter in parameters]).max()  # NaN if any weight is
+        if not peak <= largest:
             raise Diverged(
                 f"training diverged at step {step + 1} of {n_steps} with params.learning_rate = {params.learning_rate:g}: "
                 "a smaller learning rate may help"

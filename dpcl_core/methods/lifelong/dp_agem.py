@@ -1,12 +1,12 @@
-"""A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and the repair R1 of Lifelong DP, by budget.
+"""A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and the repair R1 of Lifelong DP, chosen by `budget`.
 
-Each step takes two noisy gradients: g on a Poisson batch of the task being learned, g_ref on a Poisson batch of one earlier
-task's kept sample. Of each, every example's gradient is clipped to one norm over all weights, noise is added to the sum, and
-the sum is divided by the batch's expected size. What follows, the projection of g and the step, reads no example.
-`methods.lifelong.odometer` proves what all this costs whom.
+Each step takes two noisy gradients: g on a Poisson batch of the current task, g_ref on a Poisson batch of one earlier task's
+kept sample. For each, every example's gradient is clipped to one norm over all weights, noise is added to the sum, and the
+sum is divided by the batch's expected size. The projection of g and the step are post-processing.
+`methods.lifelong.odometer` proves each person's privacy cost.
 
-Published code of the baseline clips the average gradient of a batch layer by layer, which bounds nobody's influence; here
-it is done as Lai et al. describe it, with the sums that DP-SGD needs.
+The baseline's published code clips the average gradient of a batch layer by layer, which bounds no example's influence. Here
+each example is clipped, as Lai et al. describe it and as DP-SGD needs it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Examples that noisy gradients are taken on, all with labels among `classes`, which compete in the loss."""
+    """Examples for noisy gradients, with labels among `classes`, which compete in the loss."""
 
     examples: Examples
     classes: NDArray[np.int64]
@@ -49,9 +49,9 @@ class Source:
 
 
 def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False) -> Schedule:
-    """Public numbers of a task's steps, or of the replays of its sample.
+    """Public numbers of a task's steps, or of the replays of a sample.
 
-    Sums are divided by what a batch of the nominal task, or of the part of it that is kept, has on average.
+    Sums are divided by the expected batch size, on the nominal task or on its kept sample.
     """
     rate = params.replay_rate if is_replay else params.sample_rate
     expected = rate * (min(task_size, params.memory_size) if is_replay else task_size)
@@ -59,7 +59,7 @@ def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False)
 
 
 class Model:
-    """What one cell has: its network, the samples it keeps, and the public turns in which they are used."""
+    """One cell's network, its kept samples, and the public schedule of their replays."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, DpAgemParams)
@@ -68,18 +68,18 @@ class Model:
         self._form = known.form
         self._public = odometer.plan(self._params, spec.privacy, known.n_tasks, known.recurrence)
         self._noises = odometer.noises(self._params, self._public, cell.epsilon)
-        self._turns = odometer.within(self._public, self._noises, self._params.memory_epsilon_cap)
+        self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
         self._net = nets.build(self._form, known.n_classes, cell.seed).to(known.device)
         is_clipped = self._noises.first > 0
         self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
-        self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # of each task that has ended, with its own labels
+        self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
         self._released: tuple[int, ...] = ()  # labels of all lists so far
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[int]:
-        """Yields the steps taken so far; everything is in the ledger before the first."""
-        own = self._own_labels(task)
-        self._released = tuple(sorted({*self._released, *own}))
-        competing = self._competing(own)
+        """Yields the number of steps taken; the whole task is in the ledger before the first."""
+        labels = self._own_labels(task)
+        self._released = tuple(sorted({*self._released, *labels}))
+        competing = self._competing(labels)
         train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
         turns = self._turns[task.index]
         self._account(task.index, turns, ledger)
@@ -93,14 +93,14 @@ class Model:
                 means = projected(means, references, self._params.projection, self._params.scope, n_first)
             self._step(means, step, current.plan)
             yield step + 1
-        self._keep(train, own, task.index)
+        self._keep(train, labels, task.index)
 
     def logits(self, task: Task) -> NDArray[np.float32]:
-        """[n, n_classes] of the task's test examples; -inf for labels that do not compete or have not been released."""
-        found = nets.logits(self._net, task.test.inputs, self._form)
-        scores = np.full_like(found, -np.inf)
+        """Logits [n, n_classes] of the task's test examples; -inf for labels that do not compete or are not released."""
+        outputs = nets.logits(self._net, task.test.inputs, self._form)
+        scores = np.full_like(outputs, -np.inf)
         competing = list(self._competing(self._own_labels(task)))
-        scores[:, competing] = found[:, competing]
+        scores[:, competing] = outputs[:, competing]
         return scores
 
     def released(self) -> Mapping[str, NDArray[np.generic]]:
@@ -108,28 +108,28 @@ class Model:
         return nets.released(self._net)
 
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
-        """The steps, and the uses of every sample, each charged to the people whose examples it reads."""
+        """Charges the steps and the uses of every sample to the people whose examples they read."""
         plan, size = self._public, self._params.clip_norm
-        own = schedule(self._params, self._known.task_size)
-        ledger.spend(plan.own(task, self._noises), task=task, what=own.words)
+        steps = schedule(self._params, self._known.task_size)
+        ledger.spend(plan.own_steps(task, self._noises), task=task, what=steps.words)
         for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
             what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
             ledger.spend(plan.uses(task, self._noises, uses), task=task, what=what, people_of=(sample,))
 
     def _own_labels(self, task: Task) -> tuple[int, ...]:
-        """The public list of labels that is given for the task."""
+        """The task's public list of labels."""
         return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
 
-    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
-        """The classes of the loss for examples of a task with this list: its own, or all that have been released."""
-        return own if self._params.head == "per-task" else self._released
+    def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
+        """The classes in the loss of a task with this list of labels: the list, or all labels released so far."""
+        return labels if self._params.head == "per-task" else self._released
 
     def _replayed(self, sample: int, task: int) -> Source:
-        examples, own = self._samples[sample]
-        return self._source(examples, self._competing(own), task, sample)
+        examples, labels = self._samples[sample]
+        return self._source(examples, self._competing(labels), task, sample)
 
     def _source(self, examples: Examples, classes: tuple[int, ...], task: int, sample: int | None) -> Source:
-        """The task's own examples (`sample` None) or a kept sample, with coins and noise of their own."""
+        """The task's own examples (`sample` None) or a kept sample, each with its own coins and noise."""
         plan = schedule(self._params, self._known.task_size, is_replay=sample is not None)
         purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
         batches = self._coins(plan.sample_rate, purpose)
@@ -141,10 +141,10 @@ class Model:
         return Batches(rate, self._cell.seed if seeded else None, f"{purpose} at epsilon {self._cell.epsilon}")
 
     def _noisy_gradient(self, source: Source) -> list[Tensor]:
-        """Sum of clipped gradients on a batch, noise added, over the expected batch. An empty batch is noise alone.
+        """Noisy sum of clipped gradients on a batch, divided by the expected batch size. An empty batch gives noise alone.
 
-        An example more or less changes the sum by the clipping norm at most, and the multiplier times that norm is the
-        noise's standard deviation on every coordinate of the sum.
+        Adding or removing an example changes the sum by at most the clipping norm; the noise on every coordinate of the sum
+        has a standard deviation of the multiplier times that norm.
         """
         batch = source.examples.take(source.batches.draw(len(source.examples)))
         device = self._known.device
@@ -161,15 +161,15 @@ class Model:
             if not torch.stack([(parameter.abs() <= LARGEST_WEIGHT).all() for parameter in parameters]).all():
                 raise diverged(step, plan)
 
-    def _keep(self, train: Examples, own: tuple[int, ...], task: int) -> None:
-        """Every example is kept by a coin of its own, so that how many are kept is expected, not given."""
+    def _keep(self, train: Examples, labels: tuple[int, ...], task: int) -> None:
+        """Keeps every example by an independent coin: the expected number is fixed, the actual number is not."""
         rate = min(1.0, self._params.memory_size / self._known.task_size)
         chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
-        self._samples.append((train.take(chosen), own))
+        self._samples.append((train.take(chosen), labels))
 
 
 class DpAgem:
-    """One model a cell; cells share nothing. Keeps a sample of every task that has ended."""
+    """One independent model per cell. Keeps a sample of every finished task."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         self._n_steps = odometer.plan(_params(spec), spec.privacy, known.n_tasks, known.recurrence).n_steps
@@ -184,11 +184,11 @@ class DpAgem:
                 yield Progress("training", done, total, task.index, f"noisy steps on {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the network's logits."""
+        """The network's logits, the only prediction rule."""
         return {"argmax": np.stack([model.logits(task) for cell, model in self._models.items() if cell.seed == seed])}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The network's weights by name; the kept samples stay inside."""
+        """The network's weights by name; the kept samples are not released."""
         return self._models[cell].released()
 
 

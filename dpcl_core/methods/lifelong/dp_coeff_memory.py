@@ -1,4 +1,4 @@
-"""Coefficient memory (repair of L2DP-ML): noisy sums of public features, released once a task; all training reads these."""
+"""Coefficient memory (repair of L2DP-ML): trains on noisy sums of public features, released once per task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
-_ROOM = 1 << 28  # bytes of test features kept
+_ROOM = 1 << 28  # most bytes of cached test features
 
 
 class CoefficientMemory:
     """All budgets and seeds of a run. Keeps noisy sums and public facts, never a training example.
 
-    Where an example can be in every task, the noise of each release is such that all of them together are within the budget.
+    Where an example can be in every task, the noise is calibrated so that all releases together keep the budget.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -37,7 +37,7 @@ class CoefficientMemory:
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._maps: dict[int, RandomRelu] = {}
         n_features = known.n_inputs
-        if known.form is not None:  # the examples' own values; else features of a network
+        if known.form is not None:  # raw example values; otherwise a network's features
             n_features = spec.params.features
             self._maps = {seed: RandomRelu(known.n_inputs, n_features, seed) for seed in self._seeds}
         n_releases = known.n_tasks if known.recurrence == "every" else 1
@@ -52,7 +52,7 @@ class CoefficientMemory:
             for epsilon in self._epsilons
         ]
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "coefficients") for cell in cells}
-        self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # of test examples, which are public
+        self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}  # features of test examples, which are public
         self._sums: dict[int, Coefficients] = {}  # of the newest task
         self._readout = Readout(spec.params, known, self._seeds, len(self._epsilons), n_features)
 
@@ -70,15 +70,15 @@ class CoefficientMemory:
                     yield Progress("training", done * n_steps + step, len(tasks) * n_steps, task.index, text)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: z = W phi."""
+        """Scores z = W phi, the only prediction rule."""
         return {"argmax": self._readout.scores(seed, self._tested(seed, task), task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The newest task's noisy sums, by name; weights and memory are computed from such sums alone."""
+        """The newest task's noisy sums, by name; weights and memory are computed from such sums only."""
         return self._sums[cell.seed].of(self._epsilons.index(cell.epsilon))
 
     def _released(self, seed: int, task: Task, ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
-        """The loss of a task, from the one release of every budget; its examples are not looked at again."""
+        """The loss of a task, from one release for every budget; its examples are not read again."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
         books = [ledgers[cell] for cell in cells]
         labels = task.train.labels
@@ -99,13 +99,13 @@ class CoefficientMemory:
         return quadratic.of_task(sums, self._known.task_size, self._readout.classes(task))
 
     def _tested(self, seed: int, task: Task) -> NDArray[np.float32]:
-        """Unit-length features of a task's test examples, computed once while there is room: each task is tested often."""
-        found = self._kept.get((seed, task.index))
-        if found is None:
-            found = unit_rows(self._features(seed, task.test.inputs)).astype(np.float32)
-            if found.nbytes + sum(kept.nbytes for kept in self._kept.values()) <= _ROOM:
-                self._kept[seed, task.index] = found
-        return found
+        """Unit-length features of a task's test examples, cached up to `_ROOM` bytes, since every task is tested often."""
+        rows = self._kept.get((seed, task.index))
+        if rows is None:
+            rows = unit_rows(self._features(seed, task.test.inputs)).astype(np.float32)
+            if rows.nbytes + sum(kept.nbytes for kept in self._kept.values()) <= _ROOM:
+                self._kept[seed, task.index] = rows
+        return rows
 
     def _features(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.generic]:
         return self._maps[seed].of(inputs) if seed in self._maps else inputs

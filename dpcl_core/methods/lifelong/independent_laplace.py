@@ -1,4 +1,4 @@
-"""Noise for every record (repair of L2DP-ML): what is stored are noisy copies, and all training reads these."""
+"""Independent noise for every record (repair of L2DP-ML): trains on noisy copies only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) -> Randomiser:
-    """How a record is released for this budget, its part for the label set aside."""
+    """The local randomiser of a record at this budget, split between values and label."""
     for_values, for_labels = (1 - params.label_share) * epsilon, params.label_share * epsilon
     if params.project_to == 0:
         return Randomiser(n_inputs, for_values, for_labels)
@@ -35,7 +35,7 @@ def randomiser(params: IndependentLaplaceParams, n_inputs: int, epsilon: float) 
 
 
 class NoisyRecords:
-    """All budgets and seeds of a run. What training reads of the noisy copies are sums over them, so these are kept.
+    """All budgets and seeds of a run. Training needs only sums over the noisy copies, so only these are kept.
 
     Where an example can be in every task, its copies share the budget equally.
     """
@@ -67,7 +67,7 @@ class NoisyRecords:
         n_steps = self._params.steps
         for done, (seed, task) in enumerate(tasks.items()):
             space = label_space(self._labels, task.prior, self._known.public, task.train.labels, (), task=task.index)
-            if not space:  # none of the task's classes is public: there is nothing to learn, and nothing is stored
+            if not space:  # no class of the task is public: nothing to learn or store
                 continue
             for step in self._readout.descend(seed, self._stored(seed, task, space, ledgers)):
                 if step % 50 == 0 or step == n_steps:
@@ -75,32 +75,32 @@ class NoisyRecords:
                     yield Progress("training", done * n_steps + step, len(tasks) * n_steps, task.index, text)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: z = W x of test examples without noise."""
+        """Scores z = W x of test examples without noise, the only prediction rule."""
         values = self._unit * self._values(seed, task.test.inputs)
         return {"argmax": self._readout.scores(seed, np.hstack([values, np.ones((len(values), 1))]), task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The sums over the newest task's noisy copies, by name: all that is read of them, and of one the copy itself."""
+        """The sums over the newest task's noisy copies, by name. A sum over one copy is the copy itself."""
         return self._sums[cell.seed].of(self._epsilons.index(cell.epsilon)) if cell.seed in self._sums else {}
 
     def _stored(self, seed: int, task: Task, space: Sequence[int], ledgers: Mapping[Cell, Ledger]) -> quadratic.Quadratic:
         """The loss of a task, from the noisy copies of every budget."""
         values, labels = self._values(seed, task.train.inputs), task.train.labels
-        found = []
+        by_budget = []
         for epsilon, local in zip(self._epsilons, self._randomisers, strict=True):
             cell = Cell(epsilon, seed)
             copies, answers = noisy_records(values, labels, space, local, self._noises[cell], ledgers[cell], task=task.index)
-            found.append(unbiased_sums(copies, answers, space, self._known.n_classes, local, self._unit))
+            by_budget.append(unbiased_sums(copies, answers, space, self._known.n_classes, local, self._unit))
         sums = Coefficients(
-            np.stack([one.features for one in found]),
-            np.stack([one.products for one in found]),
-            np.stack([one.by_class for one in found]),
+            np.stack([budget.features for budget in by_budget]),
+            np.stack([budget.products for budget in by_budget]),
+            np.stack([budget.by_class for budget in by_budget]),
         )
         self._sums[seed] = sums
         return quadratic.of_task(sums, max(1, len(labels)), self._readout.classes(task))
 
     def _values(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
-        """What is noised of each example: its projection, or its values brought to [-1, 1]."""
+        """The values of each example that are noised: its projection, or its values scaled to [-1, 1]."""
         if seed in self._maps:
             return self._maps[seed].of(inputs)
         assert self._known.form is not None
@@ -108,7 +108,7 @@ class NoisyRecords:
 
 
 def centred(inputs: NDArray[np.generic], form: Form) -> NDArray[np.float32]:
-    """float32 [n, K] in [-1, 1] of values in the form's range."""
+    """Values in the form's range, scaled to [-1, 1]: float32 [n, K]."""
     rows = np.asarray(inputs, dtype=np.float32)
     return np.float32(2 / (form.high - form.low)) * (rows - np.float32(form.low)) - np.float32(1)
 
@@ -121,22 +121,22 @@ def unbiased_sums(
     local: Randomiser,
     unit: float,
 ) -> Coefficients:
-    """Sums over noisy copies whose mean over the noise is that of the records': values times `unit`, and a last value of 1.
+    """Unbiased estimates, from noisy copies, of the records' sums; a record is its values times `unit` and a last value 1.
 
-    Noise of variance 2 b^2 adds n 2 b^2 to each sum of squares, which is taken off. An answer "k" counts (1 - q) / (p - q)
+    Noise of variance 2 b^2 adds n 2 b^2 to each sum of squares, which is subtracted. An answer "k" counts (1 - q) / (p - q)
     for class k and -q / (p - q) for the others, with p and q the chances of randomised response.
     """
     n, size = copies.shape
-    found = Coefficients(np.zeros(size + 1), np.zeros((size + 1, size + 1)), np.zeros((n_classes, size + 1)))
+    sums = Coefficients(np.zeros(size + 1), np.zeros((size + 1, size + 1)), np.zeros((n_classes, size + 1)))
     chosen, (kept, other) = np.asarray(space, dtype=np.int64), local.chances(len(space))
     for part in row_blocks(n, size + 1):
         rows = np.hstack([unit * copies[part].astype(np.float64), np.ones((len(copies[part]), 1))])
-        found.features[:] += rows.sum(axis=0)
-        found.products[:] += rows.T @ rows
-        found.by_class[chosen] += ((chosen[:, None] == answers[None, part]) - other) / (kept - other) @ rows
-    own = np.arange(size)
-    found.products[own, own] -= n * 2 * (unit * local.scale) ** 2
-    return found
+        sums.features[:] += rows.sum(axis=0)
+        sums.products[:] += rows.T @ rows
+        sums.by_class[chosen] += ((chosen[:, None] == answers[None, part]) - other) / (kept - other) @ rows
+    diagonal = np.arange(size)
+    sums.products[diagonal, diagonal] -= n * 2 * (unit * local.scale) ** 2
+    return sums
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> NoisyRecords:

@@ -1,12 +1,12 @@
-"""L2DP-ML (Lai et al. 2022, Algorithms 1 and 2): A-GEM whose inputs, hidden units and labels get one noise for all.
+"""L2DP-ML (Lai et al. 2022, Algorithms 1 and 2): A-GEM with one shared noise draw on inputs, hidden units and labels.
 
-A faithful build of a method whose guarantee does not hold. Theorem 2 claims an epsilon for it; since all records share one
-draw of each noise, the ledger has no bound, and the claim stands beside it. The same sharing is why it learns: what is added
-to every example is no noise for a learner.
+A faithful implementation of a method whose guarantee does not hold. Theorem 2 claims an epsilon for it. All records share
+one draw of each noise, so the ledger has no bound and shows the claim beside it. This sharing is also why the method learns:
+a constant added to every example does not act as noise on the learner.
 
-The encoder θ1 learns to rebuild its inputs, the classifier θ2 above it learns labels, each from its own loss. Left open by
-the paper and settled here: nothing comes between the layers that would read data unaccounted for (`first_layer`), and a
-class's weights are held to a length, for the same noise on them at every step would add up without end.
+The encoder θ1 learns to reconstruct its inputs, the classifier θ2 above it learns labels, each from its own loss. Choices
+where the paper is silent: no layer in between reads data unaccounted for (`first_layer`), and the norm of a class's weights
+is capped, since adding the same noise to them at every step would let them grow without bound.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class L2dpMl(Agem):
-    """One network, one seed, three draws of noise. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
+    """One network for one seed, with three noise draws. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
-    _largest_weight = float(np.finfo(np.float32).max)  # noise alone makes weights of any size, where no norm is held
+    _largest_weight = float(np.finfo(np.float32).max)  # noise alone makes weights this large if no norm is capped
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         super().__init__(spec, cells, known)
         assert isinstance(spec.params, L2dpMlParams)
         self._chosen = chosen = spec.params
-        self._n = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(known.task_size))  # λ of the last step
+        self._n = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(known.task_size))  # λ of the latest step
         sizes = claim.sizes(self._form, known.n_classes)
         share, epsilon = chosen.encoder_share, self._cell.epsilon
         self._plan = claim.plan(sizes, chosen.delta_r, self._n, epsilon, share, self._theta_norm())
-        self._largest = 0  # λ of all steps so far
+        self._largest = 0  # largest λ so far
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = (*self._form.shape, 1)[:3]
         self._draws = encoder.draw(self._plan, noise, n_channels, height, known.device, chosen.output_noise)
@@ -65,54 +65,54 @@ class L2dpMl(Agem):
         return self._params.batch_size if self._chosen.algorithm == "batches" else max(n, 1)
 
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
-        """A-GEM's batches, perturbed: what is learned from, stored and used again is x̄."""
+        """A-GEM's batches, perturbed: training, memory and replay all use x̄."""
         plain = super()._batches(task, competing)
         self._n = self._divisor(plain[0])
         self._largest = max(self._largest, self._n)  # Algorithm 1 divides by a task's size: the largest claims most
         return [replace(batch, inputs=batch.inputs.double() + self._draws.inputs / self._n) for batch in plain]
 
     def _divisor(self, batch: Batch) -> int:
-        """Examples of a batch as they divide its sums and its noise: the nominal number where the true one is private."""
+        """The divisor λ of a batch's sums and noise: its size, or the nominal number where the true one is private."""
         return len(batch.targets) if self._known.counted else self._n
 
     def _gradients(self, batch: Batch) -> Gradients:
-        """Of both losses' means over the batch, with the noise of its number of examples; in parts, as A-GEM's."""
+        """Gradients of both losses' means over the batch, with noise divided by λ; summed over pieces, as in A-GEM."""
         n, size = self._divisor(batch), AT_ONCE[batch.targets.device.type]
-        of_inputs = encoder.of_noise(self._net.first, self._draws.inputs / n)
-        part = self._taylor if self._chosen.losses == "taylor" else self._softmax
+        response = encoder.noise_response(self._net.first, self._draws.inputs / n)
+        gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
         total: Gradients = []
         for perturbed, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
-            found = part(perturbed, targets, batch.columns, of_inputs, n)
-            total = [sum_ + new for sum_, new in zip(total, found, strict=True)] if total else found
+            part = gradients(perturbed, targets, batch.columns, response, n)
+            total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else part
         total[-2][batch.columns] -= (self._draws.output[batch.columns] / n).to(total[-2].dtype)
         return total
 
     def _taylor(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
-        """Parts of a batch of n: of the reconstruction for the encoder, of the label's loss for the rest, apart (Alg. 2).
+        """Gradients on a piece of a batch of n: encoder from the reconstruction, the rest from the label loss (Alg. 2).
 
-        The output layer's are the closed form, its noise left to the caller. The layers below are told the slopes alone:
-        they read labels without any noise. There is no bias of the output, z = h_π·W.
+        The output layer's gradient is the closed form; the caller adds its noise. The layers below get the gradient in the
+        logits, which reads labels without any noise. The output has no bias, z = h_π·W.
         """
         net, hidden = self._net, self._draws.hidden / n
         with torch.no_grad():
-            units = net.first((perturbed - self._draws.inputs / n).float())  # by the subtraction that undoes the noise
+            units = net.first((perturbed - self._draws.inputs / n).float())  # the subtraction undoes the noise
         read = self._read(units, of_inputs + 2 * hidden, training=True)
         last = net.rest[1:](read).clamp(max=1)  # a ReLU's output: at least 0
         with torch.no_grad():
             weights = net.head.weight[columns]
-            slopes = taylor_loss.slope(functional.one_hot(targets, len(columns)), last @ weights.T)
+            in_logits = taylor_loss.logit_gradient(functional.one_hot(targets, len(columns)), last @ weights.T)
             output = torch.zeros_like(net.head.weight)
-            output[columns] = taylor_loss.output_gradient(last, slopes) / n
-        below = torch.autograd.grad(last, list(net.rest.parameters()), slopes @ weights / n)
+            output[columns] = taylor_loss.output_gradient(last, in_logits) / n
+        below = torch.autograd.grad(last, list(net.rest.parameters()), in_logits @ weights / n)
         return [self._encoder(perturbed, units, of_inputs, hidden, n), *below, output, torch.zeros_like(net.head.bias)]
 
     def _encoder(self, perturbed: Tensor, units: Tensor, of_inputs: Tensor, hidden: Tensor, n: int) -> Tensor:
-        """The encoder's gradient on a part of a batch of n: of the reconstruction of x̄ from h̄, with h̄ held constant.
+        """The encoder's gradient on a piece of a batch of n: reconstruction of x̄ from h̄, with h̄ held constant.
 
-        Each value of x̄ and of h̄ is mostly noise, and the gradient a product of both: unless `encoder_divisor` is none, it
-        is divided by their scales, public numbers, and by the number of values, so that one step size serves all budgets. In
-        single precision, which keeps a picture under noise of 10^4 to two decimals: only the encoder's own slight turns hear
-        of the rest.
+        Each value of x̄ and of h̄ is mostly noise, and the gradient is a product of both. Unless `encoder_divisor` is none, it
+        is divided by their public noise scales and by the number of values, so that one step size serves all budgets.
+        Single precision suffices: it keeps a picture under noise of 10^4 to two decimals, and only the encoder's small
+        updates depend on the rest.
         """
         kernel, plan, chosen = self._net.first.weight, replace(self._plan, n_mean=n), self._chosen
         if chosen.encoder_weight == 0:
@@ -128,7 +128,7 @@ class L2dpMl(Agem):
         return torch.autograd.grad(loss, kernel)[0] * (chosen.encoder_weight / divisor)
 
     def _softmax(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
-        """Parts of a batch of n of A-GEM's own loss, for all layers, on perturbed units; nothing is clipped."""
+        """Gradients of A-GEM's softmax loss on a piece of a batch of n, for all layers, on perturbed units; no clipping."""
         units = self._net.first((perturbed - self._draws.inputs / n).float())
         read = self._read(units, of_inputs + 2 * self._draws.hidden / n, training=True)
         logits = self._net.head(self._net.rest[1:](read))[:, columns]
@@ -136,19 +136,19 @@ class L2dpMl(Agem):
         return list(torch.autograd.grad(loss, list(self._net.parameters())))
 
     def _read(self, units: Tensor, offset: Tensor, *, training: bool) -> Tensor:
-        """What the layers above the first are given."""
-        read = encoder.read_by_classifier(units, offset, self._chosen.first_layer)
+        """Input of the layers above the first."""
+        values = encoder.classifier_input(units, offset, self._chosen.first_layer)
         if self._chosen.first_layer == "batch-norm":
-            return self._statistics.normalised(read, training=training).to(units.dtype)
-        return read
+            return self._statistics.normalised(values, training=training).to(units.dtype)
+        return values
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Under the noise of the last step, or none."""
+        """Logits [n, n_classes] under the noise of the latest step, or without noise."""
         device, net = self._known.device, self._net
         size = AT_ONCE[torch.device(device).type]
-        found = np.zeros((len(inputs), self._known.n_classes), np.float32)
+        logits = np.zeros((len(inputs), self._known.n_classes), np.float32)
         with torch.inference_mode():
-            offset = encoder.of_noise(net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
+            offset = encoder.noise_response(net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
             if self._chosen.test_noise == "none":
                 offset = torch.zeros_like(offset)
             for start in range(0, len(inputs), size):
@@ -156,11 +156,11 @@ class L2dpMl(Agem):
                 last = net.rest[1:](self._read(units, offset, training=False))
                 if self._chosen.losses == "taylor":
                     last = last.clamp(max=1)
-                found[start : start + size] = net.head(last).cpu().numpy()
-        return found
+                logits[start : start + size] = net.head(last).cpu().numpy()
+        return logits
 
     def _hold_norms(self) -> None:
-        """Scales weights back to the norms that the settings allow them."""
+        """Rescales weights to the settings' norm caps."""
         chosen = self._chosen
         with torch.no_grad():
             if chosen.output_norm_cap > 0:

@@ -1,4 +1,4 @@
-"""Episodic memory of whole batches: exactly one of every task, kept for good (Lai et al., Algorithm 2)."""
+"""Episodic memory of exactly one batch per task, kept for good (Lai et al., Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Batch = TypeVar("Batch")
 
 @dataclass(slots=True)
 class Memory(Generic[Batch]):
-    """One batch for every task that has ended, as its method stored it, in the order of tasks."""
+    """One batch of every finished task, as its method stored it, in the order of tasks."""
 
     batches: list[Batch] = field(default_factory=list)
 
@@ -23,11 +23,11 @@ class Memory(Generic[Batch]):
         return len(self.batches)
 
     def keep(self, batch: Batch) -> None:
-        """Takes the one batch of a task. To be called when the task has ended: no task is its own reference."""
+        """Stores a task's batch. Call when the task has ended, so that no task is its own reference."""
         self.batches.append(batch)
 
     def drawn(self, at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
-        """So many stored batches at random, none twice; all of them where fewer are stored, none before the first."""
+        """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
         if at_most >= len(self.batches):
             return tuple(self.batches)
         places = generator.choice(len(self.batches), at_most, replace=False)
@@ -35,5 +35,5 @@ class Memory(Generic[Batch]):
 
 
 def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) -> int:
-    """Which of a task's batches is kept: a random one (as printed), or the last (as in code of the same group)."""
+    """Index of the batch to keep: random (as printed) or the last (as in code of the same group)."""
     return n_batches - 1 if params.memory_pick == "last" else int(generator.integers(n_batches))

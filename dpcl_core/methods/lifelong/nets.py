@@ -1,12 +1,12 @@
-"""The networks of Lifelong DP (Lai et al. 2022, section 6): trained whole, on grey pictures, colour or sensor windows.
+"""The networks of Lifelong DP (Lai et al. 2022, section 6), trained in full on grey or colour pictures or sensor windows.
 
-The paper names filters, patches and the units of the last hidden layer. What it leaves open is settled here: every
-convolution has stride 2 and pads with zeros so that its output is half its input, rounded up ("SAME"); units are ReLU; the
-first convolution has no bias, as the auto-encoder that L2DP-ML makes of it (h = θ1ᵀx). Batch normalisation is left out, for
-its statistics mix the examples of a batch, and no claim accounts for them: the residual network normalises each example by
-groups of channels instead. Weights start as He et al. (2015) have it, each unit's own lowered by their mean: what all its
-inputs have in common, as the dark background of digits, then moves no unit. A block starts as the way around it (Goyal et
-al. 2017). Without these two, larger steps diverged or left every unit of a layer at zero.
+The paper gives filters, patches and the units of the last hidden layer. Choices where it is silent: every convolution has
+stride 2 and zero padding so that its output is half its input, rounded up ("SAME"); units are ReLU; the first convolution
+has no bias, as in L2DP-ML's auto-encoder (h = θ1ᵀx). Batch normalisation is left out: its statistics mix the examples of a
+batch, and no claim accounts for them; the residual network normalises each example by groups of channels instead. Initial
+weights follow He et al. (2015), minus each unit's mean weight, so that a constant input such as the dark background of
+digits does not move a unit. A residual block starts as its shortcut (Goyal et al. 2017). Without these two, larger steps
+diverged or left every unit of a layer at zero.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _AT_ONCE = 200
 
 
 class Conv(nn.Conv2d):
-    """A convolution whose output is its input's size over the stride, rounded up, whatever its patch."""
+    """A convolution whose output size is its input size divided by the stride, rounded up, for any patch size."""
 
     def __init__(self, n_in: int, n_out: int, patch: int, stride: int = 2, *, bias: bool = True) -> None:
         super().__init__(n_in, n_out, patch, stride, padding=(patch - 1) // 2, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.kernel_size[0] % 2 == 0:  # an even patch finds no place for the last row or column of an odd picture
+        if self.kernel_size[0] % 2 == 0:  # an even patch would skip the last row or column of an odd picture
             x = functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
         return super().forward(x)
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions and a way around them (He et al. 2016), each normalised by groups of channels."""
+    """A residual block of two 3x3 convolutions and a shortcut (He et al. 2016), with group normalisation."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -59,11 +59,11 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """x float32 [b, channels, height, width] in [-1, 1] to logits [b, n_classes], in three parts that can be used alone.
+    """Maps x float32 [b, channels, height, width] in [-1, 1] to logits [b, n_classes], in three parts usable on their own.
 
-    `first`: one convolution of stride 2 without a bias, to the first layer before its ReLU [b, filters, height/2, width/2];
-    its weight [filters, channels, patch, patch] is the encoder. `rest`: from there, its ReLU included, to the last hidden
-    layer h_π [b, n_hidden], which is not negative and not clipped. `head`: from there to the logits.
+    `first`: one convolution of stride 2 without bias, to the first layer before its ReLU [b, filters, height/2, width/2];
+    its weight [filters, channels, patch, patch] is the encoder. `rest`: from there, including the ReLU, to the last hidden
+    layer h_π [b, n_hidden], which is nonnegative and not clipped. `head`: from there to the logits.
     """
 
     def __init__(self, first: Conv, rest: nn.Sequential, head: nn.Linear) -> None:
@@ -75,7 +75,7 @@ class Net(nn.Module):
 
 
 def build(form: Form, n_classes: int, seed: int) -> Net:
-    """A fresh network for examples of this form, on the CPU; the seed decides its weights.
+    """A network for examples of this form, on the CPU, with initial weights drawn from the seed.
 
     Colour: reduced ResNet-18, filters 64, 64, 128, 128, 160, patches 4, 3, 3, 3, 3, strides 2, 1, 1, 2, 2, then 256 units;
     each of the last four is two residual blocks. Grey: convolutions of 32, 64 and 96 filters with 5x5 patches, then 512
@@ -97,12 +97,12 @@ def build(form: Form, n_classes: int, seed: int) -> Net:
         n_flat = nn.Sequential(first, *layers)(torch.zeros(1, n_channels, height, width)).numel()
     rest = nn.Sequential(*layers, nn.Flatten(), nn.Linear(n_flat, n_hidden), nn.ReLU())
     net = Net(first, rest, nn.Linear(n_hidden, n_classes))
-    _start(net, seed)
+    _initialise(net, seed)
     return net
 
 
 def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tensor:
-    """Rows [n, K] of values in [low, high] as the networks read them: float32 [n, channels, height, width] in [-1, 1].
+    """Rows [n, K] of values in [low, high] as network input: float32 [n, channels, height, width] in [-1, 1].
 
     A window of a sensor is [n, 1, samples, axes].
     """
@@ -112,7 +112,7 @@ def tensor(inputs: NDArray[np.generic], form: Form, device: str = "cpu") -> Tens
 
 
 def logits(net: Net, inputs: NDArray[np.generic], form: Form, batch: int = _AT_ONCE) -> NDArray[np.float32]:
-    """Logits [n, n_classes] of rows [n, K], computed where the network is, without a gradient."""
+    """Logits [n, n_classes] of rows [n, K], computed on the network's device, without gradients."""
     device = str(net.head.weight.device)
     with torch.inference_mode():
         parts = [net(tensor(inputs[at : at + batch], form, device)).cpu() for at in range(0, len(inputs), batch)]
@@ -124,8 +124,8 @@ def released(net: Net) -> dict[str, NDArray[np.generic]]:
     return {name: weights.detach().cpu().numpy().copy() for name, weights in net.named_parameters()}
 
 
-def _start(net: Net, seed: int) -> None:
-    """Weights normal with variance 2 / (inputs of a unit), 1 / that for the logits, of sum 0 for each unit; biases zero."""
+def _initialise(net: Net, seed: int) -> None:
+    """Draws normal weights of variance 2 / fan-in (logits: 1 / fan-in), centred to sum 0 per unit; biases are zero."""
     random = torch.Generator().manual_seed(int(generator(seed, "initial weights").integers(2**63)))
     with torch.no_grad():
         for module in net.modules():

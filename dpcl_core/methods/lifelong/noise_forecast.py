@@ -1,4 +1,4 @@
-"""What noise will do to the repairs of L2DP-ML, told before a run: from settings and public numbers alone."""
+"""Pre-run noise-to-signal forecast for dp-coeff-memory and independent-laplace, from public numbers only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def of_sums(spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task:
 def of_copies(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast:
-    """Noise for every record: that on the sum of a class's copies. Projected values count with their usual length."""
+    """Forecast for noise on every record: the noise on the sum of a class's copies; projected values by their usual norm."""
     from dpcl_core.methods.lifelong.independent_laplace import randomiser  # loads the accountant, which takes a second
     from dpcl_core.privacy.local import epsilon_of_each
 
@@ -47,7 +47,7 @@ def of_copies(
     n_copies = facts.n_tasks if facts.recurrence == "every" else 1
     local = randomiser(params, n_features, epsilon_of_each(epsilon, spec.privacy.delta, n_copies))
     length, signal = math.sqrt(n_features), "longest signal there can be"
-    if local.l1_clip is not None:  # normal numbers with an L1 norm of 1, or of the clip where that is less
+    if local.l1_clip is not None:  # normal values with an L1 norm of 1, or of the clip if smaller
         length, signal = min(1.0, local.l1_clip) * math.sqrt(math.pi / 2 / local.n_values), "usual signal"
     class_size, is_everywhere = facts.task_size / classes_per_task, _is_noised_in_every_task(spec, params, facts)
     ratio = noise_to_signal_of_copies(
@@ -65,6 +65,6 @@ def of_copies(
 
 
 def _is_noised_in_every_task(spec: RunSpec, params: CoefficientParams, facts: PublicSizes) -> bool:
-    """Whether a class gets noise in tasks that have none of it: with one list for all, whose classes all compete."""
+    """Whether a class gets noise in every task, also without data: one label list for all, whose classes all compete."""
     has_one_list = spec.labels == "prior-const" and params.head == "shared" and facts.n_tasks > 1
     return has_one_list and not isinstance(spec.scenario, Permuted)

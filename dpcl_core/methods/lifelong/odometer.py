@@ -1,26 +1,26 @@
-"""What a life with replays costs each person: which stored sample is used when, how often, and what that adds up to.
+"""Privacy odometer of DP-A-GEM: the public replay schedule and each person's total privacy cost, replays included.
 
-Everything here is public arithmetic, known before any example is read. Why the sums are right (a person is one example of
-one task; "add-remove"):
+Everything here is public arithmetic, done before any example is read. Proof of the costs (a person is one example of one
+task; "add-remove"):
 
-1. A step on the task being learned. Every example is in the batch with chance `sample_rate`, by a secret coin of its own;
-   one more example changes the sum of clipped gradients by at most C, whatever the weights, and the noise has standard
-   deviation zC on every coordinate. That is a Poisson-sampled Gaussian of noise multiplier z. The weights it starts from
-   are earlier outputs: composition is adaptive.
+1. A step on the current task. Every example is in the batch with chance `sample_rate`, by an independent secret coin. One
+   more example changes the sum of clipped gradients by at most C, for any weights, and the noise has standard deviation zC
+   on every coordinate. That is a Poisson-sampled Gaussian of noise multiplier z. The initial weights are earlier outputs:
+   composition is adaptive.
 2. A replay. An example is kept when its task ends, by one coin tossed once. Fix all these coins, the same ones for both
-   neighbouring datasets (the added example brings its own). If it is kept, each use of its sample tosses a fresh secret coin
-   for it, of chance `replay_rate`: again a Poisson-sampled Gaussian with multiplier z. If it is not kept, it is not read.
-   A bound that holds for every outcome of the coins holds for their mixture, as hockey-stick divergences are jointly convex.
-   So what is proved is what those who are kept pay, even if it were published who they are; the chance of not being kept is
-   not credited. (To count a use as sampled with chance `kept` times `replay_rate` would be wrong: being kept is decided once
-   for all uses, which are then not independent.)
-3. A use of task i's sample reads task i's people and nobody else, and which sample a step uses follows from its number
-   alone. So a person's life is the own task's steps and the uses of one sample, counted exactly; where one person can be in
-   every task, all steps and all uses of all samples.
-4. The gradient and its reference are two releases with noise of their own; their division by public numbers, the projection
-   and the step are computed from the two.
+   neighbouring datasets (the added example has its own). If the example is kept, each use of its sample tosses a fresh
+   secret coin for it, of chance `replay_rate`: again a Poisson-sampled Gaussian with multiplier z. If it is not kept, it is
+   not read. A bound that holds for every outcome of the coins holds for their mixture, as hockey-stick divergences are
+   jointly convex. The proved cost is therefore that of kept examples, even if their identities were published; the chance
+   of not being kept is not credited. (Counting a use as sampled with chance `kept` times `replay_rate` would be wrong: one
+   coin decides about all uses, which are then not independent.)
+3. A use of task i's sample reads only task i's people, and a step's number alone determines which sample it uses. A
+   person's events are therefore the steps of their task and the uses of one sample, counted exactly; where one person can
+   be in every task, all steps and all uses of all samples.
+4. The gradient and its reference are two releases with independent noise; division by public numbers, the projection and
+   the step are post-processing of the two.
 
-Under "replace" the coins belong to the place in the data, and the accountant doubles the sensitivity.
+Under "replace" the coins belong to positions in the data, and the accountant doubles the sensitivity.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.privacy import accounting
 from dpcl_core.spec import PrivacySpec, Recurrence
 
-Turns = tuple[tuple[int | None, ...], ...]  # for every task and step, the task whose sample is used; None: none
+ReplaySchedule = tuple[tuple[int | None, ...], ...]  # per task and step, the task whose sample is replayed; None: none
 
 
 @dataclass(frozen=True, slots=True)
 class Noises:
-    """Noise multipliers of the steps, and of the replays during them, in the first task and in each later one. 0: none."""
+    """Noise multipliers of steps and of their replays, in the first task and in each later one; 0: none."""
 
     first: float
     later: float
@@ -52,7 +52,7 @@ class Noises:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Public numbers of a stream and of its training. `n_steps`: in every task; replays happen only where `replays`."""
+    """Public numbers of a stream and its training. `n_steps`: per task; `replays`: whether samples are replayed at all."""
 
     n_tasks: int
     n_steps: int
@@ -62,42 +62,42 @@ class Plan:
     recurrence: Recurrence
     privacy: PrivacySpec
 
-    def own(self, task: int, noises: Noises) -> dp.DpEvent:
-        """The steps of a task on its own examples."""
+    def own_steps(self, task: int, noises: Noises) -> dp.DpEvent:
+        """The event of a task's steps on its own examples."""
         return _event(noises.of(task), self.sample_rate, self.n_steps)
 
     def uses(self, task: int, noises: Noises, n_uses: int) -> dp.DpEvent:
-        """So many uses of one sample while `task` is learned."""
+        """The event of `n_uses` uses of one sample while `task` is learned."""
         return _event(noises.of(task), self.replay_rate, n_uses)
 
-    def life(self, person: int, noises: Noises, n_uses: int) -> list[dp.DpEvent]:
-        """All that happens to someone of task `person` whose sample is used `n_uses` times in all; see `turns`.
+    def events_of(self, person: int, noises: Noises, n_uses: int) -> list[dp.DpEvent]:
+        """All events that may read a person of task `person` whose sample is used `n_uses` times; see `replay_schedule`.
 
-        Where one person can be in every task: to anyone, with so many uses of all samples together.
+        Where one person can be in every task: all events of any person, with `n_uses` uses of all samples together.
         """
         tasks = range(self.n_tasks) if self.recurrence == "every" else (person,)
-        found = [self.own(task, noises) for task in tasks]
-        return [*found, self.uses(1, noises, n_uses)] if n_uses else found  # in the first task nothing is replayed
+        steps = [self.own_steps(task, noises) for task in tasks]
+        return [*steps, self.uses(1, noises, n_uses)] if n_uses else steps  # the first task replays nothing
 
     def epsilon(self, events: Sequence[dp.DpEvent]) -> float:
-        """What they add up to."""
+        """Epsilon of these events at the run's delta and adjacency."""
         return accounting.Pld().epsilon(events, self.privacy.delta, self.privacy.adjacency)
 
 
 def plan(params: DpAgemParams, privacy: PrivacySpec, n_tasks: int, recurrence: Recurrence) -> Plan:
-    """The plan that a run's settings come to."""
+    """The plan that follows from a run's settings."""
     replays = params.projection != "never"
     return Plan(n_tasks, params.n_steps, params.sample_rate, params.replay_rate, replays, recurrence, privacy)
 
 
-def turns(plan: Plan, most: Sequence[float] | None = None) -> Turns:
-    """Which sample each step uses: those of all earlier tasks in turn, the newest first, so that left-over uses are young.
+def replay_schedule(plan: Plan, most: Sequence[float] | None = None) -> ReplaySchedule:
+    """The sample each step replays: all earlier tasks in rotation, newest first, so that newer samples get extra uses.
 
-    `most`: after how many uses each sample is retired (None: never); where one person can be in every task, it is the
+    `most`: number of uses after which each sample is retired (None: never); where one person can be in every task, the
     number of uses of all samples together.
     """
     left = [math.inf] * plan.n_tasks if most is None else list(most)
-    found: list[tuple[int | None, ...]] = []
+    schedule: list[tuple[int | None, ...]] = []
     for task in range(plan.n_tasks):
         chosen: list[int | None] = []
         alive = list(range(task - 1, -1, -1)) if plan.replays else []
@@ -112,24 +112,24 @@ def turns(plan: Plan, most: Sequence[float] | None = None) -> Turns:
             chosen.append(sample)
             for charged in range(plan.n_tasks) if plan.recurrence == "every" else (sample,):
                 left[charged] -= 1
-            place += left[sample] > 0  # a sample that retires leaves its place to the next
-        found.append(tuple(chosen))
-    return tuple(found)
+            place += left[sample] > 0  # a retired sample's position passes to the next
+        schedule.append(tuple(chosen))
+    return tuple(schedule)
 
 
-def n_uses(plan: Plan, turns: Turns, person: int) -> int:
-    """How often the sample that someone of task `person` may be in is used; all samples where he may be in each."""
-    counts = Counter(sample for chosen in turns for sample in chosen if sample is not None)
+def n_uses(plan: Plan, schedule: ReplaySchedule, person: int) -> int:
+    """Number of uses of the sample that may hold a person of task `person`; of all samples, where it may be in each."""
+    counts = Counter(sample for chosen in schedule for sample in chosen if sample is not None)
     return counts.total() if plan.recurrence == "every" else counts[person]
 
 
 def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
-    """The noise of a budget.
+    """The noise multipliers for a budget.
 
-    "lifetime": one multiplier, the smallest with which the worst-off person's whole life stays within (epsilon, delta).
-    "per-task": as NaiveGaussian splits it (Lai et al., section 3). Each of the m tasks may spend epsilon/m and delta/m on
-    its gradients and their references together, which add up to epsilon and delta for anyone by basic composition.
-    "fixed": as given. An infinite epsilon has no noise.
+    "lifetime": one multiplier, the smallest at which the worst-off person's events stay within (epsilon, delta).
+    "per-task": NaiveGaussian's split (Lai et al., section 3). Each of the m tasks may spend epsilon/m and delta/m on its
+    gradients and references together, which is epsilon and delta in total for every person by basic composition.
+    "fixed": as given. An infinite epsilon gives no noise.
     """
     if math.isinf(epsilon):
         return Noises(0.0, 0.0)
@@ -148,44 +148,44 @@ def noises(params: DpAgemParams, plan: Plan, epsilon: float) -> Noises:
         if not plan.replays or plan.n_tasks == 1:
             return Noises(first, first)
         return Noises(first, accounting.calibrated(lambda value: task(value, True), *share, adjacency))
-    every_turn = turns(plan)
-    most = max(n_uses(plan, every_turn, person) for person in range(plan.n_tasks))
-    value = accounting.calibrated(lambda value: plan.life(0, Noises(value, value), most), epsilon, delta, adjacency)
+    uncapped = replay_schedule(plan)
+    most = max(n_uses(plan, uncapped, person) for person in range(plan.n_tasks))
+    value = accounting.calibrated(lambda value: plan.events_of(0, Noises(value, value), most), epsilon, delta, adjacency)
     return Noises(value, value)
 
 
-def within(plan: Plan, noises: Noises, cap: float | None) -> Turns:
-    """The turns with every sample retired before the use that would bring its people's whole life above `cap`.
+def capped_schedule(plan: Plan, noises: Noises, cap: float | None) -> ReplaySchedule:
+    """The schedule in which every sample retires before the use that would take its people's total epsilon above `cap`.
 
-    A whole life counts all steps on own data from the beginning, those still to come as well, where one person can be in
-    every task: replays then never push a total above the cap that steps alone would have kept. None: no sample retires; nor
-    where there is no noise, and no cap that could be kept.
+    The total counts all steps on a person's own data, including later ones where one person can be in every task: replays
+    then never push a total above the cap that the steps alone would keep. None: no sample retires. Without noise none
+    retires either, since no cap could be kept.
     """
     if cap is None or noises.later == 0:
-        return turns(plan)
-    return turns(plan, [_most(plan, noises, person, cap) for person in range(plan.n_tasks)])
+        return replay_schedule(plan)
+    return replay_schedule(plan, [_max_uses(plan, noises, person, cap) for person in range(plan.n_tasks)])
 
 
-def _most(plan: Plan, noises: Noises, person: int, cap: float) -> int:
-    """The largest number of uses, of all steps there are, that keeps a life within the cap. More uses never cost less."""
+def _max_uses(plan: Plan, noises: Noises, person: int, cap: float) -> int:
+    """The largest number of uses, at most one per later step, within the cap. Epsilon never falls with more uses."""
     later_tasks = plan.n_tasks - 1 - (person if plan.recurrence == "once" else 0)
     all_steps = later_tasks * plan.n_steps
-    if plan.epsilon(plan.life(person, noises, all_steps)) <= cap:
+    if plan.epsilon(plan.events_of(person, noises, all_steps)) <= cap:
         return all_steps
-    kept, above = -1, all_steps  # -1: not even the steps alone
+    kept, above = -1, all_steps  # -1: the steps alone already exceed the cap
     while above - kept > 1:
         middle = (kept + above) // 2
-        if plan.epsilon(plan.life(person, noises, middle)) <= cap:
+        if plan.epsilon(plan.events_of(person, noises, middle)) <= cap:
             kept = middle
         else:
             above = middle
     return max(0, kept)
 
 
-def worst(plan: Plan, noises: Noises, turns: Turns) -> float:
-    """Epsilon of the whole life of the worst-off person."""
-    lives = {(noises.of(person), n_uses(plan, turns, person)): person for person in range(plan.n_tasks)}
-    return max(plan.epsilon(plan.life(person, noises, uses)) for (_, uses), person in lives.items())
+def worst_epsilon(plan: Plan, noises: Noises, schedule: ReplaySchedule) -> float:
+    """Total epsilon of the worst-off person over the whole run."""
+    distinct = {(noises.of(person), n_uses(plan, schedule, person)): person for person in range(plan.n_tasks)}
+    return max(plan.epsilon(plan.events_of(person, noises, uses)) for (_, uses), person in distinct.items())
 
 
 def _event(noise_multiplier: float, rate: float, count: int) -> dp.DpEvent:

@@ -174,7 +174,7 @@ def _world(length: int) -> World:
 def _share(matched: Matched) -> tuple[Matched, float]:
     """The matched lists, and the share of entries in the group that stands for their mode."""
     n = len(matched.prototypes)
-    return matched, float(rand_index.right(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
+    return matched, float(rand_index.is_correct(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
 
 def _map(stage: Stage, matched: Matched, m: int) -> None:

@@ -73,7 +73,7 @@ def alpha(stage: Stage) -> int | None:
     def ranked() -> dict[str, dict[float, float]]:
         of = source.everything()
         tokens = detection.gathered(of)
-        by = {each: detection.found(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
+        by = {each: detection.scores(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
 
     found = stage.press("Rank at every α", ranked)
@@ -159,7 +159,7 @@ def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
         float(score[private].mean()),
         float(np.nanmean(nominal)),
         detection.recall(score, private, dials.threshold),
-        detection.found(score, tokens).auroc[detection.EVERY],
+        detection.scores(score, tokens).auroc[detection.EVERY],
     )
 
 

@@ -75,8 +75,8 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
     tokens = detection.gathered(of)
     score = np.concatenate([token_layers.scores(text, dials) for text in of])
     found = {
-        "score": detection.found(score, tokens),
-        "pattern": detection.found(tokens.has_pattern.astype(np.float64), tokens),
+        "score": detection.scores(score, tokens),
+        "pattern": detection.scores(tokens.has_pattern.astype(np.float64), tokens),
     }
     rows = [
         (group, detector, one.auroc[group], one.precision[group], one.share[group])

@@ -147,7 +147,7 @@ def test_the_ledger_is_the_composition_made_by_hand(budget: str, recurrence: Rec
         assert book.by_people() == pytest.approx(by_hand, rel=1e-3)
         own = {0: total((noises.first, 4)), 1: total((noises.later, 4)), 2: total((noises.later, 4))}
         assert book.by_task() == pytest.approx(own, rel=1e-3)
-    assert book.epsilon() == pytest.approx(odometer.worst(model._public, noises, model._turns), rel=1e-6)
+    assert book.epsilon() == pytest.approx(odometer.worst_epsilon(model._public, noises, model._turns), rel=1e-6)
     assert book.epsilon() <= 4.0
     assert budget == "per-task" or book.epsilon() > 3.98
 

@@ -86,26 +86,27 @@ def test_picture_and_noise_may_be_encoded_apart(form: Form) -> None:
     net = nets.build(form, 10, seed=0).double()
     noise = 1e5 * drawn(form, plan(form)).inputs
     x = nets.tensor(np.random.default_rng(0).random((3, math.prod(form.shape)), np.float32), form).double()
-    torch.testing.assert_close(net.first(x) + encoder.of_noise(net.first, noise), net.first(x + noise), rtol=1e-9, atol=1e-3)
+    response = encoder.noise_response(net.first, noise)
+    torch.testing.assert_close(net.first(x) + response, net.first(x + noise), rtol=1e-9, atol=1e-3)
 
 
 def test_recentred_units_keep_every_digit_of_the_picture_under_any_noise() -> None:
     units, offset = normal(5, 3, 4, 4).float(), 1e6 * normal(1, 3, 4, 4, seed=1)
-    found = encoder.read_by_classifier(units, offset, "recentred")
+    found = encoder.classifier_input(units, offset, "recentred")
     is_on = (offset > 0).expand(found.shape)
     assert torch.equal(found[is_on], units[is_on])
     assert not found[~is_on].any()
     small = offset / 1e6  # noise of the units' own size: the formula, in double precision
     expected = (units.double() + small).relu() - small.relu()
-    torch.testing.assert_close(encoder.read_by_classifier(units, small, "recentred").double(), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(encoder.classifier_input(units, small, "recentred").double(), expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(
-        encoder.read_by_classifier(units, torch.zeros_like(offset), "recentred"), units.relu(), rtol=0, atol=0
+        encoder.classifier_input(units, torch.zeros_like(offset), "recentred"), units.relu(), rtol=0, atol=0
     )
 
 
 def test_plain_units_are_those_of_the_formula() -> None:
     units, offset = normal(5, 3, 4, 4).float(), 100 * normal(1, 3, 4, 4, seed=1)
-    found = encoder.read_by_classifier(units, offset, "plain")
+    found = encoder.classifier_input(units, offset, "plain")
     torch.testing.assert_close(found, (units + offset).relu().float())
 
 

@@ -34,7 +34,7 @@ def renyi(*steps: tuple[float, float, int], delta: float = DELTA) -> float:
 
 
 def test_samples_are_used_in_turn_and_what_is_left_over_goes_to_the_newest() -> None:
-    found = odometer.turns(plan(4))
+    found = odometer.replay_schedule(plan(4))
     assert found[0] == (None,) * 10
     assert found[1] == (0,) * 10
     assert found[2] == (1, 0) * 5
@@ -44,19 +44,20 @@ def test_samples_are_used_in_turn_and_what_is_left_over_goes_to_the_newest() -> 
 
 
 def test_nothing_is_replayed_where_nothing_is_projected() -> None:
-    assert set(sum(odometer.turns(plan(projection="never")), ())) == {None}
+    assert set(sum(odometer.replay_schedule(plan(projection="never")), ())) == {None}
 
 
 def test_a_sample_that_is_used_up_leaves_its_turns_to_the_others() -> None:
-    found = odometer.turns(plan(4), [12, math.inf, 1, 0])
+    found = odometer.replay_schedule(plan(4), [12, math.inf, 1, 0])
     assert found[2] == (1, 0, 1, 0, 1, 1, 1, 1, 1, 1)
     assert found[3] == (2, 1, 1, 1, 1, 1, 1, 1, 1, 1)
     assert Counter(sum(found, ()))[0] == 12
-    assert odometer.turns(plan(4), [math.inf, 6, math.inf, 0])[3][:6] == (2, 1, 0, 2, 0, 2)  # nobody is passed over
+    # No sample is skipped when another retires.
+    assert odometer.replay_schedule(plan(4), [math.inf, 6, math.inf, 0])[3][:6] == (2, 1, 0, 2, 0, 2)
 
 
 def test_where_people_are_in_every_task_all_samples_retire_together() -> None:
-    found = odometer.turns(plan(4, "every"), [13] * 4)
+    found = odometer.replay_schedule(plan(4, "every"), [13] * 4)
     assert found[1] == (0,) * 10
     assert found[2] == (1, 0, 1) + (None,) * 7
     assert found[3] == (None,) * 10
@@ -74,7 +75,7 @@ def test_lifetime_noise_keeps_the_worst_life_within_the_budget_and_no_more(recur
     for rate, count in ((0.1, own), (0.25, uses)):
         accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(found.first)), count)
     assert accountant.get_epsilon(DELTA) == pytest.approx(epsilon, rel=2e-3)
-    assert odometer.worst(chosen, found, odometer.turns(chosen)) <= epsilon
+    assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) <= epsilon
     assert epsilon < renyi((found.first, 0.1, own), (found.first, 0.25, uses)) < 1.35 * epsilon
 
 
@@ -97,7 +98,7 @@ def test_an_equal_share_for_every_task_adds_up_to_the_budget_and_is_a_waste(recu
     assert found.first < found.later
     lifetime = odometer.noises(DpAgemParams(), chosen, 8.0)
     assert found.later > 1.5 * lifetime.later
-    assert odometer.worst(chosen, found, odometer.turns(chosen)) < 8.0 / 2
+    assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) < 8.0 / 2
 
 
 def test_without_replays_or_with_one_task_the_share_is_that_of_the_steps_alone() -> None:
@@ -105,7 +106,7 @@ def test_without_replays_or_with_one_task_the_share_is_that_of_the_steps_alone()
     for chosen in (plan(1), plan(4, projection="never")):
         found = odometer.noises(params, chosen, 8.0)
         assert found.first == found.later
-        assert odometer.worst(chosen, found, odometer.turns(chosen)) <= 8.0 / chosen.n_tasks
+        assert odometer.worst_epsilon(chosen, found, odometer.replay_schedule(chosen)) <= 8.0 / chosen.n_tasks
 
 
 def test_replaced_people_need_twice_the_noise_where_nothing_is_sampled() -> None:
@@ -120,18 +121,18 @@ def test_replaced_people_need_twice_the_noise_where_nothing_is_sampled() -> None
 def test_no_budget_no_noise_and_nothing_retires() -> None:
     chosen = plan(3)
     assert odometer.noises(DpAgemParams(), chosen, math.inf) == Noises(0.0, 0.0)
-    assert odometer.within(chosen, Noises(0.0, 0.0), 1.0) == odometer.turns(chosen)
+    assert odometer.capped_schedule(chosen, Noises(0.0, 0.0), 1.0) == odometer.replay_schedule(chosen)
 
 
 @pytest.mark.parametrize("recurrence", ["once", "every"])
 def test_samples_retire_at_the_last_use_that_the_cap_allows(recurrence: Recurrence) -> None:
     chosen, noise, cap = plan(4, recurrence), Noises(2.0, 2.0), 2.0
-    free, capped = odometer.turns(chosen), odometer.within(chosen, noise, cap)
-    assert odometer.worst(chosen, noise, free) > cap
-    assert odometer.worst(chosen, noise, capped) <= cap
+    free, capped = odometer.replay_schedule(chosen), odometer.capped_schedule(chosen, noise, cap)
+    assert odometer.worst_epsilon(chosen, noise, free) > cap
+    assert odometer.worst_epsilon(chosen, noise, capped) <= cap
     for person in range(3):
         uses = odometer.n_uses(chosen, capped, person)
-        spent, one_more = (chosen.epsilon(chosen.life(person, noise, n)) for n in (uses, uses + 1))
+        spent, one_more = (chosen.epsilon(chosen.events_of(person, noise, n)) for n in (uses, uses + 1))
         assert spent <= cap < one_more or (person == 2 and None not in capped[3])  # the newest had all turns it could get
     for task in (1, 2, 3):  # a step goes without only after all samples have retired
         spread = [sample is None for sample in capped[task]]
@@ -140,9 +141,9 @@ def test_samples_retire_at_the_last_use_that_the_cap_allows(recurrence: Recurren
 
 def test_a_cap_below_the_own_task_leaves_no_replay_and_one_above_all_changes_nothing() -> None:
     chosen, noise = plan(3), Noises(2.0, 2.0)
-    assert set(sum(odometer.within(chosen, noise, 0.05), ())) == {None}
-    assert odometer.within(chosen, noise, 50.0) == odometer.turns(chosen)
-    assert odometer.within(chosen, noise, None) == odometer.turns(chosen)
+    assert set(sum(odometer.capped_schedule(chosen, noise, 0.05), ())) == {None}
+    assert odometer.capped_schedule(chosen, noise, 50.0) == odometer.replay_schedule(chosen)
+    assert odometer.capped_schedule(chosen, noise, None) == odometer.replay_schedule(chosen)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +164,9 @@ def test_replays_cost_what_was_computed_for_them_elsewhere_by_order_of_size(
     """100 steps a task at rate 0.01, all of a sample in each replay, by Renyi divergences; there a sample was picked at
     random and counted as sampled, which is approximate. Ours is tight, so never far above, and never below a half."""
     chosen, noise = plan(n_tasks, sample_rate=0.01, replay_rate=1.0), Noises(sigma, sigma)
-    every_time = chosen.epsilon(chosen.life(0, noise, 100 * (n_tasks - 1)))
+    every_time = chosen.epsilon(chosen.events_of(0, noise, 100 * (n_tasks - 1)))
     assert always / 2 < every_time <= always * 1.1
-    counted = odometer.worst(chosen, noise, odometer.turns(chosen))
+    counted = odometer.worst_epsilon(chosen, noise, odometer.replay_schedule(chosen))
     assert in_turn / 2 < counted < in_turn * 1.7
 
 

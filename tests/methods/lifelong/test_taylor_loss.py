@@ -80,7 +80,7 @@ def test_slopes_and_output_gradient_are_autograd_s_of_the_perturbed_loss() -> No
         z = hidden @ weights.T
         loss = taylor_loss.classification(y, z) - (noise * weights).sum()
         of_output, of_below = torch.autograd.grad(loss, [weights, below])
-        slopes = taylor_loss.slope(y, z)
+        slopes = taylor_loss.logit_gradient(y, z)
         torch.testing.assert_close(taylor_loss.output_gradient(hidden, slopes) - noise, of_output, rtol=0, atol=1e-9)
         hidden = torch.tanh(normal(30, 4) @ below)
         (through_slopes,) = torch.autograd.grad(hidden, below, (slopes @ weights).detach())

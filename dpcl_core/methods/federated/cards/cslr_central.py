@@ -1,4 +1,4 @@
-"""Card of CSLR with a trusted sum, and a head that clients train in rounds."""
+"""Card of CSLR under central trust, with a head that clients train in rounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CslrCentralParams(
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound leaves out."""
+    """What the bound does not cover."""
     assert isinstance(params, CslrCentralParams)
     if params.head == "private":
         return ()
@@ -46,7 +46,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def is_for_the_replay(params: Params) -> bool:
-    """A clean head: the budget is for the replay alone, as the publication has it."""
+    """Whether the budget covers only the replay, as published: with a head without noise."""
     assert isinstance(params, CslrCentralParams)
     return params.head == "clean"
 

@@ -79,7 +79,7 @@ class CslrPublishedParams(federated_params.ListParams, federated_params.Rehearsa
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a budget without printed noise, lists that do not fit, and unit length on axes."""
+    """Raises BadInput for a budget without printed noise, inconsistent lists, and unit length on projected axes."""
     federated_params.check(spec, facts)
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
@@ -93,7 +93,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What stands before everything else that is said of its protection."""
+    """Caveats shown first in the privacy statement."""
     assert isinstance(params, CslrPublishedParams)
     head = "The head's updates travel without noise, and no number here covers them."
     if params.noisy_lists:

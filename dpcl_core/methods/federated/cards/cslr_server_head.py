@@ -1,4 +1,4 @@
-"""Card of CSLR whose head the server trains on what was released."""
+"""Card of CSLR whose head the server trains on the releases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CslrServerHeadParams(federated_params.ListParams, federated_params.Release
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to."""
+    """The settings in numbers."""
     return f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more."
 
 

@@ -1,4 +1,4 @@
-"""Card of shared statistics: one Gaussian a client and task."""
+"""Card of shared statistics: one Gaussian per client and task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that the methods of clients share: lists and matchers, the release of a mixture, the head and its rounds."""
+"""Shared settings of the federated methods: lists, matchers, the release of a mixture, the head and its rounds."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ SIMULATED = (
 
 
 class HeadParams(Params):
-    """The part that is trained: a small network on frozen embeddings."""
+    """Settings of the head, a small network on frozen embeddings."""
 
     hidden: int = Field(128, ge=0, le=1024, description="Units of the head's hidden layer; 0: a linear head.")
     learning_rate: float = Field(3e-4, gt=0, le=10, allow_inf_nan=False, description="Learning rate of Adam.")
     batch_size: int = Field(32, ge=1, le=1024, description="Rows in each step of the head's training.")
 
 
-class InventedParams(Params):
-    """Embeddings drawn from the released mixture."""
+class SamplingParams(Params):
+    """Settings of embeddings sampled from the released mixture."""
 
     unit_length: bool = Field(False, description="Whether invented embeddings are brought to unit length, as real ones are.")
 
 
-class ServerParams(InventedParams, HeadParams):
-    """A head that the server trains on replayed embeddings alone, after every task anew."""
+class ServerParams(SamplingParams, HeadParams):
+    """Settings of a head that the server retrains on replayed embeddings after every task."""
 
     learning_rate: float = Field(5e-4, gt=0, le=10, allow_inf_nan=False, description="Learning rate of Adam.")
     batch_size: int = Field(128, ge=1, le=1024, description="Rows in each step of the head's training.")
@@ -52,7 +52,7 @@ class ServerParams(InventedParams, HeadParams):
 
 
 class RoundParams(HeadParams):
-    """A head that clients train in rounds: each sends it to some of them and averages what comes back."""
+    """Settings of federated rounds: the server sends the head to a sample of clients and averages their updates."""
 
     rounds: int = Field(50, ge=1, le=1000, description="Rounds of training in every task.")
     participation: float = Field(
@@ -62,15 +62,15 @@ class RoundParams(HeadParams):
 
 
 class ClippedParams(RoundParams):
-    """Rounds whose updates are clipped and noised."""
+    """Settings of rounds with clipped and noised updates."""
 
     clip_norm: float = Field(
         1.0, ge=1e-9, le=1e6, allow_inf_nan=False, description="Longest change of the head that one client contributes."
     )
 
 
-class RehearsalParams(InventedParams):
-    """What clients rehearse."""
+class RehearsalParams(SamplingParams):
+    """Settings of the clients' rehearsal."""
 
     samples: int = Field(500, ge=1, le=100_000, description="Invented embeddings that a round's clients rehearse.")
     replay_weight: float = Field(
@@ -79,9 +79,9 @@ class RehearsalParams(InventedParams):
 
 
 class ListParams(Params):
-    """How a client describes its texts, and which entry is matched to which."""
+    """Settings of a client's list and of its matching to groups."""
 
-    clusters_together: ClassVar[bool] = False  # all clients' lists, so that groups which one leaves empty others may fill
+    clusters_together: ClassVar[bool] = False  # clusters all clients' lists, so that one list may leave groups empty
     list_size: int = Field(4, ge=1, le=64, description="Gaussians in a client's list (L).")
     restarts: int = Field(3, ge=1, le=20, description="Starts of the fit of a list; the likeliest is kept.")
     modes_per_task: int = Field(
@@ -106,7 +106,7 @@ class ListParams(Params):
 
 
 class ReleaseParams(Params):
-    """What of a list is released: the mean, less a public centre, on a few public axes, within a radius."""
+    """Settings of the release: means relative to a public centre, on a few public axes, clipped to a radius."""
 
     dimensions: int = Field(
         16,
@@ -125,7 +125,7 @@ class ReleaseParams(Params):
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where clients, lists or anchors cannot work on data with these public numbers."""
+    """Raises BadInput where clients, lists or anchors do not fit data of these public sizes."""
     params = spec.params
     n_users = facts.n_users or 1
     if isinstance(params, ListParams):
@@ -144,7 +144,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def check_axes(spec: RunSpec, n_axes: int) -> None:
-    """Raises BadInput for more public axes than an embedding has numbers, as far as the network's card tells."""
+    """Raises BadInput for more public axes than the network's embeddings have values, where its card gives their number."""
     most = backbones.card(spec.data.backbone).feature_dim
     if most is not None and n_axes > most:
         allowed = f"must be at most {most}, the numbers in an embedding of {spec.data.backbone}"
@@ -152,7 +152,7 @@ def check_axes(spec: RunSpec, n_axes: int) -> None:
 
 
 def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
-    """Raises BadInput for more entries than rows, more groups than entries, and too few anchors."""
+    """Raises BadInput for more entries than rows, more groups than entries, or too few anchors."""
     rows = facts.n_people / (facts.n_users or 1) / (facts.n_tasks if facts.recurrence == "every" else 1)
     if params.list_size > rows:
         allowed = f"must be at most {max(1, math.floor(rows))}, the texts that a client has in a task on average"
@@ -183,7 +183,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to in rounds and clients."""
+    """The settings as numbers of rounds and clients."""
     if not isinstance(params, RoundParams):
         return ""
     clients = params.participation * (facts.n_users or 1)

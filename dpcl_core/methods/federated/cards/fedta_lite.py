@@ -23,7 +23,7 @@ class FedTaLiteParams(federated_params.RoundParams):
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a budget, which it cannot keep, and as `cslr.check` does."""
+    """Raises BadInput for a finite budget, and as `federated_params.check` does."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
             allowed = "must be inf: FedTA-lite adds no noise"

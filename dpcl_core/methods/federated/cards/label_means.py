@@ -14,7 +14,7 @@ class LabelMeansParams(federated_params.ReleaseParams):
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to."""
+    """The settings in numbers."""
     return f"{facts.n_tasks} releases in all, of every client each; nothing is trained."
 
 

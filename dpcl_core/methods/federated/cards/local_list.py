@@ -1,4 +1,4 @@
-"""Card of lists that are noised before they leave a client."""
+"""Card of CSLR under local trust."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LocalListParams(federated_params.ListParams, federated_params.ReleaseParam
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to."""
+    """The settings in numbers."""
     return f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
 
 

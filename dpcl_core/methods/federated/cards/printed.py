@@ -1,4 +1,4 @@
-"""What Shihab et al. 2026 (CSLR) print of their method and its baselines, setting by setting."""
+"""Settings that Shihab et al. 2026 (CSLR) print for their method and its baselines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _alpha(spec: RunSpec) -> Values | None:
 
 
 def _tasks_and_labels(spec: RunSpec) -> tuple[int, int] | None:
-    """Tasks of the stream, and labels of each; None where that is not known before the data are."""
+    """Number of tasks in the stream and of labels in each; None where they depend on the data."""
     scenario, card = spec.scenario, datasets.card(spec.data.dataset)
     if not isinstance(scenario, Federated) or (names := card.n_classes) is None:
         return None
@@ -50,10 +50,9 @@ def _tasks_and_labels(spec: RunSpec) -> tuple[int, int] | None:
 
 
 def _groups(spec: RunSpec) -> Values | None:
-    """K is the number of tasks; where lists are of each label, groups are too: then nothing is printed whose labels do not
-    divide the number of tasks.
+    """The printed K, the number of tasks. With lists per label, K is divided among the labels; empty if they do not divide it.
 
-    None where lists have one entry, for then nothing is grouped.
+    None where lists have one entry, since nothing is grouped then.
     """
     known = _tasks_and_labels(spec)
     if known is None or setting(spec, "params.list_size") == 1:
@@ -65,7 +64,7 @@ def _groups(spec: RunSpec) -> Values | None:
 
 
 def _list_sizes(spec: RunSpec) -> Values:
-    """A list is of all that a client has of a task; one of each label is the same where a task has one label."""
+    """The printed list covers all of a client's texts of a task; with one label per task, a list per label is the same."""
     known = _tasks_and_labels(spec)
     return () if known is not None and known[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
 
@@ -75,7 +74,7 @@ def _is_of_task(spec: RunSpec) -> bool:
 
 
 def _lists(spec: RunSpec) -> Values:
-    """Both where a task has one label, for then they are one."""
+    """Both settings where a task has one label, since they are then equal."""
     known = _tasks_and_labels(spec)
     return ("task",) if known is None or known[1] > 1 else ("label", "task")
 

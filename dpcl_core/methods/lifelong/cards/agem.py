@@ -12,11 +12,11 @@ from dpcl_core.spec import RunSpec
 
 
 class AgemParams(network_params.BatchParams):
-    """What A-GEM chooses: nothing beyond the fixed batches and the memory of all methods of its kind."""
+    """Settings of A-GEM: those of fixed batches and memory, and no others."""
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput for a budget, which it cannot keep, and as `lifelong.check` does."""
+    """Raises BadInput for a finite budget, and as `network_params.check` does."""
     for epsilon in spec.privacy.epsilons:
         if math.isfinite(epsilon):
             allowed = "must be inf: A-GEM adds no noise; dp-agem is its private form"

@@ -1,7 +1,7 @@
-"""What L2DP-ML's Theorem 2 says that a run costs: sensitivities, terms, noise scales. A nominal number, not a bound.
+"""The epsilon that L2DP-ML's Theorem 2 claims: sensitivities, terms and noise scales. A nominal number, not a bound.
 
-Lai et al. 2022, section 4: ε = ε1 + ε1/γ_x + ε1/γ + ε2, with γ_x = Δ_R/λ and γ = 2Δ_R/(λ‖θ1‖). Reckoned as printed, and
-nothing more: one draw of each noise is shared by all records, and subtracting two of them removes it.
+Lai et al. 2022, section 4: ε = ε1 + ε1/γ_x + ε1/γ + ε2, with γ_x = Δ_R/λ and γ = 2Δ_R/(λ‖θ1‖). Computed as
+printed: one draw of each noise is shared by all records, and subtracting two records removes it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STRIDE = 2  # of the first convolution, in all of the networks
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Public sizes of a network that the theorem speaks of.
+    """Public sizes of a network that appear in the theorem.
 
-    `n_inputs`: d, values of an example; `n_hidden`: |h1|, units of the first layer; `n_patch`: values that one of them
-    reads; `n_positions`: units of one of its feature maps; `n_last`: |h_π|, units of the last hidden layer.
+    `n_inputs`: d, values of an example; `n_hidden`: |h1|, units of the first layer; `n_patch`: input values of one
+    unit; `n_positions`: units of one feature map; `n_last`: |h_π|, units of the last hidden layer.
     """
 
     n_inputs: int
@@ -39,10 +39,10 @@ class Sizes:
     n_classes: int
 
     def delta_r(self, rule: DeltaR) -> float:
-        """Δ_R, how far one record is said to move the reconstruction loss's coefficients: d(|h1| + 2).
+        """Δ_R, the claimed sensitivity of the reconstruction loss's coefficients to one record: d(|h1| + 2).
 
-        "literal": with all values and all hidden units. "witness": as the predecessor's code (Phan et al. 2020) puts in the
-        numbers, one patch for d and one feature map for |h1|; smaller by about a thousand for MNIST.
+        "literal": d and |h1| are all values and all hidden units. "witness": the numbers in the predecessor's code (Phan et
+        al. 2020), one patch for d and one feature map for |h1|; about a thousand times smaller for MNIST.
         """
         if rule == "literal":
             return float(self.n_inputs * (self.n_hidden + 2))
@@ -56,9 +56,9 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The budget of one model, split, and the noise that follows from it. `epsilon1` and `epsilon2` are inf without noise.
+    """One model's split budget and its noise scales. `epsilon1` and `epsilon2` are inf without noise.
 
-    `n_mean`: λ, the records that a step takes the mean of; a batch's in Algorithm 2, a whole task's in Algorithm 1.
+    `n_mean`: λ, the number of records averaged in a step: a batch in Algorithm 2, a whole task in Algorithm 1.
     """
 
     sizes: Sizes
@@ -76,7 +76,7 @@ class Plan:
         return self.delta_r / self.n_mean
 
     def gamma(self, theta_norm: float) -> float:
-        """γ at a norm of the encoder's weights: the claim depends on what was learned."""
+        """γ at this norm of the encoder's weights: the claim depends on the learned weights."""
         return 2 * self.delta_r / (self.n_mean * theta_norm) if theta_norm > 0 else math.inf
 
     @property
@@ -91,21 +91,21 @@ class Plan:
 
     @property
     def input_scale(self) -> float:
-        """Laplace scale of what is added to each value of an input, χ1/λ; inputs lie in [-1, 1]."""
+        """Laplace scale of the noise on each input value, χ1/λ; inputs are in [-1, 1]."""
         return self.scale1 / self.n_mean
 
     @property
     def hidden_scale(self) -> float:
-        """Laplace scale of what is added to each hidden unit, 2χ2/λ; units are clipped to [-1, 1] before."""
+        """Laplace scale of the noise on each hidden unit, 2χ2/λ; units are clipped to [-1, 1] first."""
         return 2 * self.input_scale
 
     @property
     def output_scale(self) -> float:
-        """Laplace scale of what is added to each coefficient of the mean output loss, χ3/λ."""
+        """Laplace scale of the noise on each coefficient of the mean output loss, χ3/λ."""
         return self.scale2 / self.n_mean
 
     def terms(self, theta_norm: float) -> dict[str, float]:
-        """The four terms of the total, at a norm of the encoder's weights."""
+        """The four terms of the total, at this norm of the encoder's weights."""
         return {
             "ε1": self.epsilon1,
             "ε1/γ_x": self.epsilon1 / self.gamma_x,
@@ -114,7 +114,7 @@ class Plan:
         }
 
     def claim(self, theta_norm: float) -> Claim:
-        """The total as the theorem has it, at a norm of the encoder's weights, with all that it was computed from."""
+        """The theorem's total at this norm of the encoder's weights, with its terms and inputs."""
         terms = self.terms(theta_norm)
         numbers = {
             "Δ_R": self.delta_r,
@@ -134,14 +134,14 @@ class Plan:
 
 
 def plan(sizes: Sizes, rule: DeltaR, n_mean: int, epsilon: float, encoder_share: float, theta_norm: float) -> Plan:
-    """Splits a budget so that the four terms add up to it at the encoder's first weights, of norm `theta_norm`.
+    """Splits a budget so that the four terms sum to it at the encoder's initial weights, of norm `theta_norm`.
 
-    The encoder's share pays for three terms, ε1 = share · ε / (1 + 1/γ_x + 1/γ), and the output layer has the rest (as the
-    predecessor's code does; the paper does not say). Raises BadInput where that leaves nothing for one of them.
+    The encoder's share pays for three terms, ε1 = share · ε / (1 + 1/γ_x + 1/γ), and the output layer gets the rest (as in
+    the predecessor's code; the paper does not say). Raises BadInput where either is left with nothing.
     """
     check_share(encoder_share)
-    whole = Plan(sizes, rule, n_mean, 1.0, 1.0)
-    epsilon1 = epsilon * encoder_share / (1 + 1 / whole.gamma_x + 1 / whole.gamma(theta_norm))
+    unit = Plan(sizes, rule, n_mean, 1.0, 1.0)
+    epsilon1 = epsilon * encoder_share / (1 + 1 / unit.gamma_x + 1 / unit.gamma(theta_norm))
     epsilon2 = epsilon * (1 - encoder_share)
     for name, part in (("ε1", epsilon1), ("ε2", epsilon2)):
         if not part > 0:
@@ -150,14 +150,14 @@ def plan(sizes: Sizes, rule: DeltaR, n_mean: int, epsilon: float, encoder_share:
 
 
 def check_share(encoder_share: float) -> None:
-    """Raises BadInput where an encoder's share of the budget leaves nothing for ε1 or for ε2."""
+    """Raises BadInput where the encoder's share of the budget leaves nothing for ε1 or for ε2."""
     if not 0 < encoder_share < 1:
         left = "ε1" if encoder_share <= 0 else "ε2"
         raise BadInput("params.encoder_share", encoder_share, f"must lie between 0 and 1, else nothing is left for {left}")
 
 
 def sizes(form: Form, n_classes: int) -> Sizes:
-    """Sizes of the network that `nets.build` makes for examples of this form, without building it."""
+    """Sizes of the network that `nets.build` returns for examples of this form, without building it."""
     height, width, n_channels = (*form.shape, 1)[:3]
     filters, patch, n_last = (64, 4, 256) if n_channels == 3 else (32, 2, 128) if len(form.shape) == 2 else (32, 5, 512)
     n_positions = -(-height // STRIDE) * -(-width // STRIDE)
@@ -166,17 +166,17 @@ def sizes(form: Form, n_classes: int) -> Sizes:
 
 
 def theta_norm(kernel: NDArray[np.floating], rule: ThetaNorm) -> float:
-    """‖θ1‖ of a convolution of stride 2 with this kernel [filters, channels, patch, patch], as the d × |h1| matrix it is.
+    """‖θ1‖ of the d × |h1| matrix of a convolution of stride 2 with this kernel [filters, channels, patch, patch].
 
-    "rows": max over input values of the absolute sum of all weights that read it, the norm that bounds ‖θ1ᵀΔx‖₁ by ‖Δx‖₁
+    "rows": max over input values of the absolute sum of the weights on it, the norm that bounds ‖θ1ᵀΔx‖₁ by ‖Δx‖₁
     (reached away from the border). "columns": max over hidden units, as printed ("maximum 1-norm of the columns").
-    "singular": the largest singular value of the kernel as a matrix of one column a filter, which is the predecessor's code.
+    "singular": the largest singular value of the kernel as a matrix with one column per filter, as in the predecessor's code.
     """
     sums = np.abs(np.asarray(kernel, np.float64))
     if rule == "columns":
         return float(sums.sum(axis=(1, 2, 3)).max())
     if rule == "singular":
         return float(np.linalg.norm(np.asarray(kernel, np.float64).reshape(len(kernel), -1), ord=2))
-    # An input value is read through every other row and column of the kernel, which ones depends on where it lies.
+    # Each input value meets every other row and column of the kernel; its position decides which.
     starts = [(row, column) for row in range(STRIDE) for column in range(STRIDE)]
     return float(max(sums[:, :, row::STRIDE, column::STRIDE].sum(axis=(0, 2, 3)).max() for row, column in starts))

@@ -1,4 +1,4 @@
-"""Card of A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and its repair R1, which differ in the budget."""
+"""Card of A-GEM with clipped, noisy gradients: the baseline NaiveGaussian and its repair R1, which differ in `budget`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcl_core.spec import Params, RunSpec
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where the settings do not fit together, or cannot be trained on data with these public numbers."""
+    """Raises BadInput for inconsistent settings, and for settings that data of these public sizes cannot train with."""
     network_params.check(spec, facts)
     params = spec.params
     assert isinstance(params, DpAgemParams)
@@ -36,7 +36,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicSizes) -> None:
-    """A budget that the given noise does not keep must not stand on any surface."""
+    """Raises BadInput where the given noise does not keep the budget: such a budget must not be displayed anywhere."""
     finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
     if not finite:
         return
@@ -44,7 +44,7 @@ def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicS
 
     plan = odometer.plan(params, spec.privacy, facts.n_tasks, facts.recurrence)
     noises = odometer.noises(params, plan, finite[0])
-    needed = odometer.worst(plan, noises, odometer.within(plan, noises, params.memory_epsilon_cap))
+    needed = odometer.worst_epsilon(plan, noises, odometer.capped_schedule(plan, noises, params.memory_epsilon_cap))
     if needed > min(finite):
         rounded = math.ceil(needed * 1e3) / 1e3
         allowed = f"must be at least {rounded:g}: params.noise_multiplier = {params.noise_multiplier} costs that for life"
@@ -52,17 +52,17 @@ def _refuse_too_little_noise(spec: RunSpec, params: DpAgemParams, facts: PublicS
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has its share of the examples."""
+    """The settings in numbers, for a task of average size."""
     assert isinstance(params, DpAgemParams)
     batch = params.sample_rate * facts.task_size
-    said = f"{params.n_steps:,} noisy steps a task, {batch:.0f} examples in a batch on average"
+    steps = f"{params.n_steps:,} noisy steps a task, {batch:.0f} examples in a batch on average"
     if params.projection == "never" or facts.n_tasks == 1:
-        return f"{said}; no replays."
-    return f"{said}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
+        return f"{steps}; no replays."
+    return f"{steps}, and {params.replay_rate * params.memory_size:.0f} in a replay, of {params.memory_size} kept of a task."
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound leaves to whoever trains, and takes as given."""
+    """What the bound does not cover, and what it assumes."""
     assert isinstance(params, DpAgemParams)
     if params.projection == "never":
         return (ROUNDING_ASSUMED,)

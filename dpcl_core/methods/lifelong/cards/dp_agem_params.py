@@ -1,4 +1,4 @@
-"""Settings of DP-A-GEM, from which both its card and its odometer reckon."""
+"""Settings of DP-A-GEM, read by its card and its odometer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cap = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
 
 
 class DpAgemParams(ReplayParams):
-    """Steps, what is kept for replay, and what the budget is meant to cover."""
+    """Settings of the steps, the kept samples and the scope of the budget."""
 
     budget: Literal["lifetime", "per-task", "fixed"] = Field(
         "lifetime",
@@ -46,5 +46,5 @@ class DpAgemParams(ReplayParams):
 
     @property
     def n_steps(self) -> int:
-        """Steps in every task: a public number, whatever the size of the task turns out to be."""
+        """Steps in every task: a public number that does not depend on the task's size."""
         return max(1, round(self.epochs / self.sample_rate))

@@ -16,7 +16,7 @@ SIZES_ARE_PUBLIC = (
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where no bound could be stated, or none holds."""
+    """Raises BadInput for settings under which no bound holds."""
     params = spec.params
     assert isinstance(params, IndependentLaplaceParams)
     if spec.privacy.adjacency != "replace":
@@ -28,7 +28,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to for the noise."""
+    """What the settings mean for the noise."""
     assert isinstance(params, IndependentLaplaceParams)
     if params.project_to == 0:
         return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."

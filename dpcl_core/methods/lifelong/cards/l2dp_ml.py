@@ -20,7 +20,7 @@ OutputNoise = Literal["per-class", "shared"]
 
 
 class L2dpMlParams(BatchParams):
-    """Noise, losses and what keeps both within bounds. Where the paper names no value, the description says whose it is."""
+    """Settings of the noise, the losses and their limits. Where the paper gives no value, the description names its source."""
 
     learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     batch_size: int = Field(
@@ -107,20 +107,20 @@ class L2dpMlParams(BatchParams):
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where a part of the budget would be left with nothing, and as `lifelong.check` does."""
+    """Raises BadInput where a part of the budget would be zero, and as `network_params.check` does."""
     assert isinstance(spec.params, L2dpMlParams)
     claim.check_share(spec.params.encoder_share)
     network_params.check(spec, facts)
 
 
 def batch_size(params: Params) -> int:
-    """Examples in a batch: no task may have fewer. Algorithm 1 takes any that are there."""
+    """Fewest examples that a task may have: one batch; Algorithm 1 takes any number."""
     assert isinstance(params, L2dpMlParams)
     return params.batch_size if params.algorithm == "batches" else 1
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has its share of the examples."""
+    """The settings in numbers, for a task of average size."""
     assert isinstance(params, L2dpMlParams)
     if params.algorithm == "batches":
         return network_params.derived(params, facts)
@@ -128,7 +128,7 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """Why its epsilon is no bound, and where the noise is."""
+    """Why its epsilon is not a bound, and where the noise is kept."""
     assert isinstance(params, L2dpMlParams)
     inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
     one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."

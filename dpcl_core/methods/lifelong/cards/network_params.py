@@ -1,4 +1,4 @@
-"""Settings that the methods of Lifelong DP share: a whole network trained from task to task, with or without a memory."""
+"""Shared settings of the Lifelong DP methods that train a whole network from task to task, with or without memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scope = Literal["joint", "per-block"]
 
 
 class ReplayParams(Params):
-    """What every one of them chooses: outputs, step size, and what is done with the gradient on the memory (A-GEM)."""
+    """Settings common to all of them: output layer, step size, and use of the memory's gradient (A-GEM)."""
 
     head: Head = Field(
         "shared",
@@ -36,7 +36,7 @@ class ReplayParams(Params):
 
 
 class BatchParams(ReplayParams):
-    """Methods that go through a task in fixed batches, and keep whole batches in memory."""
+    """Settings of methods that train on fixed batches and keep whole batches in memory."""
 
     batch_size: int = Field(100, ge=1, le=100_000, description="Examples in each batch; the rest of a task is left out.")
     variant: Variant = Field(
@@ -58,7 +58,7 @@ class BatchParams(ReplayParams):
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where the settings do not fit together, or not the stream."""
+    """Raises BadInput for settings inconsistent with each other or with the stream."""
     params = spec.params
     if spec.data.backbone != "pixels":
         allowed = "must be pixels: the network that is trained reads the examples themselves"
@@ -104,13 +104,13 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 def batch_size(params: Params) -> int:
-    """Examples in a batch: no task may have fewer."""
+    """Examples in a batch; no task may have fewer."""
     assert isinstance(params, BatchParams)
     return params.batch_size
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has its share of the examples."""
+    """The settings in numbers, for a task of average size."""
     assert isinstance(params, BatchParams)
     batches = int(facts.task_size) // params.batch_size
     steps = params.steps if params.variant == "balanced" else batches * params.epochs

@@ -1,4 +1,4 @@
-"""What Lai et al. 2022 (Lifelong DP) print of L2DP-ML and what they compare it with, setting by setting."""
+"""Settings that Lai et al. 2022 (Lifelong DP) print for L2DP-ML and its baselines."""
 
 from __future__ import annotations
 
