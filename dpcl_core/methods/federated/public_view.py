@@ -31,7 +31,7 @@ class PublicView:
 
         Topics are clusters of the public sentences (k-means, about 20 sentences each). Axes are principal axes,
         each with a positive sign on its largest entry.
-        Raises BadInput unless there are more public sentences than axes and at least as many dimensions.
+        Raises BadInput unless there are more public sentences than axes and at least as many dimensions as axes.
         """
         rows = np.asarray(features, dtype=np.float64)
         most = min(len(rows) - 1, rows.shape[1])

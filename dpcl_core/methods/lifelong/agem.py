@@ -81,8 +81,8 @@ class Agem:
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         return nets.logits(self._net, inputs, self._form)
 
-    def _competing(self, own: tuple[int, ...]) -> tuple[int, ...]:
-        return own if self._params.head == "per-task" else self._space
+    def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
+        return labels if self._params.head == "per-task" else self._space
 
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
         """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their

@@ -38,13 +38,13 @@ class L2dpMl(Agem):
     """One network for one seed, with three noise draws. Batches and memory hold perturbed inputs x̄ = x + χ1/λ, float64."""
 
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
-    _largest_weight = float(np.finfo(np.float32).max)  # noise alone makes weights this large if no norm is capped
+    _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         super().__init__(spec, cells, known)
         assert isinstance(spec.params, L2dpMlParams)
         self._chosen = chosen = spec.params
-        self._n = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(known.task_size))  # λ of the latest step
+        self._n = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(known.task_size))  # λ of the last step
         sizes = claim.sizes(self._form, known.n_classes)
         share, epsilon = chosen.encoder_share, self._cell.epsilon
         self._plan = claim.plan(sizes, chosen.delta_r, self._n, epsilon, share, self._theta_norm())

@@ -5,8 +5,8 @@ task; "add-remove"):
 
 1. A step on the current task. Every example is in the batch with chance `sample_rate`, by an independent secret coin. One
    more example changes the sum of clipped gradients by at most C, for any weights, and the noise has standard deviation zC
-   on every coordinate. That is a Poisson-sampled Gaussian of noise multiplier z. The initial weights are earlier outputs:
-   composition is adaptive.
+   on every coordinate. That is a Poisson-sampled Gaussian of noise multiplier z. A step starts from weights that are earlier
+   outputs: composition is adaptive.
 2. A replay. An example is kept when its task ends, by one coin tossed once. Fix all these coins, the same ones for both
    neighbouring datasets (the added example has its own). If the example is kept, each use of its sample tosses a fresh
    secret coin for it, of chance `replay_rate`: again a Poisson-sampled Gaussian with multiplier z. If it is not kept, it is

@@ -50,7 +50,7 @@ def _tasks_and_labels(spec: RunSpec) -> tuple[int, int] | None:
 
 
 def _groups(spec: RunSpec) -> Values | None:
-    """The printed K, the number of tasks. With lists per label, K is divided among the labels; empty if they do not divide it.
+    """The printed K, the number of tasks. With lists per label it is divided among the labels; empty if not evenly.
 
     None where lists have one entry, since nothing is grouped then.
     """

@@ -170,7 +170,7 @@ def theta_norm(kernel: NDArray[np.floating], rule: ThetaNorm) -> float:
 
     "rows": max over input values of the absolute sum of the weights on it, the norm that bounds ‖θ1ᵀΔx‖₁ by ‖Δx‖₁
     (reached away from the border). "columns": max over hidden units, as printed ("maximum 1-norm of the columns").
-    "singular": the largest singular value of the kernel as a matrix with one column per filter, as in the predecessor's code.
+    "singular": largest singular value of the kernel as a matrix with one column per filter, as in the predecessor's code.
     """
     sums = np.abs(np.asarray(kernel, np.float64))
     if rule == "columns":

@@ -20,7 +20,7 @@ OutputNoise = Literal["per-class", "shared"]
 
 
 class L2dpMlParams(BatchParams):
-    """Settings of the noise, the losses and their limits. Where the paper gives no value, the description names its source."""
+    """Settings of noise, losses and their limits. Where the paper gives no value, the description says whose it is."""
 
     learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     batch_size: int = Field(
