@@ -1,4 +1,4 @@
-"""What a list of mechanisms adds up to, by Google's dp_accounting: privacy loss distributions, rounded up."""
+"""Epsilon of a composition of mechanisms by Google's dp_accounting: privacy loss distributions, rounded up."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ RELATIONS = {
     "replace": dp.NeighboringRelation.REPLACE_ONE,
 }
 
-# Counts of labels that one person can move by one: his own, and under "replace" the new one as well.
+# Number of label counts that one person changes by one: the old label's, and under "replace" the new one's as well.
 LABELS_CHANGED: dict[Adjacency, int] = {"add-remove": 1, "replace": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
-    """A list of labels, named by independent decisions of which each is (epsilon, delta)-close on neighbouring counts."""
+    """A list of labels, each released by an independent decision that is (epsilon, delta)-close on neighbouring counts."""
 
     epsilon: float
     delta: float
@@ -45,18 +45,18 @@ class LabelListDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no 
 
 @dataclass(frozen=True, slots=True)
 class LocalDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
-    """A noisy copy of every record, each within e^epsilon whatever its record is. Their number is seen: "replace" only."""
+    """A noisy copy of every record, epsilon-DP towards its record. Their number is visible: "replace" only."""
 
     epsilon: float
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has no types
-    """A Gaussian step on a batch that a person's examples are in by independent coins: one chance in `rates` for each.
+    """A Gaussian step on a batch that includes a person's example i independently with probability `rates[i]`.
 
-    How many of them are in it has the distribution of a sum of such coins, and each shifts the sum by the sensitivity at
-    most: a Gaussian mixture. In a ledger's entry that names as many tasks as there are rates, each belongs to the person of
-    one task, in their order (`of_part`), and all of them to someone who is in every task.
+    The number of included examples is a sum of independent Bernoulli draws, and each shifts the sum by at most the
+    sensitivity: a Gaussian mixture. In a ledger entry that names as many tasks as there are rates, rate i belongs to the
+    person of the i-th task (`of_part`), and all rates belong to someone who is in every task.
     """
 
     noise_multiplier: float
@@ -64,14 +64,14 @@ class SampledGroupDpEvent(dp.DpEvent):  # type: ignore[misc]  # the library has 
 
     @property
     def all_at_once(self) -> dp.DpEvent:
-        """Costs more: all of the examples are in the batch whenever one is."""
+        """A step that costs no less: all of the examples are in the batch whenever one is."""
         rate = 1 - math.prod(1 - rate for rate in self.rates)
         step = dp.GaussianDpEvent(self.noise_multiplier / len(self.rates))
         return step if rate == 1 else dp.PoissonSampledDpEvent(rate, step)
 
 
 class Unaccountable(ValueError):
-    """The accountant does not know this mechanism under this adjacency, so no epsilon may be shown for it."""
+    """The accountant has no bound for this mechanism under this adjacency, so no epsilon may be shown for it."""
 
 
 class Accountant(Protocol):
@@ -91,7 +91,7 @@ class Pld:
 
 
 def _merged(events: Sequence[dp.DpEvent]) -> tuple[dp.DpEvent, ...]:
-    """Equal events counted together, so that twenty equal releases cost the accountant one composition."""
+    """The events with equal ones counted, so that twenty equal releases cost the accountant one composition."""
     counts: dict[dp.DpEvent, int] = {}
     for event in events:
         counts[event] = counts.get(event, 0) + 1
@@ -116,17 +116,17 @@ def delta(event: dp.DpEvent, epsilon: float, adjacency: Adjacency) -> float:
 def deltas(
     events: Sequence[dp.DpEvent], epsilons: Sequence[float], adjacency: Adjacency, *, delta: float
 ) -> NDArray[np.float64]:
-    """Smallest delta of all events together at each epsilon [n], rounded up; `delta`: where the grid is to be fine.
+    """Smallest delta of the composed events at each epsilon [n], rounded up; `delta`: where the grid must be fine.
 
     Raises Unaccountable.
     """
     composed = _composed(_merged(events), delta, adjacency)
-    # One at a time the library adds up in NumPy; given all at once it loops over every point of the distribution.
+    # One by one the library sums in NumPy; given all at once it loops over every point of the distribution.
     return np.array([composed.get_delta(epsilon) for epsilon in epsilons], dtype=np.float64)
 
 
 class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no types
-    """The library's accountant, and three events more."""
+    """The library's accountant with support for three more events."""
 
     def __init__(self, adjacency: Adjacency, interval: float) -> None:
         super().__init__(RELATIONS[adjacency], interval)
@@ -136,7 +136,7 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
 
     def _maybe_compose(self, event: dp.DpEvent, count: int, do_compose: bool) -> Any:
         if isinstance(event, SampledGroupDpEvent):
-            if self._adjacency == "replace":  # examples go and others come: no mixture of one kind
+            if self._adjacency == "replace":  # examples leave and others join: no mixture of one kind
                 return super()._maybe_compose(event.all_at_once, count, do_compose)
             if do_compose:
                 self._pld = self._pld.compose(_step_of_group(event, self._interval).self_compose(count))
@@ -156,19 +156,19 @@ class _PldAccountant(PLDAccountant):  # type: ignore[misc]  # the library has no
 def _decision(
     epsilon: float, delta: float, interval: float
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """The worst privacy loss of anything (epsilon, delta)-DP (Kairouz et al. 2015), its epsilon rounded up to the grid.
+    """Privacy loss of the worst (epsilon, delta)-DP mechanism (Kairouz et al. 2015), epsilon rounded up to the grid.
 
-    Infinite with chance delta; else plus or minus epsilon, plus being e^epsilon times as likely.
+    The loss is infinite with probability delta; else plus or minus epsilon, plus being e^epsilon times as likely.
     """
     steps = math.ceil(epsilon / interval)
     odds = math.exp(-steps * interval)
     masses = {steps: (1 - delta) / (1 + odds), -steps: (1 - delta) * odds / (1 + odds)}
-    made = privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability
-    return made(masses, delta, interval)
+    create = privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability
+    return create(masses, delta, interval)
 
 
 def _interval(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """The grid of the privacy loss, fitted to the epsilon of a list or copy so that rounding up leaves that as it is."""
+    """Grid of the privacy loss, fitted to the epsilon of a list or copy so that rounding up leaves it unchanged."""
     interval = max(_FINEST, _rough_epsilon(events, delta) / _POINTS_PER_EPSILON)
     lists = [event.epsilon for event in map(_uncounted, events) if isinstance(event, LabelListDpEvent | LocalDpEvent)]
     if not lists:
@@ -190,9 +190,9 @@ def _step_of_group(event: SampledGroupDpEvent, interval: float) -> privacy_loss_
     )
 
 
-@lru_cache(maxsize=16)  # a ledger is asked for its epsilon and then for its trade-off; each may hold a megabyte
+@lru_cache(maxsize=16)  # a ledger needs its epsilon and then its trade-off; each entry may take a megabyte
 def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency) -> PLDAccountant:
-    """The accountant that has composed them: for questions only, which change nothing."""
+    """An accountant that has composed the events; cached, so only read from it."""
     accountant = _PldAccountant(adjacency, _interval(events, delta))
     try:
         for event in events:
@@ -203,10 +203,10 @@ def _composed(events: tuple[dp.DpEvent, ...], delta: float, adjacency: Adjacency
 
 
 def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
-    """A cheap bound by Renyi divergences, lists and copies aside, to choose the grid with; 0 where it knows no answer."""
+    """A cheap bound by Renyi divergences, without lists and copies, to choose the grid; 0 where there is none."""
     accountant = dp.rdp.RdpAccountant(_ROUGH_ORDERS)
-    own = LabelListDpEvent | LocalDpEvent
-    others = [_supported(event) for event in events if not isinstance(_uncounted(event), own)]
+    special = LabelListDpEvent | LocalDpEvent
+    others = [_supported(event) for event in events if not isinstance(_uncounted(event), special)]
     if not all(accountant.supports(event) for event in others):
         return 0.0
     for event in others:
@@ -216,14 +216,14 @@ def _rough_epsilon(events: Sequence[dp.DpEvent], delta: float) -> float:
 
 
 def _supported(event: dp.DpEvent) -> dp.DpEvent:
-    """The event, or one that costs no less and that the library's other accountants know."""
+    """The event, or one that costs no less and that the library's other accountants support."""
     if isinstance(event, dp.SelfComposedDpEvent):
         return dp.SelfComposedDpEvent(_supported(event.event), event.count)
     return event.all_at_once if isinstance(event, SampledGroupDpEvent) else event
 
 
 def has_lists(events: Iterable[dp.DpEvent]) -> bool:
-    """Whether there is a list of labels among the events, which needs a delta of its own."""
+    """Whether the events include a list of labels, which needs its own share of delta."""
     return any(isinstance(_uncounted(event), LabelListDpEvent) for event in events)
 
 
@@ -232,7 +232,7 @@ def _uncounted(event: dp.DpEvent) -> dp.DpEvent:
 
 
 def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
-    """The event for a person with `size` examples in the data, each of them sampled and clipped on its own.
+    """The event for a person with `size` examples in the data, each sampled and clipped separately.
 
     Without sampling that is one Gaussian of `size` times the sensitivity.
     """
@@ -249,7 +249,7 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
             return event
         case LabelListDpEvent(epsilon, delta):
             # Worst where all have one label: its count moves by `size`, and delta grows at each step. Spread over several
-            # labels the moves are independent decisions, which cost no more.
+            # labels, the changes are in independent decisions, which cost no more.
             grown = delta * math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf
             return LabelListDpEvent(size * epsilon, grown) if grown < 1 else dp.NonPrivateDpEvent()
         case dp.NonPrivateDpEvent():
@@ -258,7 +258,7 @@ def of_group(event: dp.DpEvent, size: int) -> dp.DpEvent:
 
 
 def of_part(event: dp.DpEvent, part: int) -> dp.DpEvent:
-    """The event for a person who has one of the examples that a `SampledGroupDpEvent` tells apart, or in any other event."""
+    """The event for the person of example `part` of a `SampledGroupDpEvent`; any other event unchanged."""
     match event:
         case dp.SelfComposedDpEvent(inner, count):
             return dp.SelfComposedDpEvent(of_part(inner, part), count)
@@ -295,10 +295,10 @@ def noise_multiplier(epsilon: float, delta: float, sample_rate: float, n_steps: 
 def calibrated(
     events: Callable[[float], Sequence[dp.DpEvent]], epsilon: float, delta: float, adjacency: Adjacency
 ) -> float:
-    """Smallest noise multiplier for which all of `events(noise multiplier)` together stay within (epsilon, delta).
+    """Smallest noise multiplier for which the composition of `events(noise multiplier)` stays within (epsilon, delta).
 
     More noise must cost less. Rounded up to four digits. Raises BadInput where no amount of noise is enough: the accountant
-    rounds up, and what is lost by that does not shrink with the noise.
+    rounds up, by an amount that does not shrink with the noise.
     """
     _refuse_impossible(epsilon, delta)
 

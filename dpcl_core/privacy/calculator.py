@@ -1,4 +1,4 @@
-"""The calculators of the privacy page and the command line: any one of epsilon, sigma and delta from the other two."""
+"""The calculator of the privacy page and the command line: any one of epsilon, sigma and delta from the other two."""
 
 from __future__ import annotations
 

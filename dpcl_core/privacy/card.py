@@ -1,9 +1,9 @@
-"""The privacy card of a run, and its check: a second accountant computes every number on it anew from the events beside it.
+"""The privacy card of a run, and its check: a second accountant recomputes every number on it from the card's events.
 
 A card is a JSON document of version 1, described in `docs/privacy_card.md`: the run's models as `cells`, each with its
-epsilon, the parts that this is made of, and the ledger's events, from which both follow.
+epsilon, its parts, and the ledger's events, from which both follow.
 
-The check finds inconsistency, not forgery: whether the events are what was done, no card can show.
+The check finds inconsistency, not forgery: no card can show that the events are what was done.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HOW_TO_CHECK = (
 )
 SAID = "This finds inconsistency, not forgery: whether the events are what was done, no card can show."
 _LARGEST_FILE = 16_000_000  # bytes
-_WIDEST = 0.05  # of epsilon: an interval that is wider checks nothing
-_ROUNDING = 1e-6  # of epsilon: the arithmetic of either accountant
+_WIDEST = 0.05  # of epsilon: a wider interval checks nothing
+_ROUNDING = 1e-6  # of epsilon: rounding in either accountant
 
 Verdict = Literal["matches", "differs", "unchecked"]
 Task = Annotated[int, Field(ge=1, le=100_000)]
-Number = Annotated[float, Field(ge=0)]  # which no NaN is
+Number = Annotated[float, Field(ge=0)]  # NaN fails the comparison
 
 
 class _Mechanism(Spec):
@@ -65,7 +65,7 @@ class _Event(_Mechanism):
 
 
 class _Cell(Spec):
-    """A model on a card. `events` are read one by one, so that one that is not known leaves the others checked."""
+    """A model on a card. `events` are parsed one by one, so that an unknown one is reported by its place."""
 
     asked: Number
     seed: int
@@ -96,7 +96,7 @@ class _Card(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Recounted:
-    """A number on a card, and the interval that holds the exact one; without a bound both ends are infinite."""
+    """A number on a card and an interval that contains the exact value; without a bound both ends are infinite."""
 
     name: str
     stated: float
@@ -107,7 +107,7 @@ class Recounted:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the second accountant makes of one model; `why` says what differs beyond numbers, or why nothing can be said."""
+    """The check of one model; `why`: what differs other than numbers, or why it cannot be checked."""
 
     cell: Cell
     verdict: Verdict
@@ -116,11 +116,11 @@ class Checked:
 
 
 class _Contradiction(ValueError):
-    """The card contradicts itself before anything is added up."""
+    """The card contradicts itself, whatever its events add up to."""
 
 
 def document(run_id: str, method: str, dataset: str, finished: Sequence[CellFinished]) -> dict[str, JsonValue]:
-    """The card of a run. `events` are null for a model that was stored before ledgers were."""
+    """The card of a run. `events` are null for a model that was stored before ledgers were stored."""
     return {
         "card": NAME,
         "version": 1,
@@ -163,44 +163,44 @@ def _event(entry: Spending, adjacency: Adjacency) -> dict[str, JsonValue]:
 
 
 def _numbers(one: Mechanism) -> dict[str, JsonValue]:
-    """A mechanism on a card, without the numbers that it does not have."""
+    """A mechanism on a card, with only the numbers that its kind has."""
     if one.kind == "gaussian":
-        own: dict[str, JsonValue] = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates)}
-        return {"mechanism": one.kind, **own, "steps": one.steps}
+        gaussian: dict[str, JsonValue] = {"noise_multiplier": one.noise_multiplier, "sample_rates": list(one.sample_rates)}
+        return {"mechanism": one.kind, **gaussian, "steps": one.steps}
     named: dict[str, JsonValue] = {"epsilon": one.epsilon, "delta": one.delta}
     return {"mechanism": one.kind, **{name: value for name, value in named.items() if value is not None}}
 
 
 def verify(content: bytes) -> list[Checked]:
-    """Every model of a card checked. Raises BadInput for what is no card."""
+    """Checks every model of a card. Raises BadInput if the content is no card."""
     cells = _read(content).cells
     return [_checked(cell, cells) for cell in cells]
 
 
-def exit_status(found: Sequence[Checked]) -> int:
+def exit_status(checks: Sequence[Checked]) -> int:
     """0 where all models match, 1 where one differs, 2 where one cannot be checked."""
-    verdicts = {one.verdict for one in found}
+    verdicts = {one.verdict for one in checks}
     return 1 if "differs" in verdicts else 2 if "unchecked" in verdicts else 0
 
 
-def sentence(found: Checked) -> str:
-    """What the check of one model found, in one line."""
-    head = f"epsilon asked {found.cell.epsilon:g}, seed {found.cell.seed}: "
-    if found.verdict == "matches":
-        total = found.numbers[0]
+def sentence(check: Checked) -> str:
+    """The result of checking one model, in one line."""
+    head = f"epsilon asked {check.cell.epsilon:g}, seed {check.cell.seed}: "
+    if check.verdict == "matches":
+        total = check.numbers[0]
         where = "no bound" if math.isinf(total.stated) else f"epsilon {total.stated:.6g} in {_span(total)}"
-        return f"{head}matches ({where}; numbers checked: {len(found.numbers)})"
-    wrong = [number for number in found.numbers if number.verdict == found.verdict]
-    if found.verdict == "differs":
+        return f"{head}matches ({where}; numbers checked: {len(check.numbers)})"
+    wrong = [number for number in check.numbers if number.verdict == check.verdict]
+    if check.verdict == "differs":
         pairs = [f"{one.name} is stated as {one.stated:.6g}, and the events give {_span(one)}" for one in wrong]
-        return f"{head}differs: {'; '.join(pairs) or found.why}"
-    return f"{head}cannot be checked: {found.why or f'{wrong[0].name} is known no better than {_span(wrong[0])}'}"
+        return f"{head}differs: {'; '.join(pairs) or check.why}"
+    return f"{head}cannot be checked: {check.why or f'{wrong[0].name} is known no better than {_span(wrong[0])}'}"
 
 
-def checked_document(found: Sequence[Checked]) -> dict[str, JsonValue]:
-    """The whole check as JSON; `low` and `high` hold the exact number between them."""
+def checked_document(checks: Sequence[Checked]) -> dict[str, JsonValue]:
+    """The check as JSON; the exact number lies between `low` and `high`."""
     return {
-        "exit_status": exit_status(found),
+        "exit_status": exit_status(checks),
         "finds": SAID,
         "cells": [
             {
@@ -219,7 +219,7 @@ def checked_document(found: Sequence[Checked]) -> dict[str, JsonValue]:
                     for number in one.numbers
                 ],
             }
-            for one in found
+            for one in checks
         ],
     }
 
@@ -235,8 +235,8 @@ def _read(content: bytes) -> _Card:
     try:
         return _Card.model_validate(json.loads(content))
     except ValidationError as error:
-        found = first_of(error, "card")
-        raise BadInput(found.field, found.value, f"{found.allowed}; the file {must}") from error
+        first = first_of(error, "card")
+        raise BadInput(first.field, first.value, f"{first.allowed}; the file {must}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput("card", "no JSON", must) from error
 
@@ -247,23 +247,23 @@ def _checked(cell: _Cell, cells: Sequence[_Cell]) -> Checked:
 
     try:
         ends = [_recomputed(cell, accountant) for accountant in (LOW, HIGH, Pld())]
-    except _Contradiction as found:
-        return Checked(cell.cell, "differs", (), str(found))
-    except (Unaccountable, ArithmeticError) as found:
-        return Checked(cell.cell, "unchecked", (), str(found))
+    except _Contradiction as problem:
+        return Checked(cell.cell, "differs", (), str(problem))
+    except (Unaccountable, ArithmeticError) as problem:
+        return Checked(cell.cell, "unchecked", (), str(problem))
     stated, why = {"epsilon": cell.epsilon, **cell.parts}, ""
-    of_all = {name: stated.pop(name) for name in cell.parts if name.startswith(statement.OF_ALL)}
+    joint_parts = {name: stated.pop(name) for name in cell.parts if name.startswith(statement.OF_ALL)}
     for name in dict.fromkeys([*stated, *ends[0]]):
         if name not in stated or name not in ends[0]:
             says = "the events have no such part" if name in stated else "the card leaves this part out"
             return Checked(cell.cell, "differs", (), f"{name}: {says}")
     numbers = [_recounted(name, value, [end[name] for end in ends]) for name, value in stated.items()]
     try:
-        for name, value in of_all.items():
-            ends_of_all = [_together(name, cells, accountant) for accountant in (LOW, HIGH, Pld())]
-            numbers.append(_recounted(name, value, ends_of_all))
-    except (_Contradiction, Unaccountable, ArithmeticError) as found:
-        why = f"{name}: {found}"
+        for name, value in joint_parts.items():
+            joint_ends = [_joint_total(name, cells, accountant) for accountant in (LOW, HIGH, Pld())]
+            numbers.append(_recounted(name, value, joint_ends))
+    except (_Contradiction, Unaccountable, ArithmeticError) as problem:
+        why = f"{name}: {problem}"
     verdicts = {number.verdict for number in numbers} | ({"unchecked"} if why else set())
     worst: Verdict = "differs" if "differs" in verdicts else "unchecked" if "unchecked" in verdicts else "matches"
     return Checked(cell.cell, worst, tuple(numbers), why)
@@ -275,9 +275,9 @@ def _recounted(name: str, stated: float, ends: Sequence[float]) -> Recounted:
 
 
 def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
-    """Whether a stated epsilon is the exact one, as far as its interval tells.
+    """Whether a stated epsilon agrees with its interval.
 
-    The first accountant rounds up, at times above the interval: the very number that it gives is right there, too.
+    The first accountant rounds up, at times above the interval: the number that it gives counts as right there, too.
     """
     if math.isinf(low):
         return "matches" if math.isinf(stated) else "differs"
@@ -290,7 +290,7 @@ def _verdict(stated: float, low: float, high: float, first: float) -> Verdict:
 
 
 def _recomputed(cell: _Cell, accountant: Accountant) -> dict[str, float]:
-    """The total and all parts of a model as this accountant has them. Raises Unaccountable and _Contradiction."""
+    """The total and all parts of a model by this accountant. Raises Unaccountable and _Contradiction."""
     from dpcl_core.privacy.written import read
 
     ledger = read(_ledger(cell), cell.delta, accountant)
@@ -300,8 +300,8 @@ def _recomputed(cell: _Cell, accountant: Accountant) -> dict[str, float]:
     return {"epsilon": ledger.epsilon(), **parts}
 
 
-def _together(name: str, cells: Sequence[_Cell], accountant: Accountant) -> float:
-    """What all models of the card have together, stated under this name. Raises Unaccountable and _Contradiction."""
+def _joint_total(name: str, cells: Sequence[_Cell], accountant: Accountant) -> float:
+    """Joint epsilon of all models of the card, stated under this name. Raises Unaccountable and _Contradiction."""
     from dpcl_core.privacy.joint_release import joint_release
     from dpcl_core.privacy.written import read
 
@@ -312,7 +312,7 @@ def _together(name: str, cells: Sequence[_Cell], accountant: Accountant) -> floa
 
 
 def _ledger(cell: _Cell) -> Written:
-    """What the events of a model say. Raises Unaccountable where that is nothing, _Contradiction where it cannot be its."""
+    """The ledger of a model's events. Raises Unaccountable for unknown events, _Contradiction for another adjacency."""
     from dpcl_core.privacy.accounting import Unaccountable
 
     if cell.events is None or cell.recurrence is None:

@@ -16,7 +16,7 @@ from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import ExactSum, coarse_unit_rows, row_blocks
 from dpcl_core.spec import Adjacency
 
-_STEP = 2.0**-18  # of the grid of features: a product of two has 36 places, and sums of 130,000 such are exact
+_STEP = 2.0**-18  # grid of the features: a product of two has 36 binary places, and sums of 130,000 such products are exact
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Coefficients:
 
 
 def sensitivity(adjacency: Adjacency, *, is_non_negative: bool) -> float:
-    """How far one example can move the three sums together, in L2 norm.
+    """L2 sensitivity of the three sums together to one example.
 
     The products count as a symmetric matrix in the Frobenius norm: as one number each on the diagonal and sqrt(2) times
     each number above it. So ||phi phi^T|| = ||phi||^2, and with a = ||phi||, b = ||phi'||, both at most 1, and c = phi.phi':
@@ -60,9 +60,9 @@ def sensitivity(adjacency: Adjacency, *, is_non_negative: bool) -> float:
 def coefficients_std(
     epsilon: float, delta: float, adjacency: Adjacency, *, is_non_negative: bool, n_releases: int = 1
 ) -> float:
-    """Standard deviation of the noise on each coordinate with which `n_releases` are within (epsilon, delta); 0 for inf.
+    """Standard deviation of the noise on each coordinate for which `n_releases` are within (epsilon, delta); 0 for inf.
 
-    So many Gaussian releases are one whose sensitivity is sqrt(n_releases) times as large.
+    n Gaussian releases are one whose sensitivity is sqrt(n) times as large.
     """
     return sigma(epsilon, delta, sensitivity(adjacency, is_non_negative=is_non_negative) * math.sqrt(n_releases))
 
@@ -97,9 +97,9 @@ def noisy_coefficients(
     parts = (clean.features, clean.products, clean.by_class)
     released = Coefficients(*(np.repeat(part, len(stds), axis=0) for part in parts))
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
-        own = sensitivity(ledger.adjacency, is_non_negative=is_non_negative) / SENSITIVITY[ledger.adjacency]
+        ratio = sensitivity(ledger.adjacency, is_non_negative=is_non_negative) / SENSITIVITY[ledger.adjacency]
         # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
-        event = dp.GaussianDpEvent(std / own) if std > 0 else dp.NonPrivateDpEvent()
+        event = dp.GaussianDpEvent(std / ratio) if std > 0 else dp.NonPrivateDpEvent()
         ledger.spend(event, task=task, what=f"sums of features, of their products and of {len(space)} classes")
         if std > 0:
             released.features[release] = noise.added(clean.features[0], std)
@@ -111,18 +111,18 @@ def noisy_coefficients(
 def _noisy_symmetric(
     clean: NDArray[np.float64], std: float, noise: Noise, above: tuple[NDArray[np.intp], NDArray[np.intp]]
 ) -> NDArray[np.float64]:
-    """A symmetric matrix [K, K] with noise on its coordinates; off the diagonal they are sqrt(2) times what stands there."""
-    found = np.zeros_like(clean)
-    found[above] = noise.added(clean[above], std / math.sqrt(2))
-    found += found.T
-    found[np.diag_indices(len(clean))] = noise.added(np.diagonal(clean), std)
-    return found
+    """A symmetric matrix [K, K] with noise on its coordinates, which off the diagonal are sqrt(2) times the entries."""
+    noisy = np.zeros_like(clean)
+    noisy[above] = noise.added(clean[above], std / math.sqrt(2))
+    noisy += noisy.T
+    noisy[np.diag_indices(len(clean))] = noise.added(np.diagonal(clean), std)
+    return noisy
 
 
 def _sums(
     features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int, is_non_negative: bool
 ) -> Coefficients:
-    """The clean sums, as one release; never handed on. Exact: products of numbers on a grid lie on a grid."""
+    """The clean sums, as one release; only for use in this module. Exact: products of numbers on a grid lie on a grid."""
     size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
     of_features, of_products = ExactSum((1, size), _STEP), ExactSum((1, size, size), _STEP**2)
     of_classes = ExactSum((len(chosen), size), _STEP)

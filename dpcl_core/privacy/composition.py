@@ -1,4 +1,4 @@
-"""What several Gaussian releases add up to, in closed form, and how the noise in one class sum grows over tasks."""
+"""Closed-form composition of Gaussian releases, and the growth of noise in one class sum over tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def noise_over_tasks(sigma: float, n_tasks: int) -> dict[LabelSetting, list[floa
     """Standard deviation of the noise in the sum of a class that is new in the first task, after each task.
 
     One public list adds noise to every class in every task, so its variance is the number of tasks times sigma squared;
-    otherwise the class is noised in its own task alone.
+    otherwise the class gets noise in its own task only.
     """
     once = [sigma] * n_tasks
     return {"prior-const": [sigma * math.sqrt(t) for t in range(1, n_tasks + 1)], "prior": once, "data": once}

@@ -1,4 +1,4 @@
-"""One DP-SGD training before three accountants: two that are tight and built apart, and one that is loose."""
+"""Epsilon of one DP-SGD training by three accountants: two tight ones with independent code, and a loose one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRV_ERROR = 2e-3  # of epsilon, relative above 1: the accountant adds it to wha
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Epsilon of the same steps by each accountant, all upper bounds; None where one has no answer.
+    """Epsilon of the same steps by each accountant, all upper bounds; None where an accountant has no bound.
 
     `pld`: privacy loss distributions (Google's dp_accounting), the one that counts. `prv`: privacy random variables
     (Opacus, Gopi et al. 2021), for sampled steps under add/remove. `rdp`: Renyi divergences (Mironov 2017), never tight.
@@ -35,13 +35,13 @@ class Accounts:
 
     @property
     def agree(self) -> bool:
-        """Whether the tight accountants say the same and the loose one no less."""
+        """Whether the tight accountants agree and the loose one reports no less."""
         tight = self.exact if self.exact is not None else self.prv
         is_same = tight is None or abs(self.pld - tight) <= self.error
         return is_same and (self.rdp is None or self.rdp >= self.pld - self.error)
 
     def document(self) -> dict[str, JsonValue]:
-        """The numbers as JSON, None where an accountant has no answer, and whether they agree."""
+        """The numbers as JSON, None where an accountant has no bound, and whether they agree."""
         named = {"pld": self.pld, "prv": self.prv, "rdp": self.rdp, "exact": self.exact}
         numbers: dict[str, JsonValue] = {name: None if x is None else plain_number(x) for name, x in named.items()}
         return {**numbers, "error": self.error, "agree": self.agree}
@@ -49,12 +49,12 @@ class Accounts:
     def sentence(self) -> str:
         """The numbers in one line."""
         named = {"PLD": self.pld, "PRV": self.prv, "exact": self.exact, "RDP": self.rdp}
-        said = ", ".join(f"{name} {value:.4f}" for name, value in named.items() if value is not None)
-        return f"epsilon by accountant: {said} ({self.verdict})"
+        numbers = ", ".join(f"{name} {value:.4f}" for name, value in named.items() if value is not None)
+        return f"epsilon by accountant: {numbers} ({self.verdict})"
 
     @property
     def verdict(self) -> str:
-        """What the numbers say about one another."""
+        """Whether the numbers agree, in words."""
         if not self.agree:
             return "they contradict each other: one accountant is wrong"
         others = (self.prv, self.exact, self.rdp)
@@ -62,9 +62,9 @@ class Accounts:
 
 
 def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: Adjacency) -> Accounts:
-    """What `n_steps` Gaussian steps on Poisson batches cost, by each accountant. Loads torch where steps are sampled.
+    """Epsilon of `n_steps` Gaussian steps on Poisson batches by each accountant. Loads torch where steps are sampled.
 
-    Raises BadInput for impossible settings, Unaccountable where even the first has no answer.
+    Raises BadInput for impossible settings, Unaccountable where even the first accountant has no bound.
     """
     if not 0 < delta < 1:
         raise BadInput("delta", delta, "must lie between 0 and 1, both excluded")
@@ -76,7 +76,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
         exact = gaussian.epsilon(noise_multiplier, delta, gaussian.SENSITIVITY[adjacency] * n_steps**0.5)
     elif adjacency == "add-remove":
         prv = _prv(noise_multiplier, delta, sample_rate, n_steps, error)
-    if adjacency == "replace":  # the library's divergences do not double the change there, its loss distributions do
+    if adjacency == "replace":  # the library doubles the change in its loss distributions, but not in its divergences
         halved = noise_multiplier / gaussian.SENSITIVITY[adjacency]
         rdp = _rdp(accounting.subsampled_gaussian(halved, 1.0, n_steps), delta) if sample_rate == 1 else None
     else:
@@ -85,7 +85,7 @@ def accounts(noise_multiplier: float, delta: float, sample_rate: float, n_steps:
 
 
 def _prv(noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, error: float) -> float:
-    with warnings.catch_warnings(action="ignore"):  # on the orders it chooses its grid with
+    with warnings.catch_warnings(action="ignore"):  # about the orders that choose its grid
         from opacus.accountants import PRVAccountant
 
         accountant = PRVAccountant()
@@ -102,7 +102,7 @@ def _rdp(event: dp.DpEvent, delta: float) -> float:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps dp_accounting from warning of each fractional order that does not converge; it leaves those out."""
+    """Silences dp_accounting's warnings about fractional orders that do not converge; it leaves those orders out."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What CSLR's printed noise costs under every reading of its text, by three accountants; its claim is a label, no bound.
+"""Epsilon of CSLR's printed noise under every reading of its text, by three accountants; the paper's claim is not a bound.
 
 Shihab et al. (arXiv 2606.00426) print noise multipliers for epsilon 1, 4 and 8 (Table 5), four statistics a mode and round
 (weight, mean, second moment, target), and count Renyi divergences at orders 2 to 64 (Eqs. 6 to 9). The text does not say
@@ -40,13 +40,13 @@ ROUNDS_PER_TASK = 50
 class Reading:
     """One way to read what is released, every assumption a number.
 
-    `noise_multiplier`: standard deviation of the noise on one statistic over its clipping norm B. `sensitivity`: how far one
-    client moves one statistic, in units of B, under add/remove: 1; sqrt(K) where each of K modes is clipped on its own.
-    `sampling`: "poisson", each client by a coin of chance `sample_rate`; "fixed", a set of `sample_rate` of the `n_clients`;
-    "everyone", all of them, which is also Eqs. 6 to 9 as printed, where nothing is amplified. `one_coin`: the statistics
-    of a round are of the same clients and are amplified together; False amplifies each on its own, which is not valid.
+    `noise_multiplier`: standard deviation of the noise on one statistic over its clipping norm B. `sensitivity`: change of
+    one statistic by one client under add/remove, in units of B: 1, or sqrt(K) where each of K modes is clipped separately.
+    `sampling`: "poisson", each client with probability `sample_rate`; "fixed", a set of `sample_rate` of the `n_clients`;
+    "everyone", all of them, which is also Eqs. 6 to 9 as printed, without amplification. `one_coin`: the statistics of a
+    round come from the same clients and are amplified together; False amplifies each separately, which is not valid.
     `with_list`: as many statistics again at the same noise, for the clients' own lists. `head_multiplier`: noise on the sum
-    of the head's updates of the same round over their clipping norm; None: the head is not in this sum.
+    of the head's updates of the same round over their clipping norm; None: the head is not counted.
     """
 
     noise_multiplier: float
@@ -69,7 +69,7 @@ class Reading:
 
     @property
     def joint_multiplier(self) -> float:
-        """Noise of a round as one Gaussian on all that a client sends: 1/z^2 adds up over statistics, list and head."""
+        """Noise multiplier of a round as one Gaussian on all that a client sends: 1/z^2 adds over statistics, list, head."""
         n_statistics = self.n_statistics * (2 if self.with_list else 1)
         squares = n_statistics * (self.sensitivity / self.noise_multiplier) ** 2
         if self.head_multiplier is not None:
@@ -77,7 +77,7 @@ class Reading:
         return 1 / math.sqrt(squares)
 
     def events(self) -> list[dp.DpEvent]:
-        """All rounds as the ledger would have them, multipliers of add/remove. Raises BadInput for impossible numbers."""
+        """All rounds as ledger events, with add/remove multipliers. Raises BadInput for impossible numbers."""
         _refuse(self)
         if self.one_coin:
             return [self._rounds(self.joint_multiplier, self.n_rounds)]
@@ -96,7 +96,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Epsilon of one reading, all upper bounds; None where an accountant does not know these steps.
+    """Epsilon of one reading, all upper bounds; None where an accountant does not support these steps.
 
     `eq_9`: the paper's own formula; `rdp`: the same divergences by the better conversion of dp_accounting; `pld`: privacy
     loss distributions, the one that counts here.
@@ -114,22 +114,22 @@ class Costs:
 
 @lru_cache(maxsize=4096)
 def costs(reading: Reading) -> Costs:
-    """A reading before all three accountants, remembered. Raises BadInput for impossible numbers."""
+    """Costs of a reading by all three accountants, cached. Raises BadInput for impossible numbers."""
     events = reading.events()
     return Costs(*_renyi(events, reading.delta, reading.adjacency), _pld(events, reading.delta, reading.adjacency))
 
 
-def together(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency = "add-remove") -> Costs:
-    """The same for any events, such as a replay release of every task and rounds of a private head."""
+def costs_of_events(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency = "add-remove") -> Costs:
+    """Costs of any events, such as a replay release of every task and rounds of a private head."""
     return Costs(*_renyi(events, delta, adjacency), _pld(events, delta, adjacency))
 
 
 def nominal_claim(epsilon: float, reading: Reading) -> Claim:
-    """What the publication says of a replay release, with what its noise really costs beside it.
+    """The publication's claim for a replay release, with the computed costs of its noise.
 
-    The head is in no number of it: while its updates leave in the clear, all of it together has no bound.
+    No number includes the head: while its updates leave in the clear, the whole has no bound.
     """
-    found, one_round = costs(reading), costs(replace(reading, n_rounds=1))
+    total, one_round = costs(reading), costs(replace(reading, n_rounds=1))
     numbers = {
         "noise multiplier of a statistic": reading.noise_multiplier,
         "statistics a round": float(reading.n_statistics),
@@ -139,15 +139,15 @@ def nominal_claim(epsilon: float, reading: Reading) -> Claim:
     }
     if reading.with_list:
         numbers["statistics of each client's own list"] = float(reading.n_statistics)
-    named = {"by Eq. 9": found.eq_9, "by RDP": found.rdp, "by PLD": found.pld, "of one round alone, by PLD": one_round.pld}
+    named = {"by Eq. 9": total.eq_9, "by RDP": total.rdp, "by PLD": total.pld, "of one round alone, by PLD": one_round.pld}
     numbers |= {f"computed ε {how}": value for how, value in named.items() if value is not None}
     return Claim(epsilon, SOURCE, {"replay release": epsilon}, numbers)
 
 
 def multiplier_for(epsilon: float, reading: Reading, accountant: Literal["pld", "rdp"] = "pld") -> float:
-    """Smallest noise multiplier of one statistic with which this reading stays within (epsilon, delta), else as it is.
+    """Smallest noise multiplier of one statistic for which this reading, otherwise unchanged, stays within (epsilon, delta).
 
-    Rounded up to four digits. Raises BadInput for impossible numbers, Unaccountable where the accountant has no answer.
+    Rounded up to four digits. Raises BadInput for impossible numbers, Unaccountable where the accountant has no bound.
     """
 
     def events(multiplier: float) -> list[dp.DpEvent]:
@@ -157,24 +157,24 @@ def multiplier_for(epsilon: float, reading: Reading, accountant: Literal["pld", 
         return accounting.calibrated(events, epsilon, reading.delta, reading.adjacency)
 
     def excess(logarithm: float) -> float:
-        found = _renyi(events(math.exp(logarithm)), reading.delta, reading.adjacency)[1]
-        if found is None:
+        bound = _renyi(events(math.exp(logarithm)), reading.delta, reading.adjacency)[1]
+        if bound is None:
             raise accounting.Unaccountable(f"no Renyi divergence is known of {reading.sampling} under {reading.adjacency}")
-        return found - epsilon
+        return bound - epsilon
 
     return math.ceil(math.exp(brentq(excess, math.log(1e-3), math.log(1e5), xtol=1e-7)) * 1e4) / 1e4
 
 
 def per_client(reading: Reading, n_participations: int) -> Costs:
-    """One client's own list before a server that sees it, client by client: every participation counts in full.
+    """Costs of one client's own list against a server that sees each client's list: every participation counts in full.
 
-    The server sees who sent what, so that nothing is amplified and nothing averaged; `n_rounds` plays no part.
+    The server sees who sent what, so there is no amplification and no averaging; `n_rounds` is replaced.
     """
     return costs(replace(reading, n_rounds=n_participations, sampling="everyone"))
 
 
 def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
-    """How often a client is drawn in so many rounds: expected (rounded), and not exceeded with chance 0.999."""
+    """How often a client is drawn in `n_rounds`: expected (rounded), and not exceeded with probability 0.999."""
     return round(n_rounds * sample_rate), int(binom.ppf(0.999, n_rounds, sample_rate))
 
 
@@ -182,18 +182,18 @@ def _renyi(
     events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency
 ) -> tuple[float | None, float | None]:
     """Eq. 9 and dp_accounting's conversion at orders 2 to 64; the former where the divergences have a closed form."""
-    own: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
+    single: list[dp.DpEvent] = list(events) if adjacency == "add-remove" else [_half(event) for event in events]
     if any(map(_is_fixed, events)):
-        return None, _fixed(own, delta) if adjacency == "replace" else None
-    if any(isinstance(event, dp.UnsupportedDpEvent) for event in own):
+        return None, _fixed(single, delta) if adjacency == "replace" else None
+    if any(isinstance(event, dp.UnsupportedDpEvent) for event in single):
         return None, None
-    divergences = sum((event.count * _divergences(event.event) for event in own), np.zeros(len(ORDERS)))
+    divergences = sum((event.count * _divergences(event.event) for event in single), np.zeros(len(ORDERS)))
     printed = divergences + math.log(1 / delta) / (np.array(ORDERS) - 1)
     return float(printed.min()), float(dp.rdp.compute_epsilon(ORDERS, list(divergences), delta)[0])
 
 
 def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
-    """By the library, where some samples have a fixed size: their divergences have no closed form."""
+    """Epsilon by the library, for samples of a fixed size, whose divergences have no closed form; None if unsupported."""
     accountant = dp.rdp.RdpAccountant(ORDERS, accounting.RELATIONS["replace"])
     if not all(accountant.supports(event) for event in events):
         return None
@@ -206,8 +206,8 @@ def _fixed(events: Sequence[dp.DpEvent], delta: float) -> float | None:
 def _divergences(step: dp.DpEvent) -> NDArray[np.float64]:
     """Renyi divergences of one Gaussian on a Poisson sample, at ORDERS (Mironov, Talwar, Zhang 2019, section 3.3)."""
     if isinstance(step, dp.GaussianDpEvent):
-        found: NDArray[np.float64] = np.array(ORDERS) / (2 * step.noise_multiplier**2)
-        return found
+        divergences: NDArray[np.float64] = np.array(ORDERS) / (2 * step.noise_multiplier**2)
+        return divergences
     q, sigma = step.sampling_probability, step.event.noise_multiplier
     return np.array([_log_moment(order, q, sigma) / (order - 1) for order in ORDERS])
 
@@ -223,9 +223,9 @@ def _is_fixed(event: dp.DpEvent) -> bool:
 
 
 def _half(event: dp.DpEvent) -> dp.DpEvent:
-    """The event for a change twice as large, unsupported where that does not say what replacing a client costs.
+    """The event for a change twice as large; unsupported where that is not the cost of replacing a client.
 
-    The library's divergences take multipliers of "replace" as they are, its loss distributions double the change.
+    The library's divergences take "replace" multipliers unchanged, its loss distributions double the change.
     """
     match event.event:
         case dp.GaussianDpEvent(multiplier):
@@ -233,7 +233,7 @@ def _half(event: dp.DpEvent) -> dp.DpEvent:
         case dp.SampledWithoutReplacementDpEvent(of, size, dp.GaussianDpEvent(multiplier)):
             step = dp.GaussianDpEvent(multiplier / SENSITIVITY["replace"])
             return dp.SelfComposedDpEvent(dp.SampledWithoutReplacementDpEvent(of, size, step), event.count)
-    return dp.UnsupportedDpEvent()  # coins: whoever replaces a client has the client's own coin
+    return dp.UnsupportedDpEvent()  # Poisson: the replacement is drawn by the same coin as the client
 
 
 def _pld(events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float | None:

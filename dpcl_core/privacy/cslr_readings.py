@@ -1,4 +1,4 @@
-"""The readings of CSLR's text that its claims are held against: what is released, how often, of whom, and clipped how."""
+"""Readings of CSLR's text against which its claims are tested: what is released, how often, from whom, how clipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLE_RATE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One reading in words; `of` makes it for a noise multiplier. `is_as_printed`: the protocol that the paper describes."""
+    """A named reading; `of` sets its noise multiplier. `is_as_printed`: the protocol that the paper describes."""
 
     name: str
     reading: Reading
@@ -28,13 +28,13 @@ class Row:
 
 
 def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[str, Row]:
-    """All readings by a short name, for a benchmark with so many clients and tasks (K groups as printed: one a task)."""
+    """All readings by short name, for so many clients and tasks (K groups as printed: one per task)."""
     n_rounds = ROUNDS_PER_TASK * n_tasks
     base = Reading(1.0, n_rounds, sample_rate=SAMPLE_RATE, n_clients=n_clients, delta=delta)
     fixed = replace(base, sampling="fixed", adjacency="replace")
     by_task = replace(base, n_rounds=n_tasks)
     all_rounds = f"{n_rounds} rounds"
-    found = {
+    readings = {
         "round": Row("one round, 4 statistics", replace(base, n_rounds=1)),
         "round-1": Row("one round, 1 statistic", replace(base, n_rounds=1, n_statistics=1)),
         "task-1": Row(f"once a task ({n_tasks}), 1 statistic", replace(by_task, n_statistics=1)),
@@ -45,8 +45,8 @@ def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[
     for name, benchmark in BENCHMARKS.items():
         if benchmark.n_tasks != n_tasks:
             rounds = ROUNDS_PER_TASK * benchmark.n_tasks
-            found[f"rounds-{rounds}"] = Row(f"the same with {rounds} rounds ({name})", replace(base, n_rounds=rounds))
-    return found | {
+            readings[f"rounds-{rounds}"] = Row(f"the same with {rounds} rounds ({name})", replace(base, n_rounds=rounds))
+    return readings | {
         "one": Row(f"{all_rounds}, 1 statistic counted", replace(base, n_statistics=1)),
         "list": Row(f"{all_rounds}, the clients' own lists released too", replace(base, with_list=True)),
         "modes": Row(

@@ -1,4 +1,4 @@
-"""Noisy embeddings of texts: one noise for every token, which is accounted, and the published one, which has no bound."""
+"""Noisy token embeddings: one noise level for all tokens (accounted), or PeCL's published levels (no bound)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise
 from dpcl_core.privacy.sums import row_blocks
 
-# Rows are cut that much shorter: rounding to single precision (2^-24) never leaves the ball, and what is left exceeds the
+# Rows are made this much shorter: rounding to single precision (2^-24) never leaves the ball, and the rest exceeds the
 # rounding of the multiplier in the ledger.
 _CAUTION = 1 - 2.0**-22
 
 
 def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]:
-    """Rows e · min(1, C / ||e||), of length C at most; rows that are not finite give zero. Args: rows [..., d]."""
+    """Rows e · min(1, C / ||e||), of length at most C; non-finite rows become zero. Args: rows [..., d]."""
     given = np.asarray(rows, np.float64)
     given = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
-    with np.errstate(over="ignore"):  # a row of no finite length becomes zero
+    with np.errstate(over="ignore"):  # a row of infinite length becomes zero
         norms = np.linalg.norm(given, axis=-1, keepdims=True)
     cut: NDArray[np.float32] = (given * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)
     return cut
@@ -41,13 +41,13 @@ def noisy_embeddings(
 ) -> NDArray[np.float32]:
     """One noisy vector for every token of every text: clipped to length C, plus Gaussian noise of `ratio` · C on each value.
 
-    One call is one release, written down once. Whoever keeps what it returns may read it as often as he likes, which is
-    post-processing; a call in every epoch is a release in every epoch, and they add up.
+    One call is one release with one ledger entry. Reading the result again is post-processing; a call in every epoch is a
+    release in every epoch, and they add up.
 
-    Texts get noise independently, so replacing one changes the law of its own vectors alone. Two texts may differ in all of
-    their L tokens: each row lies in a ball of radius C, two of them are at most 2C apart, and L of them stacked 2C sqrt(L),
-    reached by opposite rows. The noise is the same for stop words and all others, or it would tell of the token. How many
-    texts there are, and how long each is, is not hidden: the ledger must be one of "replace".
+    Texts get noise independently, so replacing one changes only the distribution of its own vectors. Two texts may differ in
+    all of their L tokens: each row lies in a ball of radius C, two of them are at most 2C apart, and L of them stacked
+    2C sqrt(L), reached by opposite rows. The noise is the same for stop words and all others; otherwise it would reveal the
+    token. The number of texts and their lengths are not hidden: the ledger must use "replace" adjacency.
 
     Args: table [V, d], public; tokens int [n, L], -1 for padding, whose vectors are zero; ratio: sigma / C, 0 for no noise.
     Returns: [n, L, d].
@@ -55,7 +55,7 @@ def noisy_embeddings(
     if ledger.adjacency != "replace":
         raise BadInput("privacy.adjacency", ledger.adjacency, "must be replace where every token leaves a noisy vector")
     length = tokens.shape[1]
-    # The accountant doubles the sensitivity under "replace": C sqrt(L) is written down, 2C sqrt(L) is meant.
+    # The accountant doubles the sensitivity under "replace": recorded for C sqrt(L), accounted as 2C sqrt(L).
     event = dp.GaussianDpEvent(ratio / math.sqrt(length)) if ratio > 0 else dp.NonPrivateDpEvent()
     ledger.spend(event, task=task, what=f"noisy embeddings of every text, {length} tokens at most")
     rows, std = clipped(table, clip_norm), clip_norm * ratio
@@ -76,10 +76,10 @@ def published_embeddings(
     *,
     task: int,
 ) -> NDArray[np.float32]:
-    """The same with a noise of its own for every token, as PeCL's Eq. 5 has it: NO bound holds, and the ledger says so.
+    """The same with a separate noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger says so.
 
-    The noise level is computed from the text, and whoever sees one vector sees its noise level; tokens with a ratio of 0
-    (stop words) come out exactly. Args: ratios [n, L], sigma / C of every token.
+    The noise level is computed from the text, and one vector reveals its noise level; tokens with a ratio of 0 (stop words)
+    are released exactly. Args: ratios [n, L], sigma / C of every token.
     """
     ledger.spend(dp.NonPrivateDpEvent(), task=task, what="embeddings with noise that depends on the text")
     rows = clipped(table, clip_norm)
@@ -87,7 +87,7 @@ def published_embeddings(
     def noisy(part: slice) -> NDArray[np.float32]:
         clean, stds = rows[tokens[part]], (clip_norm * ratios[part])[..., None].astype(np.float32)
         units = noise.added32(clean / np.where(stds > 0, stds, 1), 1.0)
-        return np.where(stds > 0, stds * units, clean)  # without noise bit by bit what it was
+        return np.where(stds > 0, stds * units, clean)  # without noise bitwise unchanged
 
     return _blockwise(tokens, rows.shape[1], noisy)
 
@@ -95,10 +95,10 @@ def published_embeddings(
 def _blockwise(
     tokens: NDArray[np.integer], width: int, noisy: Callable[[slice], NDArray[np.float32]]
 ) -> NDArray[np.float32]:
-    """What `noisy` gives for one block of texts after the other [n, L, d], zeros for padding."""
+    """The results of `noisy` for block after block of texts [n, L, d], zeros for padding."""
     n_texts, length = tokens.shape
-    found = np.empty((n_texts, length, width), dtype=np.float32)
+    vectors = np.empty((n_texts, length, width), dtype=np.float32)
     for part in row_blocks(n_texts, length * width):
-        found[part] = noisy(part)
-        found[part][tokens[part] < 0] = 0.0
-    return found
+        vectors[part] = noisy(part)
+        vectors[part][tokens[part] < 0] = 0.0
+    return vectors

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism in closed form: noise for a budget, budget for a noise (Balle and Wang 2018, Theorem 8)."""
+"""The Gaussian mechanism in closed form: sigma for (epsilon, delta) and back (Balle and Wang 2018, Theorem 8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr
 from dpcl_core.errors import BadInput
 from dpcl_core.spec import Adjacency
 
-# How far one person can move a sum of vectors of length at most 1: by his own, and under "replace" to its opposite.
+# L2 sensitivity of a sum of vectors of length at most 1: one vector, and under "replace" a vector against its opposite.
 SENSITIVITY: dict[Adjacency, float] = {"add-remove": 1.0, "replace": 2.0}
 # Calibrated noise is rounded up by this factor, so that an accountant that rounds its epsilon up still meets the target.
 _ROUND_UP = 1 + 1e-6
@@ -30,7 +30,7 @@ def delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
 def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Smallest standard deviation of Gaussian noise that is (epsilon, delta)-DP, rounded up; 0 for epsilon = inf.
 
-    `sensitivity` is the largest L2 change that one person can make under the adjacency meant.
+    `sensitivity`: largest L2 change by one person under the adjacency in use.
     """
     _positive(epsilon=epsilon, sensitivity=sensitivity)
     _between(delta)

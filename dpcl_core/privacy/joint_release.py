@@ -1,4 +1,4 @@
-"""What all models of a run tell together about one person: each has a ledger of its own, and someone may see them all."""
+"""Joint privacy cost of all models of a run: each has its own ledger, and an attacker may see them all."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpcl_core.spec import Cell
 def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
     """(epsilon, delta) of the release of all these models, for any one person.
 
-    Models of one seed that were trained on the same batches are one training with several noises (see `joint`); apart from
-    that, models add up in sequence. Another seed may put a person into another task, so that of every kind of entry each
-    seed counts as many as any of its people has. Lists of labels cost a delta each, so where there are some, delta is the
-    sum of the models' own.
+    Models of one seed that were trained on the same batches are one training with several noises (see `joint`); all others
+    compose in sequence. Another seed may put a person into another task, so each seed counts, for every kind of entry, the
+    largest number that any of its people has. Each list of labels costs a delta of its own, so with lists delta is the sum
+    of the models' deltas.
     """
     any_one = next(iter(ledgers.values()))
     events: Counter[dp.DpEvent] = Counter()
@@ -32,7 +32,7 @@ def joint_release(ledgers: Mapping[Cell, Ledger]) -> tuple[float, float]:
 
 
 def _worst(ledgers: Sequence[Ledger]) -> Counter[dp.DpEvent]:
-    """Of every event as many as the person with most of it has, in the models of one seed."""
+    """For each event, the largest count of any person, over the models of one seed."""
     alone = [[entry for entry in ledger.entries if not entry.shares_batches] for ledger in ledgers]
     shared = [[entry for entry in ledger.entries if entry.shares_batches] for ledger in ledgers]
     merged = Ledger(ledgers[0].delta, ledgers[0].adjacency, ledgers[0].recurrence)
@@ -53,21 +53,21 @@ def joint(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """One event for trainings with different noise on the same Poisson batches.
 
     In each step the models' clipped sums, each divided by its noise sigma_e, are one vector with noise of standard
-    deviation 1, and someone who is in the batch moves it by at most sqrt(sum of 1/sigma_e^2): a sampled Gaussian of that
-    noise multiplier's inverse. Models may also look at one another's earlier steps: composition is adaptive.
+    deviation 1, and a person in the batch moves it by at most sqrt(sum of 1/sigma_e^2): a sampled Gaussian whose noise
+    multiplier is the inverse of that. Models may depend on one another's earlier steps: composition is adaptive.
     """
-    found = [_taken_apart(event) for event in events]
-    if any(one is None for one in found):
+    trainings = [_as_training(event) for event in events]
+    if any(one is None for one in trainings):
         return dp.NonPrivateDpEvent()
-    known = [one for one in found if one is not None]
-    (rate, count), *others = {(rate, count) for rate, _, count in known}
+    noisy = [one for one in trainings if one is not None]
+    (rate, count), *others = {(rate, count) for rate, _, count in noisy}
     if others:
         raise Unaccountable("trainings on the same batches must have the same steps")
-    step: dp.DpEvent = dp.GaussianDpEvent(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in known)))
+    step: dp.DpEvent = dp.GaussianDpEvent(1 / math.sqrt(sum(sigma**-2 for _, sigma, _ in noisy)))
     return dp.SelfComposedDpEvent(step if rate == 1 else dp.PoissonSampledDpEvent(rate, step), count)
 
 
-def _taken_apart(event: dp.DpEvent) -> tuple[float, float, int] | None:
+def _as_training(event: dp.DpEvent) -> tuple[float, float, int] | None:
     """Sampling rate, noise multiplier and steps of a training; None for one without noise."""
     match event:
         case dp.NonPrivateDpEvent():

@@ -1,4 +1,4 @@
-"""Where a classifier's list of labels comes from, and the filter that keeps other examples out (Tobaben et al., sec. 4)."""
+"""A classifier's list of labels, public, read or learned, and the filter for other examples (Tobaben et al., sec. 4)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def label_space(
     """The labels of the classifier released at a task, ascending, where one list serves all ledgers.
 
     "prior": the task's own public list; "prior-const": one public list for all tasks (both restricted to `public`).
-    Any other: whatever occurs in `labels` [n], read without noise. One person can be the only one with a label, and then
-    the list tells on him with certainty, so every ledger gets an entry without a bound (Prop. 4.6).
+    Any other: the labels that occur in `labels` [n], read without noise. If one person is the only one with a label, the
+    list reveals that person with certainty, so every ledger gets an entry without a bound (Prop. 4.6).
     """
     if setting == "prior":
         return tuple(sorted(set(prior) & set(public)))
@@ -43,26 +43,27 @@ def label_space(
 
 
 def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
-    """Mask [n] of the examples whose label is in the space (Eq. 6). Comes before counting, normalising or batching."""
+    """Mask [n] of the examples whose label is in the space (Eq. 6). Apply it before counting, normalising or batching."""
     return np.isin(labels, np.asarray(space, dtype=np.int64))
 
 
-def told(released: NDArray[np.bool_], n_classes: int) -> NDArray[np.int64]:
-    """The labels that an array which leaves a learner has rows of: declared ones, and those that were released besides.
+def listed_labels(released: NDArray[np.bool_], n_classes: int) -> NDArray[np.int64]:
+    """The labels with rows in an array that leaves a learner: the declared ones and any others that were released.
 
-    Args: which labels were released [labels]; how many the declared ones are, which come first.
+    Args: released: which labels were released [labels]; n_classes: how many are declared (they come first).
     """
     return np.flatnonzero(released | (np.arange(len(released)) < n_classes))
 
 
 class LabelLists:
-    """The lists of labels of a run's cells, one a task, as the setting says. Holds public facts, no example.
+    """The label lists of a run's cells, one per task, according to the setting. Keeps public facts only, no examples.
 
-    Under "dp-learned" every cell learns lists of its own: two cells never share noise.
+    Under "dp-learned" every cell learns its own lists: two cells never share noise.
     """
 
     def __init__(self, spec: RunSpec, public: Sequence[int], n_tasks: int) -> None:
         self._spec, self._public, self._n_tasks = spec, public, n_tasks
+
     def public(self, prior: Sequence[int]) -> tuple[int, ...] | None:
         """The list of every cell at a task with this public list; None where lists are read or learned from the data."""
         if self._spec.labels in ("prior", "prior-const"):
@@ -78,9 +79,9 @@ class LabelLists:
         *,
         tasks: tuple[int, ...],
     ) -> tuple[tuple[int, ...], ...]:
-        """The list of each of `cells`, which learn from records with these labels [n]; written into their ledgers.
+        """The label list of each of `cells`, which learn from records with these labels [n]; recorded in their ledgers.
 
-        `tasks`: the tasks whose people the records may be of; the last one is the task being learned.
+        `tasks`: the tasks whose people the records may come from; the last one is the task being learned.
         """
         task = tasks[-1]
         if self._spec.labels != "dp-learned":
@@ -98,7 +99,7 @@ class LabelLists:
 
 
 def people_to_be_named(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: int) -> int | None:
-    """With how many people in a task a label is as likely on the learned list as not; None: more than `at_most`."""
+    """Number of people in a task with which a label is learned with probability 1/2 or more; None: above `at_most`."""
     if math.isinf(epsilon):
         return 1
     changed = LABELS_CHANGED[privacy.adjacency]

@@ -1,4 +1,4 @@
-"""The ledger: everything one cell did to private data, in order, and what it adds up to."""
+"""The ledger: every mechanism that one cell applied to private data, in order, and the epsilon of their composition."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dpcl_core.events import Claim
 from dpcl_core.privacy.accounting import Accountant, LabelListDpEvent, Pld, of_group, of_part
 from dpcl_core.spec import Adjacency, Recurrence
 
-REPLAY, HEAD = "replay", "head"  # the ways in which a federated method with replay lets private data out
+REPLAY, HEAD = "replay", "head"  # the two releases of a federated method with replay
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One touch of private data: the mechanism as a DpEvent, while learning which task, for what, and on whose data.
+    """One access to private data: the mechanism as a DpEvent, the task being learned, the purpose, and whose data it read.
 
-    `people_of`: the tasks whose people's data the mechanism read; one of them has an example in it for each. A replay reads
-    the data of an earlier task alone.
-    `shares_batches`: the models of other budgets with the same seed were trained on the very same random batches.
-    `channels`: what each of the ways out that `event` is made of would cost on its own. Empty where it is one alone.
+    `people_of`: the tasks whose people's data the mechanism read; a person in all of them has one example for each. A replay
+    reads only the data of earlier tasks.
+    `shares_batches`: the models of other budgets with the same seed were trained on the same random batches.
+    `channels`: the event that each release within `event` would be alone. Empty where there is only one.
     """
 
     event: dp.DpEvent
@@ -34,11 +34,11 @@ class Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything one cell did to private data; the only source of an epsilon on screen.
+    """Every mechanism that one cell applied to private data; the only source of an epsilon on screen.
 
-    Lives as long as the people it protects. `recurrence` is public: "once" where no privacy unit is in two tasks, so that
-    tasks compose in parallel (the worst one counts); "every" where it may be in all of them, so that they add up.
-    `claimed`: what the publication of a method says that all this costs, where the method is known by such a number.
+    One ledger covers all tasks of the people it protects. `recurrence` is public: "once" where no privacy unit is in two
+    tasks, so that tasks compose in parallel (the worst one counts); "every" where it may be in all of them, so that they add
+    up. `claimed`: the epsilon that the method's publication claims for all this, if any.
     """
 
     delta: float
@@ -58,37 +58,37 @@ class Ledger:
         shares_batches: bool = False,
         channels: Mapping[str, dp.DpEvent] | None = None,
     ) -> None:
-        """Writes a mechanism down. To be called before its output leaves the mechanism.
+        """Records a mechanism. Call it before the mechanism's output leaves the mechanism.
 
-        `people_of`: the tasks whose data it read, where that is not `task` alone. `channels`: what of it goes out by which
-        way (`REPLAY`, `HEAD`), each as the event that it would be alone. Two that share one sample of people are one `event`
-        of their joint noise, for one coin decides both; a way that costs nothing is a `NoOpDpEvent`.
+        `people_of`: the tasks whose data it read, where not `task` alone. `channels`: its releases (`REPLAY`, `HEAD`),
+        each as the event that it would be alone. Two that share one sample of people are one `event` of their joint noise,
+        because one draw decides both; a release that costs nothing is a `NoOpDpEvent`.
         """
         people = (task,) if people_of is None else people_of
         self.entries.append(Entry(event, task, what, people, shares_batches, channels or {}))
 
     def epsilon(self) -> float:
-        """What the entries add up to for any one person (inf: no bound)."""
+        """Epsilon of all entries for any one person (inf: no bound)."""
         return max(self.by_people().values(), default=0.0)
 
     def by_channel(self) -> dict[str, float]:
-        """Epsilon of each way out alone, as `epsilon` would have it; empty where no entry tells them apart.
+        """Epsilon of each channel alone, computed as `epsilon` is; empty where no entry has channels.
 
-        They do not add up to the total: losses compose, epsilons do not.
+        They do not sum to the total: privacy losses add up, epsilons do not.
         """
         names = dict.fromkeys(name for entry in self.entries for name in entry.channels)
         return {name: self._of_channel(name).epsilon() for name in names}
 
     def _of_channel(self, name: str) -> Ledger:
-        own = [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
-        return Ledger(self.delta, self.adjacency, self.recurrence, self.accountant, own)
+        entries = [replace(entry, event=entry.channels[name]) for entry in self.entries if name in entry.channels]
+        return Ledger(self.delta, self.adjacency, self.recurrence, self.accountant, entries)
 
     def by_people(self) -> dict[str, float]:
-        """Epsilon of every group of people; one group's entries compose in sequence."""
+        """Epsilon of every group of people; the entries of one group compose in sequence."""
         return {people: self._composed(events) for people, events in self.events_by_people().items()}
 
     def events_by_people(self) -> dict[str, list[dp.DpEvent]]:
-        """What was done to the data of every group of people."""
+        """The events that read the data of each group of people."""
         if self.recurrence == "every":
             return {"everyone": self._if_in_every_task()} if self.entries else {}
         groups: dict[str, list[dp.DpEvent]] = {}
@@ -98,12 +98,12 @@ class Ledger:
         return groups
 
     def by_task(self) -> dict[int, float]:
-        """Epsilon of what each task's own people spent on its being learned; replays of others are not in it."""
+        """Epsilon that each task's own people spend while it is learned, without replays of other tasks."""
         groups: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
             if entry.task in entry.people_of:
-                own = of_part(entry.event, entry.people_of.index(entry.task))
-                groups.setdefault(entry.task, []).append(own)
+                share = of_part(entry.event, entry.people_of.index(entry.task))
+                groups.setdefault(entry.task, []).append(share)
         return {task: self._composed(events) for task, events in groups.items()}
 
     def if_in_every_task(self) -> float:
@@ -118,11 +118,11 @@ class Ledger:
 
     def lists_alone(self) -> float:
         """Epsilon of the learned lists of labels alone, for a person of one task (the worst one)."""
-        found: dict[int, list[dp.DpEvent]] = {}
+        by_task: dict[int, list[dp.DpEvent]] = {}
         for entry in self.entries:
             if isinstance(entry.event, LabelListDpEvent | dp.NonPrivateDpEvent):
-                found.setdefault(entry.task, []).append(entry.event)
-        return max(map(self._composed, found.values()), default=0.0)
+                by_task.setdefault(entry.task, []).append(entry.event)
+        return max(map(self._composed, by_task.values()), default=0.0)
 
     def _composed(self, events: Sequence[dp.DpEvent]) -> float:
         return self.accountant.epsilon(events, self.delta, self.adjacency)

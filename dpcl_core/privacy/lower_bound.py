@@ -1,4 +1,4 @@
-"""Auditing: what an attacker's measured success proves about epsilon, from below."""
+"""Auditing: lower confidence bounds on epsilon from an attacker's measured success."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ASSUMES_OF_COINS: Mapping[Bound, str] = {
     "Gaussian noise lets through",
 }
 _NAMES = {"claimed": "claimed_epsilon", "accounted": "accounted_epsilon", "lower_bound": "audited_lower_bound"}
-_POWER = 0.9  # how often the smallest fault that is named would have been caught
+_POWER = 0.9  # probability with which the smallest reported fault would have been caught
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
     """An attack's result: with the stated confidence no (epsilon, delta) with epsilon below `lower_bound` can hold.
 
-    `trials` is the number of releases on each side that the bound rests on, or of what `unit` says. `bound`: the kind of
-    `lower_bound`; `bounds`: every kind that was computed, which hold together at the confidence. `through`: what was played,
-    the method's "learner" as in a run, one stored "run", or the "mechanism" alone. `detects`: the smallest fault that would
-    have been shown as one nine times in ten; None where none would. `guessed`, `right`: of an audit in one training, how
-    many of its coins were guessed, and how many of these rightly.
+    `trials`: number of releases on each side that the bound uses, or of what `unit` says. `bound`: the kind of
+    `lower_bound`; `bounds`: every kind that was computed, which hold simultaneously at the confidence. `through`: what was
+    attacked, the method's "learner" as in a run, one stored "run", or the "mechanism" alone. `detects`: the smallest fault
+    that would have been detected nine times in ten; None where none would. `guessed`, `right`: in an audit of one training,
+    how many of its coins were guessed, and how many correctly.
     """
 
     claimed: float
@@ -61,18 +61,18 @@ class Audited:
 
     @classmethod
     def read(cls, document: Mapping[str, JsonValue]) -> Audited:
-        """The result that `document` wrote. Raises ValueError for anything else."""
-        known = {one.name: _NAMES.get(one.name, one.name) for one in fields(cls)}
-        return _reader().validate_python({name: document[key] for name, key in known.items() if key in document})
+        """The result from the JSON that `document` wrote. Raises ValueError for anything else."""
+        keys = {one.name: _NAMES.get(one.name, one.name) for one in fields(cls)}
+        return _reader().validate_python({name: document[key] for name, key in keys.items() if key in document})
 
     @property
     def assumes(self) -> str:
-        """What the bound takes as given."""
+        """The assumptions of the bound."""
         return (ASSUMES_OF_COINS if self.through == "run" else ASSUMES)[self.bound]
 
     @property
     def exceeds(self) -> bool:
-        """Whether more was proved than the ledger says: its epsilon, or the code that it describes, is wrong."""
+        """Whether the lower bound is above the ledger's epsilon: then the ledger, or the code it describes, is wrong."""
         return self.lower_bound > self.accounted
 
     def document(self) -> dict[str, JsonValue]:
@@ -96,16 +96,16 @@ class Audited:
         }
 
     def sentence(self) -> str:
-        """The result in one line: claimed, accounted, audited; first of all, where it is so, that it is an error."""
+        """The result in one line: claimed, accounted, audited; it begins with ERROR where audited exceeds accounted."""
         least = math.floor(100 * self.lower_bound) / 100  # a lower bound is rounded down
         accounted = shown(self.accounted) if math.isfinite(self.accounted) else "no bound"
-        said = (
+        line = (
             f"claimed epsilon {shown(self.claimed)}, accounted {accounted}, audited at least {least:.2f} "
             f"({100 * self.confidence:g}% confidence, {self.trials} {self.unit}): {self.attack}"
         )
         if self.exceeds:
-            return f"ERROR, audited above accounted: {said}"
-        return said if self.detects is None else f"{said}; would have caught {self.detects}"
+            return f"ERROR, audited above accounted: {line}"
+        return line if self.detects is None else f"{line}; would have caught {self.detects}"
 
 
 @lru_cache(maxsize=1)
@@ -134,11 +134,11 @@ def lower_bound(
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """Area under the curve of an attack's hits against its false alarms: how often a release with the person scores higher.
+    """Area under an attack's ROC curve: the probability that a release with the person scores higher than one without.
 
-    Where two releases differ by no more than unit Gaussians with means `mu` apart (mu-GDP; Dong et al. 2022), no score does
-    better than Phi(mu / sqrt 2): the curve of any score lies under the Gaussian one. So a lower bound on the area is one on
-    mu, whatever the scores' distribution, and epsilon follows from mu where the trade-off is in truth Gaussian.
+    Where two releases differ by no more than unit Gaussians with means `mu` apart (mu-GDP; Dong et al. 2022), no score has
+    an area above Phi(mu / sqrt 2): the curve of any score lies under the Gaussian one. So a lower bound on the area gives
+    one on mu, whatever the scores' distribution, and epsilon follows from mu where the trade-off is in fact Gaussian.
 
     `value`: estimate (Mann and Whitney); `std`: its standard error (DeLong et al. 1988); `n`: releases on the smaller side.
     """
@@ -149,7 +149,7 @@ class Area:
 
     @classmethod
     def of(cls, with_person: NDArray[np.float64], without: NDArray[np.float64]) -> Area:
-        """Of scores [m] and [n], high where the attacker believes that the person took part; ties count a half."""
+        """The area from scores [m] and [n], high where the attacker believes that the person took part; ties count half."""
         m, n = len(with_person), len(without)
         above = _share_below(without, with_person)  # of each release with the person, the share of the others below it
         below = _share_below(with_person, without)
@@ -177,7 +177,7 @@ def gaussian_bound(with_person: NDArray[np.float64], without: NDArray[np.float64
 def detectable(area: Area, accounted: float, delta: float, confidence: float) -> float | None:
     """The largest factor on all noise with which `gaussian_bound` would exceed `accounted` nine times in ten.
 
-    `area`: what the attack found in releases whose noise was right. A factor f makes its mu 1 / f as large. The chance
+    `area`: the attack's area on releases whose noise was right. A factor f makes its mu 1 / f as large. The probability
     follows from the area's error at that mu, sqrt((Q - A^2) 2 / n) with Q = E Phi(mu + Z)^2. None where no factor does.
     """
     if not 0 < accounted < math.inf or area.mu == 0:
@@ -188,17 +188,17 @@ def detectable(area: Area, accounted: float, delta: float, confidence: float) ->
     def margin(mu: float) -> float:
         h = mu / math.sqrt(2)
         value = float(ndtr(h))
-        both = value - 2 * float(owens_t(h, 1 / math.sqrt(3)))  # the chance that two with the person beat one without
+        both = value - 2 * float(owens_t(h, 1 / math.sqrt(3)))  # P[two with the person score above one without]
         return value - z * math.sqrt(max(0.0, both - value**2) * 2 / area.n) - float(ndtr(allowed / math.sqrt(2)))
 
     largest = allowed + 6
     if margin(largest) <= 0 or _lower(area.n, area.n, 1 - confidence) <= ndtr(allowed / math.sqrt(2)):
-        return None  # so few releases, or so much accounted, that not even a perfect attack would show it
+        return None  # too few releases, or too much accounted: even a perfect attack would not exceed it
     return min(area.mu, allowed) / float(brentq(margin, allowed, largest))
 
 
 def _share_below(scores: NDArray[np.float64], cuts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of the scores [n] that lie below each cut [m], ties by half."""
+    """Share of the scores [n] below each cut [m]; ties count half."""
     ordered = np.sort(scores)
     counts = np.searchsorted(ordered, cuts) + np.searchsorted(ordered, cuts, "right")
     shares: NDArray[np.float64] = counts / (2 * len(scores))
@@ -212,9 +212,9 @@ def _mu(area: float) -> float:
 def bound_of_counts(
     hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """Lower confidence bound on epsilon from how often an attack fixed beforehand cried "took part". Never below 0.
+    """Lower confidence bound on epsilon from how often an attack fixed beforehand answered "took part". Never below 0.
 
-    Args: hits: cries in `n_with` releases with the person; false_alarms: cries in `n_without` releases without.
+    Args: hits: such answers in `n_with` releases with the person; false_alarms: in `n_without` releases without.
     """
     return max(0.0, _of_counts(hits, n_with, n_without - false_alarms, n_without, delta, confidence))
 
@@ -222,7 +222,7 @@ def bound_of_counts(
 def one_way_bound(
     hits: int, n_with: int, false_alarms: int, n_without: int, delta: float, confidence: float = 0.95
 ) -> float:
-    """The same from one inequality alone, P_with[cry] <= e^eps P_without[cry] + delta; for claims of that one direction."""
+    """The same from one inequality alone, P_with[A] <= e^eps P_without[A] + delta, A = "took part"; for one-sided claims."""
     error = (1 - confidence) / 2
     tpr_low = _lower(hits, n_with, error)
     fpr_high = 1 - _lower(n_without - false_alarms, n_without, error)

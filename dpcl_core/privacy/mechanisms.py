@@ -1,4 +1,4 @@
-"""Mechanisms: the only functions that turn private examples into something that may be released."""
+"""Mechanisms: the only functions whose output from private examples may be released."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def noisy_class_sums(
     """Sum of unit-length features of each class of `space`, with independent Gaussian noise on every one of them.
 
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
-    deviation `stds[e]` from `noises[e]` and is written into `ledgers[e]`. Classes of the space without data get noise
+    deviation `stds[e]` from `noises[e]` and is recorded in `ledgers[e]`. Classes of the space without data get noise
     too, and an empty task runs the same procedure (Tobaben et al., Algorithm 1, and the repair of appendix F.1).
 
     Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
@@ -54,7 +54,7 @@ def noisy_class_sums(
     clean = sums.value()
     released = np.zeros((len(stds), n_classes, features.shape[1]))
     for release, (std, noise, ledger) in enumerate(zip(stds, noises, ledgers, strict=True)):
-        # The multiplier written down is the one that scales the noise; the accountant applies the adjacency.
+        # The recorded multiplier is the one that scales the noise; the accountant applies the adjacency.
         event = dp.GaussianDpEvent(std / SENSITIVITY["add-remove"]) if std > 0 else dp.NonPrivateDpEvent()
         ledger.spend(event, task=task, what="sums of unit features, one of each class on its list")
         released[release, chosen] = noise.added(clean, std) if std > 0 else clean
@@ -66,30 +66,30 @@ def noisy_mean(
 ) -> float:
     """Mean of one number in [0, 1] for each person, with Gaussian noise of standard deviation `std`, in [0, 1].
 
-    The noisy sum is divided by the public nominal number of people, not by how many there are. A person moves the sum by 1
-    at most, whether added, removed or replaced: all numbers are brought into [0, 1] and onto a grid, and added up exactly.
-    Those that are not finite count zero. Bringing the result into [0, 1] is post-processing.
+    The noisy sum is divided by the public nominal number of people, not by the actual number. A person changes the sum by
+    at most 1, whether added, removed or replaced: all numbers are clipped to [0, 1], brought onto a grid, and added exactly.
+    Non-finite ones count zero. Clipping the result to [0, 1] is post-processing.
     """
     of_sum = std * n_nominal
     # The accountant multiplies the sensitivity, 1, by that of the adjacency.
     event = dp.GaussianDpEvent(of_sum * SENSITIVITY[ledger.adjacency]) if std > 0 else dp.NonPrivateDpEvent()
     ledger.spend(event, task=task, what=what)
-    given = np.asarray(values, dtype=np.float64)
-    shares = np.clip(np.where(np.isfinite(given), given, 0.0), 0.0, 1.0)
+    numbers = np.asarray(values, dtype=np.float64)
+    shares = np.clip(np.where(np.isfinite(numbers), numbers, 0.0), 0.0, 1.0)
     sums = ExactSum((1,), STEP)
     for part in row_blocks(len(shares), 1):
         sums.add(on_grid(shares[part], STEP).sum(keepdims=True))
-    found = noise.added(sums.value(), of_sum) if std > 0 else sums.value()
-    return min(1.0, max(0.0, float(found[0]) / n_nominal))
+    total = noise.added(sums.value(), of_sum) if std > 0 else sums.value()
+    return min(1.0, max(0.0, float(total[0]) / n_nominal))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientVectors:
     """One statistic of the clients in a round: `vectors` [n, D], or [E, n, D] where each release has its own.
 
-    `bound`: each is clipped to this length, so that much the sum moves when a client's contribution becomes zero. `stds`: of
-    the noise on each coordinate, one a release; 0 releases the clean sum and says so in the ledger. `channel`: by which way
-    it goes out (`ledger.REPLAY`, `ledger.HEAD`).
+    `bound`: each is clipped to this length, the most by which the sum changes when a client's contribution becomes zero.
+    `stds`: standard deviation of the noise on each coordinate, one per release; 0 releases the clean sum and records that in
+    the ledger. `channel`: the release it belongs to (`ledger.REPLAY`, `ledger.HEAD`).
     """
 
     channel: str
@@ -107,16 +107,16 @@ def noisy_client_sums(
     what: str,
     sample_rate: float = 1.0,
 ) -> list[NDArray[np.float64]]:
-    """Sums over a round's clients of every part, each under Gaussian noise of its own: [E, D] for each part.
+    """Sums over a round's clients of every part, each with its own Gaussian noise: [E, D] for each part.
 
-    The privacy unit is the client, and the neighbour of a dataset one where a client's contribution is zero (add-remove);
-    under "replace" the accountant doubles the change. A client's vector must depend on its own data, public facts and
-    earlier releases alone, so that nobody else's moves with it: then the sum moves by `bound` at most, after clipping here.
+    The privacy unit is the client; in a neighbouring dataset one client's contribution is zero (add-remove), and under
+    "replace" the accountant doubles the change. A client's vector must depend only on its own data, public facts and earlier
+    releases, so that no other client's vector changes with it: then the sum changes by at most `bound`, after clipping here.
     Clipped vectors lie on a grid, and their sums are exact (`privacy.sums`).
 
     All parts share the round's sample of clients: they are one Gaussian vector, part j scaled by 1 / std_j, and one event of
-    multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients come by independent coins of chance `sample_rate`, one coin
-    decides over all parts, so that the event is amplified once. A round without clients runs the same way.
+    multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients are drawn independently with probability `sample_rate`, one
+    draw decides for all parts, so the event is amplified once. A round without clients runs the same way.
     """
     for release, ledger in enumerate(ledgers):
         by_channel: dict[str, list[ClientVectors]] = {}
@@ -126,7 +126,7 @@ def noisy_client_sums(
             _joint(parts, release, sample_rate),
             task=task,
             what=what,
-            channels={name: _joint(own, release, sample_rate) for name, own in by_channel.items()},
+            channels={name: _joint(members, release, sample_rate) for name, members in by_channel.items()},
         )
     return [_noised(part, clipped_rows(part.vectors, part.bound).sum(axis=-2), noises) for part in parts]
 
@@ -134,10 +134,11 @@ def noisy_client_sums(
 def noisy_client_vectors(
     part: ClientVectors, noises: Sequence[Noise], ledgers: Sequence[Ledger], *, task: int, what: str
 ) -> NDArray[np.float64]:
-    """Every client's own clipped vector under noise that the client adds itself: [E, n, D]. Nobody need be trusted.
+    """Every client's own clipped vector with noise that the client adds itself: [E, n, D]. Requires no trusted party.
 
-    Whoever sees them knows whose they are: nothing is averaged, and a sample of clients would amplify nothing. A client's
-    vector changes by `bound` at most when its contribution becomes zero, and no other client's does: one Gaussian for each.
+    A receiver knows which client sent which vector: there is no averaging, and sampling clients would amplify nothing. A
+    client's vector changes by at most `bound` when its contribution becomes zero, and no other client's changes: one
+    Gaussian for each.
     """
     for release, ledger in enumerate(ledgers):
         event = _joint([part], release, 1.0)
@@ -149,13 +150,13 @@ def _joint(parts: Sequence[ClientVectors], release: int, sample_rate: float) -> 
     """The event of one release of all these parts together; without noise on one of them there is no bound."""
     if any(part.stds[release] == 0 for part in parts):
         return dp.NonPrivateDpEvent()
-    # hypot of a single part is that part itself: the multiplier written down is the one that scaled the noise.
+    # hypot of a single part is that part itself: the recorded multiplier is the one that scaled the noise.
     event = dp.GaussianDpEvent(1 / math.hypot(*(part.bound / part.stds[release] for part in parts)))
     return event if sample_rate == 1 else dp.PoissonSampledDpEvent(sample_rate, event)
 
 
 def _noised(part: ClientVectors, clean: NDArray[np.float64], noises: Sequence[Noise]) -> NDArray[np.float64]:
-    """One release after the other [E, ...], of one clean value or of one for each of them."""
-    own = clean if part.vectors.ndim == 3 else [clean] * len(noises)
-    pairs = zip(own, part.stds, noises, strict=True)
+    """The noisy releases [E, ...], from one clean value or from one for each release."""
+    values = clean if part.vectors.ndim == 3 else [clean] * len(noises)
+    pairs = zip(values, part.stds, noises, strict=True)
     return np.stack([noise.added(value, std) if std > 0 else value for value, std, noise in pairs])

@@ -1,4 +1,4 @@
-"""Where noise and batches come from: the operating system for a release, a recorded seed for teaching."""
+"""Sources of noise and Poisson batches: the operating system for a release, a recorded seed for teaching."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Addition32 = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 class Noise(Protocol):
-    """A source of noise; each call draws anew. What is released comes from `added`, its kin, or `words`.
+    """A source of noise; each call draws fresh noise. Releases use `added`, its variants, or `words`.
 
-    They round the sum of clean numbers and noise to a public grid (`privacy.rounded`), so that no last digit tells of the
+    They round the sum of clean numbers and noise to a public grid (`privacy.rounded`), so that no last digit reveals the
     clean ones. Clean numbers are finite, standard deviations above 0. `normal` and `laplace` are for simulations.
     """
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        """Numbers of any shape, each plus Gaussian noise of its own of this standard deviation."""
+        """Numbers of any shape, each plus independent Gaussian noise of this standard deviation."""
         ...
 
     def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
@@ -35,7 +35,7 @@ class Noise(Protocol):
         ...
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
-        """What is called for each of `count` such additions to arrays of `size` numbers: quicker for many small ones."""
+        """A function for `count` such additions to arrays of `size` numbers: faster for many small ones."""
         ...
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
@@ -43,11 +43,11 @@ class Noise(Protocol):
         ...
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Random whole numbers, all 64-bit ones equally likely: for decisions whose chance must be exact."""
+        """Uniform random 64-bit integers, for decisions whose probability must be exact."""
         ...
 
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Standard normal numbers as floating point has them."""
+        """Standard normal numbers in floating point."""
         ...
 
     def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -56,10 +56,10 @@ class Noise(Protocol):
 
 
 class ReleaseNoise:
-    """Noise from the operating system's entropy, never recorded and never repeatable, exact to the last digit."""
+    """Noise from the operating system's entropy: never recorded, not repeatable, exact to the last digit."""
 
     def __init__(self, bits: rounded.Bits | None = None) -> None:
-        """`bits`: random bytes from elsewhere, for tests of the transforms."""
+        """`bits`: another source of random bytes, for tests of the transforms."""
         self._bits = bits or os.urandom
         self._many = bits or _many_bytes
 
@@ -73,7 +73,7 @@ class ReleaseNoise:
         return rounded.Ahead32(size, [std], count, self._many).added
 
     def rows32(self, size: int, stds: Sequence[float], count: int) -> Addition32:
-        """The same for arrays of as many rows of `size` numbers as standard deviations, each row with its own."""
+        """The same for arrays of `len(stds)` rows of `size` numbers, each row with its own standard deviation."""
         return rounded.Ahead32(size * len(stds), stds, count, self._many).added
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
@@ -90,16 +90,16 @@ class ReleaseNoise:
 
 
 def _many_bytes(count: int) -> bytes:
-    """Random bytes for training, which takes megabytes a second of them.
+    """Random bytes for training, which uses megabytes of them per second.
 
-    From OpenSSL's generator (AES in counter mode, NIST SP 800-90A), which the operating system seeds and reseeds: as hard to
-    foresee as the system's own, and twelve times as fast.
+    From OpenSSL's generator (AES in counter mode, NIST SP 800-90A), which the operating system seeds and reseeds: as
+    unpredictable as the system's own, and twelve times as fast.
     """
     return ssl.RAND_bytes(count)
 
 
 class SeededNoise:
-    """Repeatable noise for teaching. Whoever knows the seed can subtract them: no guarantee is left.
+    """Repeatable noise for teaching. Anyone who knows the seed can subtract it: there is no guarantee.
 
     The stream depends on the cell (budget and seed) and the purpose, so that no two cells share noise and no draw shares
     numbers with class orders or subsets, which use other purposes.
@@ -111,19 +111,19 @@ class SeededNoise:
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
         whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
-        return rounded.together(whole, np.rint(low + std / step * self.normal(low.shape)), step)
+        return rounded.combined(whole, np.rint(low + std / step * self.normal(low.shape)), step)
 
     def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
         whole, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
         drawn = np.float32(std / step) * self._generator.standard_normal(low.shape, dtype=np.float32)
-        return rounded.together(whole, np.rint(low + drawn), step)
+        return rounded.combined(whole, np.rint(low + drawn), step)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
         return lambda clean: self.added32(clean, std)
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(scale))
-        return rounded.together(whole, np.rint(low + scale / step * self.laplace(low.shape)), step)
+        return rounded.combined(whole, np.rint(low + scale / step * self.laplace(low.shape)), step)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, count, dtype=np.uint64)
@@ -136,31 +136,31 @@ class SeededNoise:
 
 
 def additions32(noises: Sequence[Noise], stds: Sequence[float], size: int, count: int) -> Addition32:
-    """What is called for each of `count` additions to arrays [n, ...] of n times `size` numbers, row i with noise i.
+    """A function for `count` additions to arrays [n, ...] of n times `size` numbers, row i with noise i.
 
     Rows of a release are drawn and rounded together, which is several times as fast for small ones: all their numbers come
-    from the operating system, and no two rows share one.
+    from the operating system, and no two rows share a number.
     """
     if all(type(noise) is ReleaseNoise for noise in noises):
         return cast("ReleaseNoise", noises[0]).rows32(size, stds, count)
-    each = [noise.additions32(size, std, count) for noise, std in zip(noises, stds, strict=True)]
-    return lambda clean: np.stack([add(row) for add, row in zip(each, clean, strict=True)])
+    adders = [noise.additions32(size, std, count) for noise, std in zip(noises, stds, strict=True)]
+    return lambda clean: np.stack([add(row) for add, row in zip(adders, clean, strict=True)])
 
 
 def noise_of(source: NoiseSource, cell: Cell, purpose: str) -> Noise:
-    """The noise of one cell for one purpose, as the settings ask."""
+    """The noise source of one cell for one purpose, according to the settings."""
     return ReleaseNoise() if source == "release" else SeededNoise(cell, purpose)
 
 
 class Batches:
-    """Poisson batches: every record is in a batch with chance `sample_rate`, whatever happens to the others.
+    """Poisson batches: every record is in a batch independently with probability `sample_rate`.
 
-    Amplification by sampling holds only against someone who does not know who was in a batch, so a release draws from the
-    operating system as its noise does; `seed` None says so. A seeded source is for teaching and voids the bound.
+    Amplification by sampling holds only against an attacker who does not know who was in a batch, so a release (`seed` None)
+    draws batches from the operating system, as it does its noise. A seeded source is for teaching and voids the bound.
     """
 
     def __init__(self, sample_rate: float, seed: int | None, purpose: str = "training") -> None:
-        self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than the accountant was told
+        self._below = int(sample_rate * 2**32)  # rounded down: never sampled more often than accounted
         label = b"" if seed is None else f"batches/{purpose}/{seed}".encode()
         self._generator = None if seed is None else np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
         self._key, self._n_drawn = b"", 0
@@ -170,9 +170,9 @@ class Batches:
         return self._generator is not None
 
     def copies(self, count: int) -> list[Batches]:
-        """Sources that all draw the same batches, for models of one seed that are trained in several processes.
+        """Sources that all draw the same batches, for models of one seed trained in several processes.
 
-        Those of a release take a key from the operating system, told to these processes alone and forgotten with them.
+        Those of a release share a key from the operating system, known to these processes only and lost with them.
         """
         first = copy.deepcopy(self)
         if not self.is_seeded:
@@ -180,10 +180,10 @@ class Batches:
         return [copy.deepcopy(first) for _ in range(count)]
 
     def draw(self, n_records: int) -> NDArray[np.int64]:
-        """The places of one batch's records, ascending; often none where there are few."""
+        """Indices of one batch's records, ascending; often none where there are few records."""
         if self._generator is not None:
             bits = self._generator.integers(0, 2**32, n_records, dtype=np.uint32)
-        elif self._key:  # Keccak's stream from key and count: without the key as hard to foresee as the system's own numbers
+        elif self._key:  # Keccak's stream from key and count: without the key as unpredictable as the system's own numbers
             label = self._key + self._n_drawn.to_bytes(8, "little")
             bits = np.frombuffer(shake_256(label).digest(4 * n_records), dtype=np.uint32)
             self._n_drawn += 1

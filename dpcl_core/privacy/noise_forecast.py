@@ -1,9 +1,9 @@
-"""Whether a model can survive its noise: the length of the noise against the longest signal there can be.
+"""Noise-to-signal forecast: length of a model's noise over the largest possible length of its signal.
 
-Known before anything private is read. Measured on 2026-11-21 with the cosine classifier (digits by pixels; CIFAR-10,
+Computed before anything private is read. Measured on 2026-11-21 with the cosine classifier (digits by pixels; CIFAR-10,
 CIFAR-100 and MNIST by the bundled networks; 20 to 300 examples a class, one list and lists by task) and with last layers
 trained by DP-SGD (the same sets, in one task and in five or ten; sampling rate 0.1 and 1). In 20 series of 5 to 10 budgets,
-the share that is left of the series' best accuracy above chance, by the ratio below:
+the share of the series' best accuracy above chance that is left, by the ratio below:
 
     ratio        0.1 to 0.3    0.3 to 0.6    0.9 to 1.3    1.4 to 2.5    3 to 5        above 5
     median       0.94          0.81          0.44          0.22          0.08          0.02
@@ -32,7 +32,7 @@ def noise_to_signal(
     sample_rate: float = 1.0,
     n_steps: int = 1,
 ) -> float:
-    """Length of the noise on one class's weights over the greatest length that its people can give them.
+    """Length of the noise on one class's weights over the largest length that the class's examples can give them.
 
     A sum of unit-length features of n people is at most n long; noise of standard deviation sigma on K coordinates, drawn
     `uses` times, has length sigma sqrt(uses K). In DP-SGD one person's clipped gradients are in q s of s steps, so n people
@@ -48,13 +48,13 @@ def noise_to_signal(
 def noise_to_signal_of_copies(
     scale: float, chances: tuple[float, float], length: float, *, n_values: int, class_size: float, n_records: float
 ) -> float:
-    """The same for sums over noisy copies of n records, of which n_k are of the class and have values of this L2 length.
+    """The same for sums over noisy copies of n records, of which n_k are of the class and have values of L2 norm `length`.
 
     Each copy counts for the class with a weight of mean 1 or 0 that undoes randomised response: (1 - q) / (p - q) where the
     class is answered and -q / (p - q) where not. Laplace noise of variance 2 b^2 on K values then has length
     b sqrt(2 K sum of squared weights), against a signal of n_k times the length.
 
-    Args: scale: b; chances: p that a true label is answered, q that a certain other one is.
+    Args: scale: b; chances: p of answering the true label, q of answering any one other label.
     """
     p, q = chances
 
@@ -67,10 +67,11 @@ def noise_to_signal_of_copies(
 
 @dataclass(frozen=True, slots=True)
 class NoiseForecast:
-    """What noise will do to the models of one budget. `larger_batches`: the ratio if everyone were in every batch.
+    """Noise-to-signal ratio of the models of one budget. `larger_batches`: the ratio if everyone were in every batch.
 
-    `needed`: people a class with whom noise and signal would be even; None: the ratio falls as they grow in number.
-    `signal`: what the noise is held against. `all_values`: each value of an example is noised, where a few directions do.
+    `needed`: people per class with whom noise and signal would be equal; None: the ratio is inversely proportional to their
+    number. `signal`: what the noise is compared with. `all_values`: noise is on every value of an example, where a
+    projection to a few directions would do.
     """
 
     epsilon: float
@@ -84,7 +85,7 @@ class NoiseForecast:
 
     @property
     def sentence(self) -> str:
-        """What to expect, and what would help."""
+        """The expected loss of accuracy and what would help."""
         expected = "about half or more of what can be learned is lost"
         if self.ratio >= NEAR_CHANCE:
             expected = "accuracy will be near chance"
@@ -103,21 +104,21 @@ class NoiseForecast:
         )
 
 
-def note(outlooks: Sequence[NoiseForecast]) -> str | None:
-    """What to say before the start: the smallest budget in full, others by name; None where there is nothing to say."""
-    if not outlooks:
+def note(forecasts: Sequence[NoiseForecast]) -> str | None:
+    """The warning before the start: the smallest budget in full, others by their ratios; None without a forecast."""
+    if not forecasts:
         return None
-    first, *others = sorted(outlooks, key=lambda one: one.epsilon)
+    first, *others = sorted(forecasts, key=lambda one: one.epsilon)
     if not others:
         return first.sentence
     less = ", ".join(f"{_shown(one.ratio)} times at ε = {one.epsilon:g}" for one in others)
     return f"{first.sentence} Less so, but still: {less}."
 
 
-def headline(outlooks: Sequence[NoiseForecast]) -> str:
-    """The same in a few words, for a place where the note opens on demand; of one outlook or more."""
-    hopeless = [f"{one.epsilon:g}" for one in outlooks if one.ratio >= NEAR_CHANCE]
-    costly = [f"{one.epsilon:g}" for one in outlooks if one.ratio < NEAR_CHANCE]
+def headline(forecasts: Sequence[NoiseForecast]) -> str:
+    """The same in a few words, for a place where the note opens on demand; requires at least one forecast."""
+    hopeless = [f"{one.epsilon:g}" for one in forecasts if one.ratio >= NEAR_CHANCE]
+    costly = [f"{one.epsilon:g}" for one in forecasts if one.ratio < NEAR_CHANCE]
     if hopeless:
         return f"ε = {', '.join(hopeless)}: accuracy will be near chance"
     return f"ε = {', '.join(costly)}: noise takes half or more"

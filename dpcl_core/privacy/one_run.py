@@ -1,12 +1,12 @@
-"""Auditing in one run: n canaries, each in the data by a fair coin of its own, and what it proves to guess the coins.
+"""Auditing in one run: lower bounds from guessing which of n canaries, each included by a fair coin, are in the data.
 
-Two bounds, both re-derived here. `counting_bound` takes nothing as given but (epsilon, delta) itself (Steinke, Nasr and
-Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2). `gaussian_bound` takes it as given that the run
+Two bounds, both re-derived here. `counting_bound` assumes nothing but (epsilon, delta) itself (Steinke, Nasr and
+Jagielski 2023, "Privacy auditing with one (1) training run", Theorem 5.2). `gaussian_bound` assumes that the run
 is mu-Gaussian-DP for some mu, and proves more (Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in
 one run", Theorem 9).
 
-What both need: flipping one coin gives a neighbouring dataset (each canary is a privacy unit of its own), and how many
-coins are guessed is settled before the run.
+Both require that flipping one coin gives a neighbouring dataset (each canary is a privacy unit of its own), and that the
+number of guessed coins is fixed before the run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GRID = 32  # values of a parameter that are tried at once
 
 @dataclass(frozen=True, slots=True)
 class Coins:
-    """What a guesser did: of `n` fair coins he guessed `guessed`, a number settled before, and `right` of these rightly."""
+    """Result of an attack on `n` fair coins: `guessed` of them, a number fixed beforehand, with `right` correct guesses."""
 
     n: int
     guessed: int
@@ -52,13 +52,14 @@ def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> floa
     R = 0 ... n - 1 of the largest probability of Bin(R, q), and (1 - q) n in general; or as published, which is less for
     many coins and few guesses, 2 n max_i P[v - i <= Bin(r, q) < v] / i.
 
-    Proof of the first two. Let T be the guesses, and let the coins S_1 ... S_n be shown one after the other. Given the
-    first i - 1, let T have laws P and Q for the two faces of S_i: the hockey-stick divergence of either from the other is
-    at most delta. Where P exceeds e^epsilon Q, mark the coin with chance 1 - e^epsilon Q / P, by a coin of its own, and the
-    other way round. So a coin is marked with chance at most delta, and given T and all that was shown before, an unmarked
-    one shows its guess with chance at most q. Let h_i be the chance that those already right, plus Bin(R_i, q), come to v,
-    R_i guesses being left. Step i raises its expectation by at most (1 - q) P[marked, and Bin(R_i, q) = v - 1 - right so
-    far], and h_0 is the binomial tail. That last probability is at most 1; where all are guessed, R_i = n - i whatever T.
+    Proof of the first two. Let T be the guesses, and reveal the coins S_1 ... S_n one after the other. Given the first
+    i - 1, let T have distributions P and Q for the two faces of S_i: the hockey-stick divergence of either from the other is
+    at most delta. Where P exceeds e^epsilon Q, mark the coin with probability 1 - e^epsilon Q / P, independently, and the
+    other way round. So a coin is marked with probability at most delta, and given T and all coins revealed before, an
+    unmarked one agrees with its guess with probability at most q. Let h_i be the probability that the right guesses so far
+    plus Bin(R_i, q) reach v, where R_i guesses are left. Step i raises its expectation by at most (1 - q) P[marked, and
+    Bin(R_i, q) = v - 1 - right so far], and h_0 is the binomial tail. That last probability is at most 1; where all coins
+    are guessed, R_i = n - i whatever T is.
     """
     error = 1 - confidence
 
@@ -77,7 +78,7 @@ def counting_bound(coins: Coins, delta: float, confidence: float = 0.95) -> floa
 
 
 def gaussian_bound(coins: Coins, confidence: float = 0.95) -> float:
-    """Lower confidence bound on mu, where the run is taken to be mu-Gaussian-DP for some mu. Never below 0.
+    """Lower confidence bound on mu, assuming that the run is mu-Gaussian-DP for some mu. Never below 0.
 
     Epsilon at a delta follows by `epsilon_of`.
     """
@@ -90,7 +91,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def least_right(n: int, guessed: int, proves: Callable[[Coins], bool]) -> int:
-    """The fewest right guesses that prove something that more of them prove, too; `guessed` + 1 where none do."""
+    """The fewest right guesses for which `proves` holds (monotone in their number); `guessed` + 1 where none do."""
     low, high = 0, guessed + 1
     while low < high:
         middle = (low + high) // 2
@@ -99,7 +100,7 @@ def least_right(n: int, guessed: int, proves: Callable[[Coins], bool]) -> int:
 
 
 def _marked(coins: Coins, q: float) -> float:
-    """What c of `counting_bound` is: the largest probability of Bin(R, q) is at floor((R + 1) q)."""
+    """The c of `counting_bound`; the largest probability of Bin(R, q) is at floor((R + 1) q)."""
     if coins.guessed == coins.n:
         left = np.arange(coins.n)
         return (1 - q) * float(binom.pmf(np.floor((left + 1) * q), left, q).sum())
@@ -109,9 +110,9 @@ def _marked(coins: Coins, q: float) -> float:
 
 
 def _lowest(image: Callable[[Floats], Image], most: float, coins: Coins, error: float) -> float:
-    """The largest parameter of a family of trade-off functions that the guesses exclude, to one part in 1e6; 0 if none.
+    """The largest excluded parameter of a family of trade-off functions, to one part in 1e6; 0 if none.
 
-    Families grow: what is excluded for one parameter is for all smaller ones.
+    Families are monotone: if a parameter is excluded, so are all smaller ones.
     """
     low, high = 0.0, most
     while high - low > 1e-6 * high:
@@ -123,17 +124,17 @@ def _lowest(image: Callable[[Floats], Image], most: float, coins: Coins, error: 
 
 
 def _is_excluded(image: Image, coins: Coins, error: float, n_tried: int) -> NDArray[np.bool_]:
-    """Whether so many right guesses would have chance at most `error` under each of the trade-off functions tried.
+    """Whether so many right guesses have probability at most `error` under each of the trade-off functions tried.
 
     Let p_j be the chance of exactly j right ones of r, A_i = sum of j p_j / n over j >= i, B_i = sum of (r - j) p_j / n
     over j >= i. For the coin k let E be "k is guessed rightly, and at least i are": turning k alone makes it "wrongly, and
     at least i - 1". Coins are fair, so that the turned ones have the same law, and P[E] <= fbar(P'[E]), fbar = 1 - f
     concave; averaged over the n coins that is A_i <= fbar(B_{i-1}).
 
-    Suppose that at least c were right with chance t or more. The constraints then force mass below c: least of it where the
-    t lies on c itself, which makes A_c least and B_c largest, and where each level i - 1 gets just what B_{i-1} needs. For
-    A_i and the mass so far are both increasing in every B_j, j >= i, since p_j = (B_j - B_{j+1}) n / (r - j) and 1 / (r -
-    j) grows with j; so by induction no other choice has less. Where this least mass exceeds 1 the chance is below t.
+    Suppose that at least c are right with probability t or more. The constraints then force mass below c. It is least where
+    the t is on c itself, which makes A_c least and B_c largest, and where each level i - 1 gets just what B_{i-1} needs: A_i
+    and the mass so far both increase in every B_j, j >= i, since p_j = (B_j - B_{j+1}) n / (r - j) and 1 / (r - j) grows
+    with j, so by induction no other choice has less. Where this least mass exceeds 1 the probability is below t.
     """
     n, r = coins.n, coins.guessed
     mass = np.full(n_tried, error)

@@ -1,4 +1,4 @@
-"""What is protected as a whole, in the words of the statement: an example, a text, or all that a client contributes."""
+"""Units of privacy in the words of the statement: an example, a text, or all that a client contributes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dpcl_core.spec import Adjacency
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """One unit of privacy. `noun` with its `article`; `one`: who it stands for; `several`: what is counted in public.
+    """One unit of privacy. `noun` with its `article`; `one`: whom it represents; `several`: what is counted in public.
 
     `whole`: what taking part means; `in_several`: who is protected less than it seems; `neighbours`: by adjacency;
-    `beyond`: what is not protected whatever the data, None where only a dataset can say.
+    `beyond`: what is never protected, None where it depends on the dataset.
     """
 
     noun: str
@@ -55,5 +55,5 @@ PROTECTED: Mapping[str, Protected] = {
 
 
 def who(whole: str) -> str:
-    """Whom a statement about this unit, as `Guarantee.unit` says it, protects: a person, or a client."""
+    """Whom a statement with this `Guarantee.unit` protects: "person" or "client"."""
     return next((one.one for one in PROTECTED.values() if one.whole == whole), "person")

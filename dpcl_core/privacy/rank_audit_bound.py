@@ -1,6 +1,6 @@
-"""Auditing by guesses: what it proves about epsilon that an attacker finds secrets that were drawn at random.
+"""Auditing by rank: a lower bound on epsilon from an attacker who finds randomly drawn secrets.
 
-One trained model is enough, because every secret is a game of its own (after Steinke, Nasr and Jagielski 2023, "Privacy
+One trained model is enough, because every secret is a separate trial (after Steinke, Nasr and Jagielski 2023, "Privacy
 auditing with one (1) training run", whose secrets are coins; ours have many values).
 """
 
@@ -17,9 +17,9 @@ _STEPS = 60  # halvings of an interval: the bound is exact to 1e-15 of it
 
 @dataclass(frozen=True, slots=True)
 class GuessCounts:
-    """How an attacker did: of `n` secrets `right` were among the `allowed` values that he named for each.
+    """Result of an attack: `right` of `n` secrets were among the `allowed` values guessed for each.
 
-    Every secret is one of `candidates` values, drawn uniformly and independently, and stands in `group` examples.
+    Every secret is one of `candidates` values, drawn uniformly and independently, and is in `group` examples.
     """
 
     n: int
@@ -30,23 +30,23 @@ class GuessCounts:
 
 
 def bound_of_guesses(
-    played: tuple[GuessCounts, ...], delta: float, adjacency: Literal["add-remove", "replace"], confidence: float = 0.95
+    counts: tuple[GuessCounts, ...], delta: float, adjacency: Literal["add-remove", "replace"], confidence: float = 0.95
 ) -> float:
-    """Lower confidence bound on epsilon of one example; every game of `played` has its share of the error probability.
+    """Lower confidence bound on epsilon of one example; each of `counts` gets an equal share of the error probability.
 
-    Let epsilon' and delta' hold for replacing all examples of one secret. Whatever was found on other secrets, he names the
-    right value with chance at most p = e^epsilon' r / (e^epsilon' r + N - r), r = allowed, N = candidates, up to delta':
-    summing P_c[E] <= e^epsilon' P_c'[E] + delta' for E = "c is named, c' is not" over all pairs c, c' gives
-    (N - r) P[right] <= e^epsilon' r (1 - P[right]) + (N - 1) delta', in any event of the other secrets too. So v are right
-    with chance at most P[Binomial(n, p) >= v] + n delta'. A secret in g examples takes g replacements, each two steps under
-    add/remove: epsilon' = s epsilon and delta' = delta (e^(s epsilon) - 1) / (e^epsilon - 1), s = g or 2 g. Never below 0,
-    and never inf.
+    Let epsilon' and delta' hold for replacing all examples of one secret. Whatever the outcome on other secrets, the
+    attacker guesses the right value with probability at most p = e^epsilon' r / (e^epsilon' r + N - r), r = allowed,
+    N = candidates, up to delta': summing P_c[E] <= e^epsilon' P_c'[E] + delta' for E = "c is guessed, c' is not" over all
+    pairs c, c' gives (N - r) P[right] <= e^epsilon' r (1 - P[right]) + (N - 1) delta', given any outcome of the other
+    secrets. So v are right with probability at most P[Binomial(n, p) >= v] + n delta'. A secret in g examples takes g
+    replacements, each two steps under add/remove: epsilon' = s epsilon and delta' = delta (e^(s epsilon) - 1) /
+    (e^epsilon - 1), s = g or 2 g. Never below 0, and never inf.
 
-    Raises ValueError where numbers do not fit together.
+    Raises ValueError where the numbers are inconsistent.
     """
-    if not played:
+    if not counts:
         return 0.0
-    return max(_bound(one, delta, adjacency, (1 - confidence) / len(played)) for one in played)
+    return max(_bound(one, delta, adjacency, (1 - confidence) / len(counts)) for one in counts)
 
 
 def _bound(one: GuessCounts, delta: float, adjacency: str, error: float) -> float:
@@ -66,8 +66,8 @@ def _bound(one: GuessCounts, delta: float, adjacency: str, error: float) -> floa
 
 
 def _chance(one: GuessCounts, epsilon: float, steps: int, delta: float) -> float:
-    """How likely so many right ones are at most, under this epsilon of one example; grows with it."""
+    """Upper bound on the probability of so many right guesses under this epsilon of one example; increasing in it."""
     against = (one.candidates - one.allowed) / one.allowed
     rate = 1 / (1 + against * math.exp(-steps * epsilon))
-    together = delta * sum(math.exp(min(700.0, step * epsilon)) for step in range(steps))
-    return min(1.0, float(binom.sf(one.right - 1, one.n, rate)) + one.n * together)
+    delta_sum = delta * sum(math.exp(min(700.0, step * epsilon)) for step in range(steps))
+    return min(1.0, float(binom.sf(one.right - 1, one.n, rate)) + one.n * delta_sum)

@@ -1,30 +1,29 @@
-"""Noise that is rounded together with what it hides: an exact real sum brought to a public grid, and nothing else.
+"""Noise rounded together with the value that it hides: the exact real sum, rounded to a public grid.
 
-`fl(x + noise)` keeps the grid of x's own last digits, and they tell x apart (Mironov 2012). Here what is released is
+`fl(x + noise)` keeps the grid of x's own last digits, which reveal x (Mironov 2012). The release here is
 
     y = g * round((s + n) / g),
 
-s the clean number, n a real number with exactly the law promised (Gaussian, Laplace), g a power of two that depends on the
-noise's scale alone. Rounding comes after the noise, so it is post-processing: y costs what s + n costs, whatever grid s lies
-on, and nothing is added to delta. No s + n is ever written down. Only the whole number round((s + n) / g) is computed, the
-one that belongs to the real n:
+s the clean number, n a real number with exactly the stated distribution (Gaussian, Laplace), g a power of two that depends
+only on the noise's scale. Rounding comes after the noise, so it is post-processing: y costs what s + n costs, whatever the
+grid of s, and nothing is added to delta. s + n is never stored. Only the integer round((s + n) / g) is computed:
 
 * n is made of two uniform real numbers U and V by Box and Muller, sqrt(-2 ln U) cos(2 pi V) and the same with the sine (of U
   alone by inversion, for Laplace). Their first binary digits are random bits; the others are not drawn yet.
-* What arithmetic gives for (s + n) / g lies within a bound of the truth, whatever the other digits may be. Where it is
-  farther than that from the middle between two whole numbers, the rounding is certain. Elsewhere more digits are drawn for
-  the same U and V and the number is looked at again, in double precision, then in intervals of any precision, until it is
-  certain (Ziv's strategy). Both numbers of a pair are looked at with the same digits.
+* The computed (s + n) / g is within an error bound of the true one, whatever the other digits are. Where it is farther than
+  that from the middle between two integers, the rounding is certain. Elsewhere more digits are drawn for the same U and V,
+  and the number is computed again, in double precision, then in interval arithmetic of growing precision, until it is
+  certain (Ziv's strategy). Both numbers of a pair are computed from the same digits.
 
-So tails are not cut off and nothing is lost between floating-point numbers. What is assumed: bits are fair and independent,
+So tails are not cut off and nothing is lost between floating-point numbers. Assumptions: bits are fair and independent,
 and NumPy's and Python's log, cos and sin are within 8 units in the last place, in single precision within 4
 (`tests/privacy/test_rounded.py` measures them), square roots and arithmetic within half of one (IEEE 754). Run times are
-not covered: a number that is looked at again takes longer.
+not covered: a number that is computed again takes longer.
 
-s / g is a whole number and a rest in [-1/2, 1/2], both exact, and only the rest meets the noise, so that the size of s does
-not enter the error. (Numbers below 2^-1000 g, or 2^-120 g in single precision, may lose digits in that division: s is then
-meant as it comes out of it.) Where the sum of whole numbers needs more digits than a float has, its rounding is
-post-processing again. A zero is given out as +0: -0 would tell of the sign of s.
+s / g is split into an integer and a remainder in [-1/2, 1/2], both exact, and the noise is added to the remainder only, so
+that the size of s does not enter the error. (Numbers below 2^-1000 g, or 2^-120 g in single precision, may lose digits in
+that division: s then means the result of the division.) Where the sum of integers needs more digits than a float has, its
+rounding is post-processing again. Zeros are released as +0: -0 would reveal the sign of s.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Bits = Callable[[int], bytes]  # so many random bytes, drawn anew at every call
+Bits = Callable[[int], bytes]  # gives this many fresh random bytes
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 Float = TypeVar("Float", bound=np.floating)
@@ -50,9 +49,9 @@ _BLOCK, _BLOCK32 = 1 << 14, 1 << 14  # numbers: arrays of 128 and 64 KB, several
 # 2^-47.6), the angle within 2^-50.2, cosine and sine within 2^-50 more: together 2^-45.1 of a standard deviation, 2^-20.1 of
 # a grid step, and 2^-25 for rounding products and sums below 2^28.
 _MARGIN, _RANGE = 2.0**-19, (2.0**-20, 1 - 2.0**-16)
-# The same for a second look after single precision, with a standard deviation below 2^3 steps, U in [2^-28, 1 - 2^-34]: the
-# radius is within 2^-36.9 (U's rounding, 2^-54, over r = 2^-16.5; its other digits, 2^-36, over r = 6.2), which is all that
-# counts: 2^-33.9 of a step.
+# The same for the second computation after single precision, with a standard deviation below 2^3 steps, U in [2^-28,
+# 1 - 2^-34]: the radius is within 2^-36.9 (U's rounding, 2^-54, over r = 2^-16.5; its other digits, 2^-36, over r = 6.2),
+# which dominates: 2^-33.9 of a step.
 _MARGIN_AGAIN, _RANGE_AGAIN = 2.0**-32, (2.0**-28, 1 - 2.0**-34)
 # Laplace, 63 digits, U in [2^-20, 1]: 2^-43 for U's other digits, 2^-46 for log's 8 units: 2^-17.8 of a grid step.
 _MARGIN_LAPLACE = 2.0**-17
@@ -66,7 +65,7 @@ _SURE32 = np.float32(0.5 - _MARGIN32)
 
 
 def grid(std: float) -> float:
-    """The power of two that results are multiples of, for noise of this standard deviation (or scale, for Laplace)."""
+    """Grid of the results, a power of two, for noise of this standard deviation (or scale, for Laplace)."""
     return _grid(std, _PLACES, 900)
 
 
@@ -82,14 +81,14 @@ def _grid(std: float, places: int, most: int) -> float:
 
 
 def parts(clean: NDArray[Float], step: float) -> tuple[NDArray[Float], NDArray[Float]]:
-    """Numbers as whole multiples of a power of two and what is left of each, in [-1/2, 1/2] of it; both exact."""
+    """Numbers in units of `step` (a power of two), split into integers and remainders in [-1/2, 1/2]; both exact."""
     low = clean * clean.dtype.type(1 / step)
     whole = np.rint(low)
     low -= whole
     return whole, low
 
 
-def together(whole: NDArray[Float], more: NDArray[Float], step: float) -> NDArray[Float]:
+def combined(whole: NDArray[Float], more: NDArray[Float], step: float) -> NDArray[Float]:
     """(whole + more) * step, in place of `whole`."""
     whole += more
     whole *= whole.dtype.type(step)
@@ -98,9 +97,9 @@ def together(whole: NDArray[Float], more: NDArray[Float], step: float) -> NDArra
 
 
 def added(clean: Floats, std: float, bits: Bits) -> Floats:
-    """Finite numbers of any shape, each plus Gaussian noise of its own of exactly this standard deviation, on `grid(std)`.
+    """Finite numbers of any shape, each plus independent Gaussian noise of exactly this standard deviation, on `grid(std)`.
 
-    Raises ValueError where the standard deviation is 0 or beyond all use.
+    Raises ValueError where the standard deviation is 0 or outside 2^-900 to 2^900.
     """
     return _blockwise(clean, std, bits, _normal)
 
@@ -118,36 +117,37 @@ def added32(clean: NDArray[np.float32], std: float, bits: Bits) -> NDArray[np.fl
 def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats, Words, float, Bits], Floats]) -> Floats:
     step = grid(std)
     flat = np.asarray(clean, dtype=np.float64).reshape(-1)
-    found = np.empty_like(flat)
+    released = np.empty_like(flat)
     for start in range(0, len(flat), _BLOCK):
         part = flat[start : start + _BLOCK]
-        pairs = np.zeros((2, -(-len(part) // 2)))  # of an odd number of values the last draw is thrown away
+        pairs = np.zeros((2, -(-len(part) // 2)))  # for an odd number of values the last draw is discarded
         pairs.reshape(-1)[: len(part)] = part
         whole, low = parts(pairs, step)
         words = np.frombuffer(bits(8 * pairs.size), dtype=np.uint64).reshape(pairs.shape)
-        done = together(whole, rounded(low, words, std / step, bits), step)
-        found[start : start + _BLOCK] = done.reshape(-1)[: len(part)]
-    return found.reshape(np.shape(clean))
+        done = combined(whole, rounded(low, words, std / step, bits), step)
+        released[start : start + _BLOCK] = done.reshape(-1)[: len(part)]
+    return released.reshape(np.shape(clean))
 
 
 def _normal(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
-    """round(low + ratio n) for pairs of exact standard normal n, from 64 digits of each U and V, more where needed.
+    """round(low + ratio n) for pairs of exact standard normal n, from 64 bits of each U and V, more where needed.
 
     Args: low, words [2, pairs], of words row 0: U, row 1: V; ratio: standard deviation over grid, at most 2^25.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is looked at again
-        uniform, sums = _first_look(words, ratio)
+    with np.errstate(divide="ignore", invalid="ignore"):  # U = 0 is computed again
+        uniform, sums = _in_double(words, ratio)
         sums += low
-        found: Floats = np.rint(sums)
-        sums -= found
+        integers: Floats = np.rint(sums)
+        sums -= integers
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN).all(axis=0) & (uniform >= _RANGE[0]) & (uniform <= _RANGE[1])
     for pair in np.flatnonzero(~is_certain):
-        found[:, pair] = _closely(_gaussian_pair, low[:, pair].tolist(), words[:, pair].tolist(), [ratio] * 2, 64, bits)
-    return found
+        rests, known = low[:, pair].tolist(), words[:, pair].tolist()
+        integers[:, pair] = _by_intervals(_gaussian_pair, rests, known, [ratio] * 2, 64, bits)
+    return integers
 
 
-def _first_look(words: Words, ratio: float) -> tuple[Floats, Floats]:
-    """U [pairs] and ratio n [2, pairs] as double precision has them."""
+def _in_double(words: Words, ratio: float) -> tuple[Floats, Floats]:
+    """U [pairs] and ratio n [2, pairs] in double precision."""
     uniform = words[0] * 2.0**-64
     angle = words[1].view(np.int64) * (2 * math.pi * 2.0**-64)  # in [-pi, pi], where it has more digits
     radius = np.sqrt(np.log(uniform) * -2)
@@ -160,21 +160,21 @@ def _laplace(low: Floats, words: Words, ratio: float, bits: Bits) -> Floats:
     signed = np.where(words & np.uint64(1), -ratio, ratio)
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = low - signed * np.log(uniform)
-        found: Floats = np.rint(sums)
-        sums -= found
+        integers: Floats = np.rint(sums)
+        sums -= integers
     is_certain = (np.abs(sums) <= 0.5 - _MARGIN_LAPLACE) & (uniform >= _RANGE[0])
     for row, place in np.argwhere(~is_certain):
         known = [int(words[row, place]) >> 1]
-        (found[row, place],) = _closely(_exponential, [low[row, place]], known, [signed[row, place]], 63, bits)
-    return found
+        (integers[row, place],) = _by_intervals(_exponential, [low[row, place]], known, [signed[row, place]], 63, bits)
+    return integers
 
 
 class Ahead32:
-    """Gaussian noise for `count` additions to arrays of `size` numbers in single precision, as `added32`; drawn ahead.
+    """Gaussian noise for `count` additions to arrays of `size` numbers in single precision, as `added32`; drawn in advance.
 
-    For training, whose steps are many and may be small. With several standard deviations the array is as many rows of equal
-    length, each with its own. No number of noise serves two additions, no pair spans two, and working memory is used again.
-    Keep it where it was made: a copy in another process would add the same noise.
+    For training, with many and often small steps. With several standard deviations the array consists of as many rows of
+    equal length, one for each. Every noise number is used once, no pair spans two additions, and working memory is reused.
+    Do not copy it to another process: the copy would add the same noise.
     """
 
     def __init__(self, size: int, stds: Sequence[float], count: int, bits: Bits) -> None:
@@ -191,12 +191,12 @@ class Ahead32:
     def added(self, clean: NDArray[np.float32]) -> NDArray[np.float32]:
         """The next addition. Args: clean, of any shape with `size` numbers."""
         flat = np.ascontiguousarray(clean, dtype=np.float32).reshape(-1)
-        found = np.empty_like(flat)
+        released = np.empty_like(flat)
         for block in self._blocks:
-            self._next(flat[block.place], block, found[block.place])
-        return found.reshape(np.shape(clean))
+            self._next(flat[block.place], block, released[block.place])
+        return released.reshape(np.shape(clean))
 
-    def _next(self, clean: NDArray[np.float32], block: _Block, found: NDArray[np.float32]) -> None:
+    def _next(self, clean: NDArray[np.float32], block: _Block, released: NDArray[np.float32]) -> None:
         """The next block, written into `found`."""
         if self._n_drawn == 0:
             self._draw(block)
@@ -204,24 +204,24 @@ class Ahead32:
         n = len(clean)
         low, more = self._low[:n], self._more[:n]
         np.multiply(clean, block.per_step, out=low)
-        np.rint(low, out=found)
-        low -= found
+        np.rint(low, out=released)
+        low -= released
         low += self._drawn[self._n_drawn, :n]
         np.rint(low, out=more)
         low -= more
         np.abs(low, out=low)
-        is_sure = low <= _SURE32  # nor where there is no number
+        is_sure = low <= _SURE32  # False for NaN, too
         if not is_sure.all():
-            self._look_again(np.flatnonzero(~is_sure).tolist(), clean, block, more)
-        found += more
-        found *= block.steps
-        found += np.float32(0)  # makes +0 of -0
+            self._recompute(np.flatnonzero(~is_sure).tolist(), clean, block, more)
+        released += more
+        released *= block.steps
+        released += np.float32(0)  # makes +0 of -0
 
     def _draw(self, block: _Block) -> None:
-        """Normal numbers for as many additions as stay in the processor's cache; none where U is near its ends."""
+        """Draws normal numbers for as many additions as stay in the processor's cache; NaN where U is near its ends."""
         self._n_drawn = n = min(self._left, len(self._drawn))
         if n == 0:
-            raise ValueError("more additions than were asked for")
+            raise ValueError("more additions than `count`")
         self._left -= n
         self._words = np.frombuffer(self._bits(8 * n * self._half), dtype=np.uint32).reshape(2, n, self._half)
         radius, angle, drawn = self._radius[:n], self._angle[:n], self._drawn[:n]
@@ -243,35 +243,35 @@ class Ahead32:
         sines *= radius
         drawn *= block.ratios
 
-    def _look_again(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
-        """Writes the roundings of these pairs into `more`, with 32 more digits of each U and V, in double precision."""
+    def _recompute(self, unsure: list[int], clean: NDArray[np.float32], block: _Block, more: NDArray[np.float32]) -> None:
+        """Writes the roundings of these pairs into `more`, with 32 more bits of each U and V, in double precision."""
         for pair in {place % self._half for place in unsure}:
             known, later = self._words[:, self._n_drawn, pair].tolist(), int.from_bytes(self._bits(8), "little")
             digits = [known[0] << 32 | later & (2**32 - 1), known[1] << 32 | later >> 32]
             places = (pair, pair + self._half) if pair + self._half < len(clean) else (pair,)
             scaled = [float(clean[place] * block.per_step[place]) for place in places]
             ratios = [block.exact_ratios.item(place) for place in places]
-            found = _pair_again([value - round(value) for value in scaled], digits, ratios, self._bits)
-            for place, whole in zip(places, found, strict=True):
+            integers = _pair_in_double([value - round(value) for value in scaled], digits, ratios, self._bits)
+            for place, whole in zip(places, integers, strict=True):
                 more[place] = whole
 
 
-def _pair_again(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
-    """round(low + ratio n) for one or both of a pair n, from 64 digits of U and V, more where needed; ratios up to 2^3."""
+def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
+    """round(low + ratio n) for one or both of a pair n, from 64 bits of U and V, more where needed; ratios up to 2^3."""
     uniform, angle = digits[0] * 2.0**-64, (digits[1] - (digits[1] >> 63 << 64)) * (2 * math.pi * 2.0**-64)
     if _RANGE_AGAIN[0] <= uniform <= _RANGE_AGAIN[1]:
         radius = math.sqrt(-2 * math.log(uniform))
         sides = (radius * math.cos(angle), radius * math.sin(angle))
         sums = [rest + ratio * side for rest, ratio, side in zip(low, ratios, sides, strict=False)]
-        found = [round(value) for value in sums]
-        if all(abs(value - whole) <= 0.5 - _MARGIN_AGAIN for value, whole in zip(sums, found, strict=True)):
-            return found
-    return _closely(_gaussian_pair, low, digits, ratios, 64, bits)
+        integers = [round(value) for value in sums]
+        if all(abs(value - whole) <= 0.5 - _MARGIN_AGAIN for value, whole in zip(sums, integers, strict=True)):
+            return integers
+    return _by_intervals(_gaussian_pair, low, digits, ratios, 64, bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Of the numbers at a place: `steps` of the grid and 1 over these, both exact; standard deviations over steps."""
+    """Scales of the numbers at `place`: grid `steps` and their inverses, both exact; standard deviations over steps."""
 
     place: slice
     steps: NDArray[np.float32]
@@ -281,7 +281,7 @@ class _Block:
 
     @classmethod
     def of(cls, stds: Sequence[float], size: int, place: slice, n_drawn: int) -> _Block:
-        """Of an array of `size` numbers in as many rows as standard deviations; `ratios` for all `n_drawn` of its noise."""
+        """The block at `place` of `size` numbers in `len(stds)` rows; `ratios` for all `n_drawn` noise numbers."""
         row = np.minimum(np.arange(place.start, place.start + n_drawn) // max(1, size // len(stds)), len(stds) - 1)
         steps = np.array([grid32(std) for std in stds])
         ratios, here = (np.array(stds) / steps)[row], row[: min(place.stop, size) - place.start]
@@ -289,19 +289,19 @@ class _Block:
         return cls(place, steps[here].astype(single), (1 / steps)[here].astype(single), ratios.astype(single), ratios)
 
 
-Interval = tuple[object, object]  # lower and upper end, as mpmath's library has numbers
+Interval = tuple[object, object]  # lower and upper end, as mpmath numbers
 Transform = Callable[[list[Interval], int], list[Interval]]
 
 
-def _closely(
+def _by_intervals(
     transform: Transform, low: list[float], digits: list[int], ratios: list[float], n_digits: int, bits: Bits
 ) -> list[int]:
-    """round(low + ratio n), with as many digits as it takes: 64 more of each uniform number until intervals agree.
+    """round(low + ratio n) with as many bits as needed: 64 more of each uniform number until interval ends agree.
 
-    Args: low, ratios: for each of the first numbers n that `transform` makes; digits: the first `n_digits` of each uniform
-    number.
+    Args: low, ratios: for each of the first numbers n that `transform` makes; digits: the first `n_digits` bits of each
+    uniform number.
     """
-    from mpmath import libmp  # one number in 100,000 and more needs it: a run starts sooner without
+    from mpmath import libmp  # fewer than one number in 100,000 needs it: a run starts sooner without
 
     while True:
         digits = [known << 64 | int.from_bytes(bits(8), "little") for known in digits]
@@ -310,13 +310,13 @@ def _closely(
             continue
         precision = n_digits + 64
         uniform = [(libmp.from_man_exp(known, -n_digits), libmp.from_man_exp(known + 1, -n_digits)) for known in digits]
-        found = []
+        ends = []
         for rest, ratio, drawn in zip(low, ratios, transform(uniform, precision), strict=False):
             start, factor = libmp.from_float(rest), libmp.from_float(float(ratio))
             total = libmp.mpi_add((start, start), libmp.mpi_mul((factor, factor), drawn, precision), precision)
-            found.append([libmp.to_int(end, libmp.round_nearest) for end in total])
-        if all(first == last for first, last in found):  # rounding is monotone: all between the ends agree with them
-            return [first for first, _ in found]
+            ends.append([libmp.to_int(end, libmp.round_nearest) for end in total])
+        if all(first == last for first, last in ends):  # rounding is monotone: all between the ends agree with them
+            return [first for first, _ in ends]
 
 
 def _exponential(uniform: list[Interval], precision: int) -> list[Interval]:

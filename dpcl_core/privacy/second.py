@@ -1,11 +1,11 @@
-"""A second accountant, built apart from the first: an interval that holds the exact epsilon of a composition.
+"""A second, independent accountant: an interval that contains the exact epsilon of a composition.
 
-Nothing of the privacy loss distributions of `accounting` is used. What has a closed form keeps it: Gaussian releases are one
-Gaussian, lists of labels and noisy copies have finitely many losses, which are listed. Sampled steps are composed as random
-variables (after Gopi, Lee and Wutschitz 2021): each loss is rounded to the nearest point of a grid, shifted so that its mean
-is kept, and n of them are added by Fourier transform. The sum of n rounding errors, independent, of mean zero and within a
-step h of the grid each, exceeds r = h sqrt(n ln(1/eta) / 2) with chance eta at most (Hoeffding). So with everything that was
-cut off or rounded inside eta, the exact epsilon lies between epsilon(delta + eta) - r and epsilon(delta - eta) + r.
+It uses nothing of the privacy loss distributions of `accounting`. Closed forms are used where they exist: Gaussian releases
+are one Gaussian; label lists and noisy copies have finitely many losses, which are enumerated. Sampled steps are composed as
+random variables (after Gopi, Lee and Wutschitz 2021): each loss is rounded to the nearest grid point, shifted so that its
+mean is kept, and n of them are added by Fourier transform. The sum of n rounding errors, independent, of mean zero and each
+within a grid step h, exceeds r = h sqrt(n ln(1/eta) / 2) with probability at most eta (Hoeffding). With everything that was
+cut off or rounded included in eta, the exact epsilon is between epsilon(delta + eta) - r and epsilon(delta - eta) + r.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dpcl_core.privacy.accounting import LABELS_CHANGED, LabelListDpEvent, Local
 from dpcl_core.privacy.gaussian import SENSITIVITY
 from dpcl_core.spec import Adjacency
 
-_SHARE = 1e-4  # of delta that the interval gives up for what is cut off, wrapped around and rounded
-_ACCURACY = 1e-3  # of epsilon: the grid is as fine as that asks for, where it may have that many points
-_FEWEST, _MOST = 1 << 14, 1 << 21  # points of the grid
-_MOST_LOSSES = 20_000  # that are listed one by one
+_SHARE = 1e-4  # of delta, for what is cut off, wrapped around and rounded
+_ACCURACY = 1e-3  # of epsilon: the target for the grid, within its allowed number of points
+_FEWEST, _MOST = 1 << 14, 1 << 21  # grid points
+_MOST_LOSSES = 20_000  # that are enumerated
 _MOST_KINDS = 200  # of sampled steps: each takes about a second
-_BLOCK = 1 << 16  # losses computed at once: an array for each example of a group
+_BLOCK = 1 << 16  # losses computed at once, with one array for each example of a group
 _LAMBDAS = np.geomspace(1e-3, 1e5, 60)  # where the moments of a loss are bounded
 _ROUND_OFF = 2.0**-50  # relative error of one number of a Fourier transform, and of its power for each factor
 
@@ -41,7 +41,7 @@ Delta = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The exact epsilon lies in [low, high]; both infinite where there is no bound."""
+    """The exact epsilon is in [low, high]; both infinite where there is no bound."""
 
     low: float
     high: float
@@ -49,14 +49,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One end of the interval as an accountant, so that a ledger can be added up by it."""
+    """One end of the interval as an accountant for ledgers."""
 
     end: str
 
     def epsilon(self, events: Sequence[dp.DpEvent], delta: float, adjacency: Adjacency) -> float:
-        """Raises Unaccountable for a mechanism that it does not know under this adjacency."""
-        found = interval(events, delta, adjacency)
-        return found.low if self.end == "low" else found.high
+        """Raises Unaccountable for a mechanism that it does not support under this adjacency."""
+        span = interval(events, delta, adjacency)
+        return span.low if self.end == "low" else span.high
 
 
 LOW, HIGH = Second("low"), Second("high")
@@ -64,9 +64,9 @@ LOW, HIGH = Second("low"), Second("high")
 
 @dataclass(frozen=True, slots=True)
 class _Mixture:
-    """A step whose worst case is one number from Gaussians around `centres` by `chances`, or by `others` without the person.
+    """A step whose worst case is a Gaussian mixture at `centres` with weights `chances`, or `others` without the person.
 
-    The logarithm of their ratio grows with the number.
+    The log-likelihood ratio of the two is increasing.
     """
 
     noise_multiplier: float
@@ -77,7 +77,7 @@ class _Mixture:
 
 @dataclass(slots=True)
 class _Parts:
-    """A composition taken apart: mu squared of all Gaussians, sampled steps, pure choices by (epsilon, delta)."""
+    """A composition by kind: mu squared of all Gaussians, counts of sampled steps, counts of (epsilon, delta) choices."""
 
     mu_squared: float
     steps: dict[_Mixture, int]
@@ -85,7 +85,7 @@ class _Parts:
 
 
 def interval(events: Iterable[dp.DpEvent], delta: float, adjacency: Adjacency) -> Interval:
-    """Where the exact epsilon of all these events lies. Raises Unaccountable."""
+    """The interval of the exact epsilon of all these events. Raises Unaccountable."""
     counts: dict[dp.DpEvent, int] = {}
     for event in events:
         counts[event] = counts.get(event, 0) + 1
@@ -96,7 +96,7 @@ def interval(events: Iterable[dp.DpEvent], delta: float, adjacency: Adjacency) -
 def _interval(counts: tuple[tuple[dp.DpEvent, int], ...], delta: float, adjacency: Adjacency) -> Interval:
     parts = _Parts(0.0, {}, {})
     for event, count in counts:
-        if not _taken_apart(event, count, adjacency, parts):
+        if not _sorted_in(event, count, adjacency, parts):
             return Interval(math.inf, math.inf)
     if not parts.steps:
         exact = _epsilon(_with_choices(partial(_delta_of_gaussian, math.sqrt(parts.mu_squared)), parts.choices), delta)
@@ -110,7 +110,7 @@ def _interval(counts: tuple[tuple[dp.DpEvent, int], ...], delta: float, adjacenc
     return Interval(max(end.low for end in ends), max(end.high for end in ends))
 
 
-def _taken_apart(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Parts) -> bool:
+def _sorted_in(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Parts) -> bool:
     """Adds an event that happens `count` times to the parts; False where it has no bound."""
     match event:
         case dp.NoOpDpEvent():
@@ -118,15 +118,15 @@ def _taken_apart(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Pa
         case dp.NonPrivateDpEvent() | dp.GaussianDpEvent(0) | dp.PoissonSampledDpEvent(_, dp.GaussianDpEvent(0)):
             return False
         case dp.SelfComposedDpEvent(inner, n):
-            return _taken_apart(inner, count * n, adjacency, parts)
+            return _sorted_in(inner, count * n, adjacency, parts)
         case dp.GaussianDpEvent(sigma):
             parts.mu_squared += count * (SENSITIVITY[adjacency] / sigma) ** 2
         case dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)):
             step = _step(sigma, (1 - rate, rate), adjacency)
             parts.steps[step] = parts.steps.get(step, 0) + count
         case SampledGroupDpEvent(sigma, rates):
-            if adjacency == "replace":  # bounded by its members coming all at once
-                return _taken_apart(event.all_at_once, count, adjacency, parts)
+            if adjacency == "replace":  # bounded by all members joining at once
+                return _sorted_in(event.all_at_once, count, adjacency, parts)
             chances = np.ones(1)
             for rate in rates:
                 chances = np.convolve(chances, [1 - rate, rate])
@@ -143,7 +143,7 @@ def _taken_apart(event: dp.DpEvent, count: int, adjacency: Adjacency, parts: _Pa
 
 
 def _step(sigma: float, chances: tuple[float, ...], adjacency: Adjacency) -> _Mixture:
-    """A sampled step: with chance `chances[k]` the person moves the sum by k, against not at all or, replaced, by -k."""
+    """A sampled step: the person moves the sum by k with probability `chances[k]`, against 0 or, if replaced, -k."""
     if adjacency == "replace":
         stays, goes = chances
         return _Mixture(sigma, (-1.0, 0.0, 1.0), (0.0, stays, goes), (goes, stays, 0.0))
@@ -152,7 +152,7 @@ def _step(sigma: float, chances: tuple[float, ...], adjacency: Adjacency) -> _Mi
 
 
 def _delta_of_gaussian(mu: float, epsilon: float) -> float:
-    """Exact delta of a Gaussian at any real epsilon (Balle and Wang 2018, Theorem 8); mu 0: nothing happened."""
+    """Exact delta of a Gaussian at any real epsilon (Balle and Wang 2018, Theorem 8); mu = 0: no release."""
     if mu == 0:
         return max(0.0, -math.expm1(epsilon)) if epsilon < 0 else 0.0
     other = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
@@ -160,31 +160,31 @@ def _delta_of_gaussian(mu: float, epsilon: float) -> float:
 
 
 def _with_choices(delta_of: Delta, choices: dict[tuple[float, float], int]) -> Delta:
-    """Delta of all this and of choices that are (epsilon, delta)-close, at their worst (Kairouz et al. 2015).
+    """Delta of a composition with worst-case (epsilon, delta)-close choices (Kairouz et al. 2015).
 
-    A choice loses +epsilon or -epsilon, the former e^epsilon times as likely, and everything with chance delta.
+    The loss of a choice is infinite with probability delta; else +epsilon or -epsilon, the former e^epsilon times as likely.
     """
     losses, infinite = {0.0: 1.0}, 0.0
     for (epsilon, delta), count in choices.items():
         infinite = infinite - (1 - infinite) * math.expm1(count * math.log1p(-delta))
         up = 1 / (1 + math.exp(-epsilon))
         logs = [math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(count + 1)]
-        own = {
+        choice_losses = {
             (2 * k - count) * epsilon: math.exp(log + k * math.log(up) + (count - k) * (math.log(up) - epsilon))
             for k, log in enumerate(logs)
         }
-        if len(losses) * len(own) > _MOST_LOSSES:
+        if len(losses) * len(choice_losses) > _MOST_LOSSES:
             raise Unaccountable("it has more lists of labels than the second accountant lists losses of")
         joined: dict[float, float] = {}
         for loss, mass in losses.items():
-            for other, chance in own.items():
+            for other, chance in choice_losses.items():
                 joined[loss + other] = joined.get(loss + other, 0.0) + mass * chance
         losses = joined
     return lambda at: infinite + (1 - infinite) * sum(mass * delta_of(at - loss) for loss, mass in losses.items())
 
 
 def _epsilon(delta_of: Delta, delta: float) -> float:
-    """Smallest epsilon of at least 0 with no more than this delta."""
+    """Smallest epsilon >= 0 whose delta is at most this one."""
     if delta <= 0:
         return math.inf
     if delta_of(0.0) <= delta:
@@ -200,7 +200,7 @@ def _epsilon(delta_of: Delta, delta: float) -> float:
 def _of_steps(
     steps: dict[_Mixture, int], is_joining: bool, choices: dict[tuple[float, float], int], delta: float
 ) -> Interval:
-    """The interval of steps that are sampled and of choices, for one who leaves or, `is_joining`, one who comes."""
+    """The interval of sampled steps and choices, for a person who leaves or, `is_joining`, one who joins."""
     n = sum(steps.values())
     eta = _SHARE * delta / 3
     losses = {step: _Loss.of(step, is_joining, eta / n) for step in steps}
@@ -228,10 +228,10 @@ def _of_steps(
 
 
 def _tabled(chances: NDArray[np.float64], first: float, h: float) -> Delta:
-    """Delta at any epsilon of a loss that is first, first + h, ... with these chances: sum of p (1 - e^(epsilon - y))+."""
+    """Delta at any epsilon of a loss on first, first + h, ... with these probabilities: sum of p (1 - e^(epsilon - y))+."""
     backwards = chances[::-1]
     tails = np.append(np.cumsum(backwards)[::-1], 0.0)
-    discounted = np.append(lfilter([1.0], [1.0, -math.exp(-h)], backwards)[::-1], 0.0)  # seen from each point: e^-(y - y_k)
+    discounted = np.append(lfilter([1.0], [1.0, -math.exp(-h)], backwards)[::-1], 0.0)  # for each point: e^-(y - y_k)
 
     def delta_of(epsilon: float) -> float:
         k = min(max(0, math.floor((epsilon - first) / h) + 1), len(chances))
@@ -241,19 +241,19 @@ def _tabled(chances: NDArray[np.float64], first: float, h: float) -> Delta:
 
 
 def _reach(
-    found: dict[_Mixture, tuple[NDArray[np.float64], NDArray[np.float64]]], counts: dict[_Mixture, int], chance: float
+    losses: dict[_Mixture, tuple[NDArray[np.float64], NDArray[np.float64]]], counts: dict[_Mixture, int], chance: float
 ) -> float:
-    """What the sum of all losses exceeds with this chance at most (Chernoff's bound)."""
+    """A value that the sum of all losses exceeds with at most this probability (Chernoff's bound)."""
     logs = sum(
         counts[step] * logsumexp(_LAMBDAS[:, None] * values[None, :], b=masses[None, :], axis=1)
-        for step, (values, masses) in found.items()
+        for step, (values, masses) in losses.items()
     )
     return float(np.min((logs - math.log(chance)) / _LAMBDAS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """The privacy loss of one step, where its number lies between `low` and `high`."""
+    """The privacy loss of one step, for outcomes between `low` and `high`."""
 
     step: _Mixture
     is_joining: bool
@@ -262,14 +262,14 @@ class _Loss:
 
     @staticmethod
     def of(step: _Mixture, is_joining: bool, tail: float) -> _Loss:
-        """The loss of one who leaves or comes; the number lies further out with a chance of `tail` at most."""
+        """The loss for a person who leaves or joins; the outcome is further out with probability at most `tail`."""
         reach = -float(ndtri(tail / 2)) * step.noise_multiplier
         weights = step.others if is_joining else step.chances
         centres = [centre for centre, weight in zip(step.centres, weights, strict=True) if weight > 0]
         return _Loss(step, is_joining, min(centres) - reach, max(centres) + reach)
 
     def at(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The loss where the number is x: how much likelier it is, in logarithms."""
+        """The loss at outcome x: the log-likelihood ratio."""
         sigma = self.step.noise_multiplier
         exponents = [x * centre / sigma**2 - centre**2 / (2 * sigma**2) for centre in self.step.centres]
         with_person, without = (
@@ -277,11 +277,11 @@ class _Loss:
                       b=np.asarray([w for w in weights if w > 0])[:, None])
             for weights in (self.step.chances, self.step.others)
         )  # fmt: skip
-        found: NDArray[np.float64] = with_person - without
-        return -found if self.is_joining else found
+        ratio: NDArray[np.float64] = with_person - without
+        return -ratio if self.is_joining else ratio
 
     def masses(self, n_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Losses in the middle of equal cells of the number, and the chances of these cells, which add up to 1."""
+        """Losses at the centres of equal cells of the outcome, and the probabilities of these cells, which sum to 1."""
         edges = np.linspace(self.low, self.high, n_cells + 1)
         weights = self.step.others if self.is_joining else self.step.chances
         chances = np.zeros(n_cells)
@@ -293,7 +293,7 @@ class _Loss:
         return np.concatenate([self.at(block) for block in blocks]), chances / chances.sum()
 
     def fine(self, h: float) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
-        """Losses and chances in cells finer than a grid of step h, the exact mean, and the widest cell in terms of loss."""
+        """Losses and probabilities in cells finer than a grid of step h, the exact mean, and the widest cell in loss."""
         steepest = (max(self.step.centres) - min(self.step.centres)) / self.step.noise_multiplier**2
         n_cells = min(_MOST, max(1 << 12, math.ceil(4 * steepest * (self.high - self.low) / h)))
         values, masses = self.masses(n_cells)

@@ -1,4 +1,4 @@
-"""The one place that says what a release protects and what it does not; every surface prints these words."""
+"""The privacy statement: what a release protects and what it does not; the only source of these words."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _LABELS = {
 _RULE = "which task {article} {noun} belongs to depends on that {noun} alone, through a public rule"
 _SCOPE = "every classifier released along the stream, one after each task"
 LISTS = "the list of labels of one task alone"
-# Where a method lets private data out in several ways, each has an epsilon of its own: "what is released as", "what trains".
+# Names of the separate releases of one method, each with its own epsilon.
 CHANNELS = {"replay": "replay release", "head": "head"}
 TOTAL = "replay and head together"
-OF_ALL = "all "  # so begins the name of what all models of a run have together
+OF_ALL = "all "  # first word of the part for all models of a run together
 _NOT_COVERED = {
     "no": "settings chosen by looking at results on the same data (tuning)",
     "public": "settings changed since by looking at results on the same data (tuning)",
@@ -70,8 +70,8 @@ GAUSSIAN_ODDS = "One Gaussian release with exactly this noise: the best possible
 class Words:
     """A guarantee in plain words. `banner` is set where there is no bound, or where a recorded seed voids it.
 
-    `claimed` and `audited`: the epsilon of a publication that no ledger bears out, and what an attack proved beside it.
-    `layer`: how the run stands to its method's publication, and everything in which it differs.
+    `claimed` and `audited`: a publication's epsilon that no ledger supports, and the lower bound that an attack proved.
+    `layer`: how the run relates to its method's publication, and everything in which it differs.
     """
 
     headline: str
@@ -88,19 +88,19 @@ class Words:
 
 
 Kind = Literal["proved", "nominal", "none"]
-# What a budget is: a bound on all that gets out, a publication's word, or a bound on the replay where the head has none.
+# What a budget is: a bound on all releases, a publication's claim, or a bound on the replay where the head has none.
 Standing = Literal["bound", "claimed", "replay"]
 
 
 def kind(given: Guarantee) -> Kind:
-    """What stands behind the epsilon of a release: a ledger ("proved"), a publication's claim alone ("nominal"), nothing."""
+    """What supports a release's epsilon: a ledger ("proved"), a publication's claim ("nominal"), or nothing ("none")."""
     if given.is_private:
         return "proved"
     return "nominal" if given.claim is not None and math.isfinite(given.claim.epsilon) else "none"
 
 
 def is_nominal(given: Guarantee) -> bool:
-    """Whether its epsilon is only claimed: never to be shown as a bound, nor on one line with epsilons that are bounds."""
+    """Whether its epsilon is only claimed: never show it as a bound, nor on one line with epsilons that are bounds."""
     return kind(given) == "nominal"
 
 
@@ -119,58 +119,58 @@ def guarantee(
     notes: Sequence[str] = (),
     layer: Layer | None = None,
 ) -> Guarantee:
-    """What one cell protects, computed from its ledger.
+    """The guarantee of one cell, computed from its ledger.
 
     Args: unit: the privacy unit, one of `protected`; n_people: public nominal number of them in the training data; assumed:
-    what the stream takes as given where no public rule says which task a record belongs to; limits: what these data leave
-    unprotected where the unit is a single example; together: (epsilon, delta) of all models of the run, where it was
-    computed; audit: what an attack on the method's mechanism proved; notes: what a reader should know of the method with
-    these settings; layer: how these settings stand to the method's publication.
+    the stream's assumptions where no public rule says which task a record belongs to; limits: what these data leave
+    unprotected where the unit is a single example; together: (epsilon, delta) of all models of the run, where computed;
+    audit: the lower bound by an attack on the method's mechanism; notes: caveats of the method with these settings; layer:
+    how these settings relate to the method's publication.
     """
     from dpcl_core.privacy import tradeoff  # loads the accountants, as the ledger has
 
-    what = PROTECTED[unit]
+    protected = PROTECTED[unit]
     best = tradeoff.of_ledger(ledger)
-    words_of = {"noun": what.noun, "article": what.article}
+    words_of = {"noun": protected.noun, "article": protected.article}
     epsilon = ledger.epsilon()
     composition = _COMPOSITION[ledger.recurrence].format(**words_of)
     if _reuses(ledger):
         composition = _REUSED.format(**words_of)
-    parts = parts_of(ledger, one=what.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
+    parts = parts_of(ledger, one=protected.one, has_list=spec.labels == "dp-learned", n_tasks=n_tasks)
     is_subset = spec.data.is_subset
     n_models = len(spec.privacy.epsilons) * len(spec.seeds)
     assumptions = [
         *([_LABELS[spec.labels].format(**words_of)] if spec.labels != "data" else []),
         *(assumed or [_RULE.format(**words_of)]),
-        f"the number of {what.several} is public, and so is {_NETWORK[spec.params.inputs]}",
+        f"the number of {protected.several} is public, and so is {_NETWORK[spec.params.inputs]}",
         *([] if spec.data.dataset.startswith("own:") else [_COUNTED]),
         *(["which examples are in the subset is a public coin of each one's own bytes"] if is_subset else []),
         *([_TUNED_ON_PUBLIC] if spec.tuned == "public" else []),
     ]
     not_covered = [_NOT_COVERED[spec.tuned], "the test examples, taken as public", _TIMES]
-    not_covered += [what.beyond] if what.beyond else limits
+    not_covered += [protected.beyond] if protected.beyond else limits
     if ledger.recurrence == "once" and n_tasks > 1:
-        not_covered.append(f"{what.in_several}: see the sum for one in every task")
+        not_covered.append(f"{protected.in_several}: see the sum for one in every task")
     if n_models > 1:
-        said = f"the {n_models} models of this run taken together: each bound holds for one model alone"
+        line = f"the {n_models} models of this run taken together: each bound holds for one model alone"
         if together is not None:
             total, delta = together
             at = f", delta {delta:g}" if delta != spec.privacy.delta else ""
-            said += f"; together they have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
+            line += f"; together they have {'no bound' if math.isinf(total) else f'epsilon {shown(total)}{at}'}"
             parts[all_models(n_models, delta, spec.privacy.delta)] = total
-        not_covered.append(said)
+        not_covered.append(line)
     return Guarantee(
         epsilon=epsilon,
         delta=spec.privacy.delta,
-        unit=what.whole,
-        adjacency=f"{spec.privacy.adjacency}: {what.neighbours[spec.privacy.adjacency]}",
+        unit=protected.whole,
+        adjacency=f"{spec.privacy.adjacency}: {protected.neighbours[spec.privacy.adjacency]}",
         composition=composition,
         scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
         claimed_epsilon=cell.epsilon,
         noise=spec.privacy.noise,
         assumptions=tuple(assumptions),
         not_covered=tuple(not_covered),
-        caveats=_caveats(spec, cell, epsilon, n_people, what, notes),
+        caveats=_caveats(spec, cell, epsilon, n_people, protected, notes),
         parts=parts,
         claim=ledger.claimed,
         audit=audit,
@@ -181,9 +181,9 @@ def guarantee(
 
 
 def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[str, float]:
-    """What a ledger's total is made of, by name: tasks, groups of people, ways out, learned lists, one in every task.
+    """The parts of a ledger's total by name: tasks, groups of people, channels, learned lists, a person in every task.
 
-    `one`: whom the unit stands for (`protected`); `has_list`: whether lists of labels were learned.
+    `one`: whom the unit represents (`protected`); `has_list`: whether lists of labels were learned.
     """
     parts = {f"task {task + 1}": value for task, value in ledger.by_task().items()}
     if _reuses(ledger):
@@ -198,42 +198,42 @@ def parts_of(ledger: Ledger, *, one: str, has_list: bool, n_tasks: int) -> dict[
 
 
 def all_models(n_models: int, delta: float, own_delta: float) -> str:
-    """The name of the part that all models of a run have together; their delta where it is not each one's own."""
+    """The name of the part for all models of a run together, with their delta where it differs from each one's own."""
     at = f", delta {delta:g}" if delta != own_delta else ""
     return f"{OF_ALL}{n_models} models of this run together{at}"
 
 
 def _reuses(ledger: Ledger) -> bool:
-    """Whether people of one task are read again later, though each is in one task only."""
+    """Whether data of one task are read again later, though each person is in one task only."""
     return ledger.recurrence == "once" and any(entry.people_of != (entry.task,) for entry in ledger.entries)
 
 
 def _caveats(
-    spec: RunSpec, cell: Cell, epsilon: float, n_people: int, what: Protected, notes: Sequence[str]
+    spec: RunSpec, cell: Cell, epsilon: float, n_people: int, protected: Protected, notes: Sequence[str]
 ) -> tuple[str, ...]:
-    said: list[str] = []
+    caveats: list[str] = []
     if spec.labels == "data":
-        said.append("The list of labels is read from the data: it can show with certainty that someone took part.")
+        caveats.append("The list of labels is read from the data: it can show with certainty that someone took part.")
     if math.isinf(cell.epsilon):
-        said.append("No noise was added: this is the result without differential privacy.")
+        caveats.append("No noise was added: this is the result without differential privacy.")
     else:
-        said += notes
+        caveats += notes
     if math.isfinite(cell.epsilon) and spec.privacy.noise == "seeded":
-        said.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
+        caveats.append("The noise is seeded so that the run can be repeated: whoever knows the seed can subtract it.")
     if spec.tuned == "private":
-        said.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
+        caveats.append("Settings were tuned on the private data, which is not accounted: the bound is not the whole story.")
     if math.isfinite(epsilon) and epsilon >= WEAK_EPSILON:
-        said.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
+        caveats.append(f"At epsilon {shown(epsilon)} the worst-case odds protect little.")
     if n_people < FEW_PEOPLE:
-        said.append(f"Only {n_people} {what.several}: results are poor and the assumptions are fragile.")
+        caveats.append(f"Only {n_people} {protected.several}: results are poor and the assumptions are fragile.")
     if spec.labels == "dp-learned" and math.isfinite(epsilon):
-        said.append(
+        caveats.append(
             "The list of labels is learned from the data within this bound: a label that few people have is left out on "
             "purpose, and their examples are not used."
         )
     if not spec.data.dataset.startswith("own:"):
-        said.append("The datasets here are public: this is a simulation of what such a release would protect.")
-    return tuple(said)
+        caveats.append("The datasets here are public: this is a simulation of what such a release would protect.")
+    return tuple(caveats)
 
 
 def by_channel(given: Guarantee) -> dict[str, float]:
@@ -247,24 +247,24 @@ def ways_out(given: Guarantee) -> dict[str, float]:
 
 
 def three_numbers(given: Guarantee) -> str:
-    """The epsilons of `by_channel` in one sentence, which stands wherever a result of such a method is shown; else empty."""
-    found = [shown(epsilon) for epsilon in by_channel(given).values()]
-    return "Replay ε = {}, head ε = {}, total ε = {}.".format(*found) if found else ""
+    """The epsilons of `by_channel` in one sentence, for every place that shows such a result; else empty."""
+    epsilons = [shown(epsilon) for epsilon in by_channel(given).values()]
+    return "Replay ε = {}, head ε = {}, total ε = {}.".format(*epsilons) if epsilons else ""
 
 
 def spent(given: Mapping[float, Guarantee]) -> str:
-    """The three numbers of every budget of a run, for the line under its figures; empty for methods with one way out."""
-    found = [(asked, ways_out(one)) for asked, one in given.items() if ways_out(one)]
-    said = [
-        (f"asked for {shown(asked)}: " if len(found) > 1 else "")
+    """The three numbers of every budget of a run, for the line under its figures; empty for methods with one channel."""
+    budgets = [(asked, ways_out(one)) for asked, one in given.items() if ways_out(one)]
+    lines = [
+        (f"asked for {shown(asked)}: " if len(budgets) > 1 else "")
         + ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in ways.items())
-        for asked, ways in found
+        for asked, ways in budgets
     ]
-    return "; ".join(said)
+    return "; ".join(lines)
 
 
 def standing(given: Guarantee) -> Standing:
-    """What the budget is that a release was asked for."""
+    """What kind of promise the requested budget of a release is."""
     if is_nominal(given):
         return "claimed"
     replay = ways_out(given).get("replay", 0.0)
@@ -272,7 +272,7 @@ def standing(given: Guarantee) -> Standing:
 
 
 def words(given: Guarantee) -> Words:
-    """The guarantee in the words that every surface prints. Several ways out are told apart in each of its headlines."""
+    """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
     covered = (given.scope, f"any {given.unit} ({given.adjacency})")
     channels = f" {three_numbers(given)}".rstrip()
     layer = None if given.layer is None else given.layer.words
@@ -307,7 +307,7 @@ def words(given: Guarantee) -> Words:
 
 
 def _claimed_alone(given: Guarantee, channels: str) -> Words:
-    """The words where a publication claims an epsilon that the method's mechanism does not deliver."""
+    """The words for an epsilon that a publication claims and the method's mechanism does not deliver."""
     assert given.claim is not None
     claimed = f"Claimed ε = {shown(given.claim.epsilon)} ({given.claim.source}, not verified)."
     if given.claim.accounted is not None:
@@ -337,7 +337,7 @@ def _claimed_alone(given: Guarantee, channels: str) -> Words:
 
 
 def odds_bound(epsilon: float, delta: float) -> float:
-    """Largest chance of guessing rightly whether someone took part, from even odds: (e^eps + delta) / (1 + e^eps)."""
+    """Largest probability of a right guess whether someone took part, from even odds: (e^eps + delta) / (1 + e^eps)."""
     if epsilon > 700:
         return 1.0
     return min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
@@ -351,7 +351,7 @@ def odds(epsilon: float, delta: float) -> str:
 
 
 def exact_odds(advantage: float | None, hits: float | None) -> str:
-    """What the best attack on this ledger can do, in a sentence to follow `odds`; empty where that is not known."""
+    """The best attack on this ledger in a sentence to follow `odds`; empty where unknown."""
     if advantage is None or hits is None:
         return ""
     right, found = (math.ceil(1e4 * value - 1e-6) / 100 for value in ((1 + advantage) / 2, hits))  # both are bounds
@@ -359,7 +359,7 @@ def exact_odds(advantage: float | None, hits: float | None) -> str:
 
 
 def gaussian_odds_bound(sigma: float, sensitivity: float = 1.0) -> float:
-    """Chance of guessing rightly, from even odds, by the best test on one Gaussian release: Phi(sensitivity / (2 sigma))."""
+    """Probability of a right guess by the best test on one Gaussian release, even odds: Phi(sensitivity / (2 sigma))."""
     return 1.0 if sigma == 0 else 0.5 * math.erfc(-sensitivity / (2 * sigma) / math.sqrt(2))
 
 

@@ -1,4 +1,4 @@
-"""The statement of a run as plain text, for terminals and files, in the words that the app prints."""
+"""The privacy statement of a run as plain text, for terminals and files, in the same words as in the app."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dpcl_core.privacy.statement import Words, is_nominal, shown, standing, word
 
 
 def text(given: Mapping[float, Guarantee]) -> str:
-    """The statement of a run, by epsilon asked for: each budget, then what holds for all of them."""
-    said = {asked: words(guarantee) for asked, guarantee in given.items()}
-    lists = {asked: _lists(guarantee, said[asked]) for asked, guarantee in given.items()}
+    """The statement of a run by requested epsilon: each budget, then what holds for all of them."""
+    statements = {asked: words(guarantee) for asked, guarantee in given.items()}
+    lists = {asked: _lists(guarantee, statements[asked]) for asked, guarantee in given.items()}
     common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
     lines: list[str] = []
     for asked, guarantee in given.items():
-        own = [line for line in lists[asked] if line not in common]
+        specific = [line for line in lists[asked] if line not in common]
         lines += [
             _asked(asked, guarantee),
-            *(f"  {line}" for line in _sentences(said[asked])),
-            *(f"  {line}" for line in own),
+            *(f"  {line}" for line in _sentences(statements[asked])),
+            *(f"  {line}" for line in specific),
         ]
     return "\n".join([*lines, *common]) + "\n"
 
@@ -32,18 +32,18 @@ def _asked(asked: float, given: Guarantee) -> str:
     return f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
 
 
-def _sentences(said: Words) -> list[str]:
-    """What is said first; where an epsilon is only claimed, with what the audit proved."""
-    return [line for line in (said.banner, said.headline, said.audited, said.odds) if line]
+def _sentences(statement: Words) -> list[str]:
+    """The first lines of a budget; where epsilon is only claimed, with the audit's result."""
+    return [line for line in (statement.banner, statement.headline, statement.audited, statement.odds) if line]
 
 
-def _lists(given: Guarantee, said: Words) -> list[str]:
+def _lists(given: Guarantee, statement: Words) -> list[str]:
     return [
-        *(f"Covered: {text}" for text in said.covered),
-        *(f"Not covered: {text}" for text in said.not_covered),
-        *(f"Assumed: {text}" for text in said.assumptions),
-        *(f"Note: {text}" for text in said.caveats),
-        *([f"Layer: {said.layer}"] if said.layer is not None else []),
+        *(f"Covered: {text}" for text in statement.covered),
+        *(f"Not covered: {text}" for text in statement.not_covered),
+        *(f"Assumed: {text}" for text in statement.assumptions),
+        *(f"Note: {text}" for text in statement.caveats),
+        *([f"Layer: {statement.layer}"] if statement.layer is not None else []),
         f"Composition: {given.composition}",
         f"By part: {_parts(given.parts)}",
         *([f"Claimed by part: {_parts(given.claim.terms)}"] if given.claim is not None else []),
@@ -51,7 +51,7 @@ def _lists(given: Guarantee, said: Words) -> list[str]:
 
 
 def _parts(parts: Mapping[str, float]) -> str:
-    """Parts that cost the same said once: "task 1 to task 5: epsilon 1"."""
+    """Parts with their epsilons, consecutive tasks of equal epsilon merged: "task 1 to task 5: epsilon 1"."""
     groups: list[tuple[list[str], str]] = []
     for name, value in parts.items():
         if groups and name.startswith("task ") and groups[-1][1] == shown(value):

@@ -1,13 +1,13 @@
-"""Rows on a public grid and their exact sums: neighbours' sums differ by one row to the last digit.
+"""Rows on a public grid and their exact sums: the sums of neighbours differ by exactly one row.
 
-Added up in floating point, the same rows give other last digits in another order, on another processor, with fused products;
-and a row of length 1 may come out longer by its rounding. So every row is first brought onto a grid, at a length that stays
-below its bound, and numbers on a grid are added up exactly: what is proved of real sums then holds for the computer's.
+In floating point, the last digits of a sum depend on order, processor and fused products, and a row of length 1 may come out
+longer by rounding. So every row is first brought onto a grid, at a length that stays below its bound, and numbers on a grid
+are added exactly: what is proved for real sums then holds for the computed ones.
 
-Lengths: a sum of K squares, in any order, is within K 2^-53 of itself, so is its root, and a division, a product and the
-factor's own rounding add less than 2^-50. `shortened` takes off 2^-32 + K 2^-52. So a row's exact length is at most
-bound (1 - 2^-33), and bringing numbers towards zero makes none longer. That is also more than the rounding of a multiplier
-std / bound in the ledger (2^-51 of it): what is written down is never more than what holds.
+Lengths: a computed sum of K squares, in any order, has a relative error of at most K 2^-53, so has its root, and a division,
+a product and the factor's own rounding add less than 2^-50. `shortened` takes off 2^-32 + K 2^-52. So a row's exact length
+is at most bound (1 - 2^-33), and truncation makes none longer. That margin also exceeds the rounding of a multiplier
+std / bound in the ledger (2^-51 of it): the recorded multiplier is never larger than the true one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-STEP = 2.0**-30  # of the grid of rows of length 1
-_CLIENT_STEP = 2.0**-38  # of that of clients' vectors, in lengths of the bound: 10,000 clients at most are added up
+STEP = 2.0**-30  # grid of rows of length 1
+_CLIENT_STEP = 2.0**-38  # grid of clients' vectors, in units of the bound: at most 10,000 clients are summed
 _BLOCK = 1 << 17  # numbers: 1 MB in float64
 
 
@@ -30,12 +30,12 @@ def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
 
 
 def shortened(width: int) -> float:
-    """How much of its bound a row of so many numbers may have, before rounding."""
+    """Length allowed to a row of `width` numbers before rounding, as a share of its bound."""
     return 1 - 2.0**-32 - width * 2.0**-52
 
 
 def on_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Values brought towards zero to multiples of a power of two, in place. Exact: below 2^53 steps none has more digits."""
+    """Values truncated to multiples of `step`, a power of two, in place. Exact for values below 2^53 steps."""
     values *= 1 / step
     np.trunc(values, out=values)
     values *= step
@@ -43,9 +43,9 @@ def on_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
 
 def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Rows [..., K] in double precision; those with a number that is not finite become zero."""
-    found = np.asarray(rows, dtype=np.float64)
-    kept: NDArray[np.float64] = np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, 0.0)
+    """Rows [..., K] in double precision; rows with a non-finite number become zero."""
+    given = np.asarray(rows, dtype=np.float64)
+    kept: NDArray[np.float64] = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
     return kept
 
 
@@ -58,9 +58,9 @@ def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def coarse_unit_rows(features: NDArray[np.generic], step: float) -> NDArray[np.float64]:
-    """The same on a grid so coarse that always rounding towards zero would add up: rounded to the nearest.
+    """The same on a coarse grid, where truncation would add up to a bias: rounded to the nearest grid point.
 
-    That moves a row by sqrt(K) / 2 steps at most, by which all rows are made shorter before.
+    That moves a row by at most sqrt(K) / 2 steps; rows are made shorter by more than that beforehand.
     """
     width = features.shape[1]
     units = _scaled_to(finite_rows(features), shortened(width) - math.sqrt(width) * step)
@@ -78,8 +78,8 @@ def _scaled_to(rows: NDArray[np.float64], length: float) -> NDArray[np.float64]:
 def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.float64]:
     """Vectors along the last axis, shortened to length `bound`, less 2^-32 of it, where longer; on a grid below 2^-38 of it.
 
-    Those of no finite length become zero. No row is longer than bound (1 - 2^-33) as a real vector. Sums of up to 16,384 are
-    exact in floating point, in any order.
+    Those of infinite or undefined length become zero. No row is longer than bound (1 - 2^-33) as a real vector. Sums of up
+    to 16,384 are exact in floating point, in any order.
     """
     longest = bound * shortened(vectors.shape[-1])
     rows = finite_rows(vectors)
@@ -90,17 +90,17 @@ def clipped_rows(vectors: NDArray[np.floating], bound: float) -> NDArray[np.floa
 
 
 class ExactSum:
-    """A sum of arrays of multiples of `step`, whole numbers inside: the same in any order, on any processor.
+    """A sum of arrays of multiples of `step`, kept in integers: the same in any order, on any processor.
 
-    Holds up to 2^63 steps, and gives out up to 2^53, cut off there: the nearest point of a box, which brings no two sums
-    farther apart. With rows on the grid of `STEP` that is 8 million of the longest rows in one direction.
+    Holds up to 2^63 steps; `value` is clipped at 2^53 (projection onto a box, which moves no two sums farther apart). With
+    rows on the grid of `STEP` that is 8 million of the longest rows in one direction.
     """
 
     def __init__(self, shape: tuple[int, ...], step: float) -> None:
         self._steps, self._step = np.zeros(shape, dtype=np.int64), step
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Adds multiples of the step, each below 2^53 of them, so that their own sums were exact as well."""
+        """Adds multiples of the step, each below 2^53 steps, so that sums formed by the caller were exact as well."""
         self._steps += (values * (1 / self._step)).astype(np.int64)
 
     def value(self) -> NDArray[np.float64]:

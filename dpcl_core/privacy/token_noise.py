@@ -1,7 +1,7 @@
-"""Noise on tokens in closed form: what PeCL's Eq. 5 prints, what it really costs, and what an honest bound needs.
+"""Closed forms for noise on token embeddings: PeCL's printed Eq. 5, its true epsilon, and the noise of a valid bound.
 
-A token's embedding is a vector clipped to length C, with Gaussian noise of standard deviation sigma on each coordinate. All
-that counts is the ratio sigma / C, so C appears nowhere. The mechanisms themselves are in `embeddings`. Loads no accountant.
+A token's embedding is a vector clipped to length C, with Gaussian noise of standard deviation sigma on each coordinate. Only
+the ratio sigma / C matters, so C does not appear. The mechanisms themselves are in `embeddings`. Loads no accountant.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dpcl_core.privacy import gaussian
 
 Floats = NDArray[np.floating]
 PAPER = "Zhan et al., Theorem 1"
-SOURCE = f"{PAPER}; nominal, no guarantee"  # a claim never goes about without these words
+SOURCE = f"{PAPER}; nominal, no guarantee"  # shown with every claim
 DISTANCE = 2.0  # of two vectors of length C at most, in units of C: opposite ones
 _BISECTIONS = 64
-_WIDTH, _POINTS = 14.0, 20_001  # standard deviations of a squared length that are integrated over, and points of the grid
+_WIDTH, _POINTS = 14.0, 20_001  # range of integration in standard deviations of the squared length, and grid points
 
 
 def printed_ratio(epsilon: float, delta: float) -> float:
     """sigma / C of Eq. 5, sqrt(2 ln(1.25 / delta)) / epsilon; 0 for epsilon = inf.
 
-    Two clipped vectors can be 2C apart (the paper's own Lemma 1), Eq. 5 is calibrated to C.
+    Two clipped vectors can be 2C apart (the paper's own Lemma 1), but Eq. 5 is calibrated to C.
     """
     return float(printed_ratios(np.array([epsilon]), delta)[0])
 
@@ -37,15 +37,15 @@ def printed_ratio(epsilon: float, delta: float) -> float:
 def printed_ratios(epsilons: Floats, delta: float) -> NDArray[np.float64]:
     """The same for many nominal budgets, of any shape."""
     _between(delta)
-    found: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
-    return found
+    ratios: NDArray[np.float64] = math.sqrt(2 * math.log(1.25 / delta)) / np.asarray(epsilons, np.float64)
+    return ratios
 
 
 def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
-    """Exact epsilon of one token for noise of this sigma / C, released so often with fresh noise; inf without noise.
+    """Exact epsilon of one token for this sigma / C, over `n_releases` with fresh noise; inf without noise.
 
-    The Gaussian mechanism at sensitivity 2C (Balle and Wang 2018, Theorem 8); releases of one token add up to one of
-    sensitivity 2C sqrt(n). It holds where the ratio is the same whatever the token is, which in the paper it is not.
+    The Gaussian mechanism at sensitivity 2C (Balle and Wang 2018, Theorem 8); n releases of one token compose to one of
+    sensitivity 2C sqrt(n). It holds only where the ratio does not depend on the token; in the paper it does.
     """
     return gaussian.epsilon(ratio, delta, DISTANCE * math.sqrt(n_releases))
 
@@ -70,10 +70,10 @@ def true_delta(epsilon: float, ratio: float) -> float:
 
 
 def text_epsilon(ratios: Sequence[float], delta: float, n_releases: int = 1) -> float:
-    """Exact epsilon of a whole text from its tokens' sigma / C: sensitivity 2, divided by each ratio, adds up in squares.
+    """Exact epsilon of a whole text from its tokens' sigma / C: mu^2 is the sum of (2 / ratio)^2.
 
-    Any token may be replaced by any other, all at once; its length is public. `n_releases`: with fresh noise each time, as
-    in every epoch. inf where a token has no noise. Ignores that noise which depends on the tokens tells of them.
+    All tokens may be replaced at once; the text's length is public. `n_releases`: with fresh noise each time, for instance
+    once per epoch. inf where a token has no noise. Ignores that noise levels which depend on the tokens reveal them.
     """
     if not all(ratio > 0 for ratio in ratios):
         return math.inf
@@ -84,7 +84,7 @@ def text_epsilon(ratios: Sequence[float], delta: float, n_releases: int = 1) -> 
 def remark_1(epsilons: Sequence[float], delta: float) -> float:
     """The paper's Remark 1 for a text of L tokens: sum + sqrt(2 L ln(1 / delta')) max. Always above the plain sum.
 
-    Called advanced composition; what it would hold for is L delta + delta', not the delta that is printed. Args: nominal
+    The paper calls it advanced composition; it would hold at L delta + delta', not at the printed delta. Args: nominal
     budgets of the L tokens (none: 0), delta' in (0, 1), else BadInput.
     """
     _between(delta)
@@ -92,20 +92,20 @@ def remark_1(epsilons: Sequence[float], delta: float) -> float:
 
 
 def ratio_for(epsilon: float, delta: float, n_tokens: int = 1, n_releases: int = 1) -> float:
-    """Smallest sigma / C for which so many tokens together are within (epsilon, delta), rounded up; 0 for epsilon = inf.
+    """Smallest sigma / C for which n tokens together are within (epsilon, delta), rounded up; 0 for epsilon = inf.
 
     The neighbour has other tokens in all n places ("replace"; how many there are is public). Each clipped row lies in a ball
     of radius C, so two of them are at most 2C apart, and the n rows stacked sqrt(n (2C)^2) = 2C sqrt(n), reached by opposite
-    rows of length C. Each release with fresh noise counts like n tokens more. All tokens have the same noise, whatever they
-    are, so that the noise tells nothing; with one token this is the bound of one occurrence.
+    rows of length C. Each release with fresh noise counts like n more tokens. All tokens have the same noise, so the noise
+    level reveals nothing; with one token this is the bound for one occurrence.
     """
     return gaussian.sigma(epsilon, delta, DISTANCE * math.sqrt(n_tokens * n_releases))
 
 
 def scale_epsilon(first: float, second: float, n_values: int, delta: float) -> float:
-    """Epsilon of the noise level alone: both tokens' embeddings are equal, their noise has standard deviations that differ.
+    """Epsilon of the noise level alone: two tokens with equal embeddings and noise of different standard deviations.
 
-    One noisy vector of `n_values` coordinates tells which, because its squared length hardly varies. Args: two standard
+    One noisy vector of `n_values` coordinates reveals which, because its squared length hardly varies. Args: two standard
     deviations, in any unit. Exact but for the integration.
     """
     _between(delta)
@@ -113,7 +113,7 @@ def scale_epsilon(first: float, second: float, n_values: int, delta: float) -> f
 
 
 def scale_advantage(first: float, second: float, n_values: int) -> float:
-    """How often the better of two guesses is right beyond a coin's share, times two: total variation distance, in [0, 1]."""
+    """Advantage of the best guess between the two noise levels: total variation distance, in [0, 1]."""
     loss, weights = _losses(first, second, n_values)
     return float(weights @ np.maximum(-np.expm1(-loss), 0.0))
 
@@ -145,9 +145,9 @@ def _losses(first: float, second: float, n_values: int) -> tuple[NDArray[np.floa
 
 
 def nominal_claim(lower: float, upper: float, delta: float, n_tokens: int, n_epochs: int) -> Claim:
-    """What the publication says of a token, with what its noise really costs beside it. `upper`: of the least noised token.
+    """The publication's claim for a token, with the true epsilons of its noise. `upper`: of the least noised token.
 
-    The true numbers take the noise level as fixed, which it is not: they are too small, not too large.
+    The true numbers treat the noise level as fixed, which it is not: they are too small, not too large.
     """
     terms = {"nominal ε of the most noised token": lower, "nominal ε of the least noised token": upper}
     numbers = {"δ": delta, "tokens of a text": float(n_tokens), "epochs": float(n_epochs)}

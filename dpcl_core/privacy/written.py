@@ -1,4 +1,4 @@
-"""A ledger as plain numbers and back: what the store keeps, and what a privacy card hands to whoever checks it."""
+"""A ledger as plain numbers and back, for the store and for privacy cards."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dpcl_core.privacy.ledger import Entry, Ledger
 
 
 def written(ledger: Ledger) -> Written:
-    """The ledger's entries in order, equal neighbours counted. Raises Unaccountable for a mechanism unknown here."""
-    found: list[Spending] = []
+    """The ledger's entries in order, equal consecutive ones counted. Raises Unaccountable for an unknown mechanism."""
+    spendings: list[Spending] = []
     for entry in ledger.entries:
         channels = {name: mechanism(event) for name, event in entry.channels.items()}
         one = Spending(entry.what, entry.task, entry.people_of, 1, mechanism(entry.event), entry.shares_batches, channels)
-        if found and replace(found[-1], count=1) == one:
-            found[-1] = replace(one, count=found[-1].count + 1)
+        if spendings and replace(spendings[-1], count=1) == one:
+            spendings[-1] = replace(one, count=spendings[-1].count + 1)
         else:
-            found.append(one)
-    return Written(ledger.adjacency, ledger.recurrence, tuple(found))
+            spendings.append(one)
+    return Written(ledger.adjacency, ledger.recurrence, tuple(spendings))
 
 
 def read(ledger: Written, delta: float, accountant: Accountant) -> Ledger:
-    """The ledger that was written down, added up by this accountant."""
+    """The ledger of a `Written` record, with this accountant."""
     entries = [
         Entry(event(one.mechanism), one.task, one.what, one.people_of, one.shares_batches, _events(one.channels))
         for one in ledger.entries
@@ -42,7 +42,7 @@ def read(ledger: Written, delta: float, accountant: Accountant) -> Ledger:
 
 
 def mechanism(event: dp.DpEvent) -> Mechanism:
-    """A ledger's event as plain numbers. Raises Unaccountable for one that no mechanism here writes."""
+    """A ledger's event as plain numbers. Raises Unaccountable for an unknown kind."""
     match event:
         case dp.SelfComposedDpEvent(inner, count):
             one = mechanism(inner)
@@ -65,9 +65,9 @@ def mechanism(event: dp.DpEvent) -> Mechanism:
 
 
 def event(given: Mechanism) -> dp.DpEvent:
-    """The event that these numbers describe; `mechanism` gives the numbers back. Raises Unaccountable where some lack."""
+    """The event of these numbers, the inverse of `mechanism`. Raises Unaccountable where some are missing."""
     one = _once(given)
-    # Trainings stay counted, single steps too: models that share batches are told apart by their counts (`together.joint`).
+    # Single steps are counted, too: models that share batches are recognised by their counts (`joint_release.joint`).
     return dp.SelfComposedDpEvent(one, given.steps) if given.kind == "gaussian" else one
 
 

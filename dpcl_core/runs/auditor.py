@@ -1,4 +1,4 @@
-"""What a worker does when its run is an audit's turn: plays the settings at each budget, and keeps what that proves."""
+"""The engine of an audit's run: audits the settings at each budget and stores each lower bound."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Play = Callable[[RunSpec, float], "Audited"]
 
 
 def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine | None:
-    """What carries out the run if it is an audit's turn; None for any other.
+    """The engine that carries out the run if it is an audit; None for any other.
 
-    `play` audits one budget (None: for real; tests put a stand-in here).
+    `play` audits one budget (None: the one-run audit; tests put a stand-in here).
     """
     audits = Audits(store)
     if not audits.is_audit(run_id):
@@ -30,16 +30,16 @@ def engine_of(store: Store, run_id: str, *, play: Play | None = None) -> Engine 
         budgets = spec.privacy.epsilons
         yield Started(1, ("audit",), "planted examples", 0, 0)
         yield Progress("training", 0, len(budgets), None, "planting examples")
-        played = play or _really()
+        audit = play or _one_run_audit()
         for done, epsilon in enumerate(budgets):
             yield Progress("training", done, len(budgets), None, f"a training with planted examples at epsilon {epsilon:g}")
-            audits.add(run_id, played(spec, epsilon))
+            audits.add(run_id, audit(spec, epsilon))
             yield Progress("training", done + 1, len(budgets), None, f"audited at epsilon {epsilon:g}")
 
     return engine
 
 
-def _really() -> Play:
-    from dpcl_core.attacks import one_run  # brings the learners along, torch included
+def _one_run_audit() -> Play:
+    from dpcl_core.attacks import one_run  # loads the learners, torch included
 
     return one_run.audited

@@ -1,4 +1,4 @@
-"""Audits of stored runs: each a turn in the queue of the processor, its results kept with the run, one a budget."""
+"""Audits of stored runs: each is a run in the processor's queue; results are stored one per budget."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpcl_core.spec import RunSpec
 if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
 
-_DEVICE = "cpu"  # where the games are played
+_DEVICE = "cpu"  # audits run on the processor
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit as the store knows it: the run that it is of, its results so far, and its turn in the queue."""
+    """A stored audit: the audited run's id, the results so far, and the audit's own run in the queue (`turn`)."""
 
     run_id: str
     results: tuple[Audited, ...]
@@ -41,7 +41,7 @@ class Audits:
     def create(self, run_id: str) -> str:
         """Puts an audit of a run at the end of the queue and gives its id.
 
-        Raises BadInput for an unknown run, one whose settings can no longer be read, and one that cannot be audited so.
+        Raises BadInput for an unknown run, unreadable settings, and a run that cannot be audited in one training.
         """
         run = self.store.get(run_id)
         if (refused := refusal(run.spec)) is not None:
@@ -54,13 +54,13 @@ class Audits:
         return audit_id
 
     def is_audit(self, run_id: str) -> bool:
-        """Whether a turn in the queue is an audit's."""
+        """Whether a run is an audit."""
         with self.store.reading() as connection:
             query = select(tables.audits.c.id).where(tables.audits.c.id == checked_id(run_id))
             return connection.scalar(query) is not None
 
     def get(self, audit_id: str) -> Audit:
-        """An audit. Raises BadInput for an unknown one."""
+        """The audit with this id. Raises BadInput if there is none."""
         with self.store.reading() as connection:
             row = connection.execute(
                 select(tables.audits.c.run_id, tables.audits.c.results).where(tables.audits.c.id == checked_id(audit_id))
@@ -78,13 +78,13 @@ class Audits:
         return [self.get(audit_id) for audit_id in ids]
 
     def add(self, audit_id: str, result: Audited) -> None:
-        """Keeps the result at one budget; only the process that carries the audit out calls this."""
-        own = tables.audits.c.id == checked_id(audit_id)
+        """Stores the result at one budget; only the process that carries out the audit calls this."""
+        this_audit = tables.audits.c.id == checked_id(audit_id)
         with self.store.writing() as connection:
-            known = connection.scalar(select(tables.audits.c.results).where(own))
-            if known is None:
+            results = connection.scalar(select(tables.audits.c.results).where(this_audit))
+            if results is None:
                 raise BadInput("audit", audit_id, "no such audit in this store")
-            connection.execute(update(tables.audits).where(own).values(results=[*known, result.document()]))
+            connection.execute(update(tables.audits).where(this_audit).values(results=[*results, result.document()]))
 
 
 def refusal(spec: RunSpec) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Who carries out queued runs: on this computer, one process a run and one run at a time on each device."""
+"""Carries out queued runs on this computer: one process per run, one run at a time per device."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ from dpcl_core.runs.warm_worker import WarmWorker
 
 WORKER = (sys.executable, "-m", "dpcl_core.runs.worker")
 
-SILENT_SECONDS = 10.0  # a process that cannot be looked at counts as gone after so long without a sign
-STUCK_SECONDS = 60.0  # one that is seen to live gets longer: loading a large library can hold up every thread
-STOP_SECONDS = 2.5  # one that was asked to stop gets less
+SILENT_SECONDS = 10.0  # a process that cannot be inspected counts as gone after so long without a heartbeat
+STUCK_SECONDS = 60.0  # one seen to be alive gets longer: loading a large library can hold up every thread
+STOP_SECONDS = 2.5  # a stopping one gets less
 _SECOND_LOOK_SECONDS = 1.0
 _LOG_END = 4000  # characters
 
 
 class Executor(Protocol):
-    """Carries out what the store has queued; safe to call from many threads and processes at once."""
+    """Carries out queued runs; safe to call from many threads and processes at once."""
 
     def submit(self, run_id: str) -> None:
         """Starts a queued run as soon as its turn comes."""
         ...
 
-    def pump(self) -> None:
-        """Starts what can be started and ends the runs whose process is gone; called often, does nothing twice."""
+    def schedule(self) -> None:
+        """Starts runs whose device is free and ends runs whose process is gone; idempotent, called often."""
         ...
 
     def stop(self, run_id: str) -> None:
-        """Asks a run to stop; it does within three seconds. Asking again does nothing more."""
+        """Asks a run to stop; it does within three seconds. Idempotent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Processes of this computer. They outlive the app that started them; the store alone says what they do.
+    """Carries out runs in processes of this computer, which outlive the app; their state is kept in the store alone.
 
-    `worker` is the command that carries out the run whose id is put after it (tests put a stand-in here). `spare` may have
-    a process of the same command ready.
+    `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
+    have a process of the same command ready.
     """
 
     store: Store
     worker: Sequence[str] = WORKER
-    spare: WarmWorker | None = None
+    warm: WarmWorker | None = None
 
     def submit(self, run_id: str) -> None:
-        self.store.status(run_id)  # refuses an unknown id here, where somebody listens
-        self.pump()
+        self.store.status(run_id)  # raises for an unknown id here, where the caller can show it
+        self.schedule()
 
     def stop(self, run_id: str) -> None:
         self.store.request_stop(run_id)
-        self.pump()
+        self.schedule()
 
-    def pump(self) -> None:
+    def schedule(self) -> None:
         unfinished = self.store.unfinished()
-        if [run for run in unfinished if run.status in ACTIVE and self._bury_if_gone(run)]:
+        if [run for run in unfinished if run.status in ACTIVE and self._mark_failed_if_gone(run)]:
             unfinished = self.store.unfinished()
         busy = {run.device for run in unfinished if run.status in ACTIVE}
         for run in unfinished:
@@ -71,17 +71,17 @@ class LocalExecutor:
                 busy.add(run.device)  # only the first of a queue, even if it cannot start just now
                 if not _is_waited_for(run) and self.store.claim(run.id):
                     self._start(run)
-        if self.spare is not None:
-            self.spare.keep(self.store.url, is_idle=not unfinished)
+        if self.warm is not None:
+            self.warm.keep(self.store.url, is_idle=not unfinished)
 
-    def _bury_if_gone(self, run: Run) -> bool:
-        """Ends a run whose process is gone or stuck. A stuck one is ended first, so that its device is free indeed."""
+    def _mark_failed_if_gone(self, run: Run) -> bool:
+        """Ends a run whose process is gone or stuck. A stuck process is killed first, so that its device is free."""
         silent = time.time() - (run.heartbeat or 0.0)
         alive = None if run.process is None else process.is_alive(run.process)
         if alive:
             if silent < (STOP_SECONDS if run.status == "stopping" else STUCK_SECONDS):
                 return False
-            if run.status != "stopping":  # a computer that wakes from sleep finds everyone silent: look again
+            if run.status != "stopping":  # after a computer's sleep every heartbeat is old: look again
                 time.sleep(_SECOND_LOOK_SECONDS)
                 if self.store.get(run.id).heartbeat != run.heartbeat:
                     return False
@@ -89,13 +89,13 @@ class LocalExecutor:
                 process.end(run.process)
         elif alive is None and silent < SILENT_SECONDS:
             return False
-        return self.store.bury(run, Failure("worker-died", _last_sign(run), _end_of_log(run.id)))
+        return self.store.mark_failed(run, Failure("worker-died", _gone_sentence(run), _end_of_log(run.id)))
 
     def _start(self, run: Run) -> None:
         log = log_file(run.id)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            pid = self.spare.take(run.id, self.store.url) if self.spare is not None else None
+            pid = self.warm.take(run.id, self.store.url) if self.warm is not None else None
             if pid is None:
                 with log.open("ab") as output:
                     pid = spawn([*self.worker, run.id], self.store.url, stdout=output).pid
@@ -103,7 +103,7 @@ class LocalExecutor:
             sentence = f"The process of this run could not be started: {error.strerror or error}."
             self.store.end(run.id, "failed", Failure(failure_kind(error), sentence, ""))
             return
-        self.store.adopt(run.id, process.of(pid))
+        self.store.attach(run.id, process.of(pid))
 
 
 def _is_waited_for(run: Run) -> bool:
@@ -113,10 +113,10 @@ def _is_waited_for(run: Run) -> bool:
     return process.is_alive(run.process) is not False
 
 
-def _last_sign(run: Run) -> str:
-    when = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
+def _gone_sentence(run: Run) -> str:
+    last = datetime.fromtimestamp(run.heartbeat or run.created, UTC)
     return (
-        f"The computer stopped this run at {when:%H:%M} UTC on {when:%Y-%m-%d}: its process ended without a word "
+        f"The computer stopped this run at {last:%H:%M} UTC on {last:%Y-%m-%d}: its process ended without a word "
         "(switched off, out of memory, or ended by someone)."
     )
 

@@ -1,4 +1,4 @@
-"""Tables of what a run said, one row a number: the data frames that figures and exports are made of."""
+"""Data frames of a run's events, one row per number, for figures and exports."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def rules(events: Iterable[Event]) -> tuple[str, ...]:
-    """The prediction rules that a run has accuracies under, its own first; empty where its method has one rule only."""
+    """The prediction rules that a run reports accuracies for, its own first; empty where its method has only one rule."""
     return next((tuple(event.by_rule) for event in events if isinstance(event, TaskLearned) and event.by_rule), ())
 
 
 def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
-    """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (of all tasks seen, one an after_task).
+    """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (over all tasks seen, one per after_task).
 
-    What was not evaluated has no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted for
-    the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
+    Without an evaluation there is no row. With `rule`: as if the run had predicted by that rule (pooled NaN: it is counted
+    for the run's own rule only). Raises KeyError where the run has no accuracies under the rule.
     """
     return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "on_task": "int64", "accuracy": "float64",
@@ -40,7 +40,7 @@ def accuracy(events: Iterable[Event], rule: str | None = None) -> pd.DataFrame:
 def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
     """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: not defined); finished cells only.
 
-    With `rule`: computed anew from the accuracies under that rule, as `accuracy` does.
+    With `rule`: computed from the accuracies under that rule, as in `accuracy`.
     """
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {}
     for event in events:
@@ -58,7 +58,7 @@ def metrics(events: Sequence[Event], rule: str | None = None) -> pd.DataFrame:
 
 
 def cells(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon (asked for), seed, accounted_epsilon (inf: no bound), delta, seconds: one row a finished cell."""
+    """Columns epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds: one row per finished cell."""
     return table(
         {"epsilon": "float64", "seed": "int64", "accounted_epsilon": "float64", "delta": "float64", "seconds": "float64"},
         [
@@ -70,7 +70,7 @@ def cells(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def spent(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon (asked for), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
+    """Columns epsilon (requested), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
     return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "accounted_epsilon": "float64"},
         [
@@ -82,8 +82,8 @@ def spent(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def tokens(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon, seed, task, model (base, current), text (its number among those said), label, place, token, kind,
-    is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row a token of a synthetic or public text.
+    """Columns epsilon, seed, task, model (base, current), text (its number in the event), label, place, token, kind,
+    is_stop, probability (in (0, 1]), commonness (Score2 of PeCL): one row per token of a synthetic or public text.
     """
     return table(
         {"epsilon": "float64", "seed": "int64", "task": "int64", "model": "str", "text": "int64", "label": "str",
@@ -102,7 +102,7 @@ def tokens(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def retained(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon, seed, after_task, of_task, ordinary, private: nats a token above the frozen public model.
+    """Columns epsilon, seed, after_task, of_task, ordinary, private: nats per token above the frozen public model.
 
     `private` is NaN where no private span is marked in the task.
     """
@@ -120,7 +120,7 @@ def retained(events: Iterable[Event]) -> pd.DataFrame:
 
 def leaks(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, after_task (-1: before the first), planted (in how many texts; 0: controls), codes, exposure,
-    below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row a level.
+    below (bits), first, extracted (shares), epsilon_at_least (of the whole model, with `confidence`): one row per level.
     """
     return table(
         {"epsilon": "float64", "seed": "int64", "after_task": "int64", "planted": "int64", "codes": "int64",
@@ -138,17 +138,17 @@ def leaks(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
-    """By epsilon asked for: the guarantee of its finished cells, the worst one where seeds spend differently.
+    """By requested epsilon: the guarantee of its finished cells, the worst one where seeds spend differently.
 
     Where there is no bound but a claim, the largest claim: it depends on what was learned.
     """
-    found: dict[float, Guarantee] = {}
+    worst: dict[float, Guarantee] = {}
     for event in events:
         if isinstance(event, CellFinished):
-            known = found.get(event.cell.epsilon)
-            if known is None or _size(event.guarantee) > _size(known):
-                found[event.cell.epsilon] = event.guarantee
-    return found
+            previous = worst.get(event.cell.epsilon)
+            if previous is None or _size(event.guarantee) > _size(previous):
+                worst[event.cell.epsilon] = event.guarantee
+    return worst
 
 
 def _size(given: Guarantee) -> tuple[float, float]:
@@ -156,13 +156,13 @@ def _size(given: Guarantee) -> tuple[float, float]:
 
 
 def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:
-    """Accuracies after a task under a rule; after a task without a model to test there are none under any rule."""
+    """Accuracies after a task under a rule; after a task without a model to test, those of the event (all None)."""
     was_tested = any(value is not None for value in event.accuracy)
     return event.by_rule[rule] if rule is not None and was_tested else event.accuracy
 
 
 def table(columns: dict[str, str], rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
-    """The rows under their columns' types, which an empty table has as well."""
-    import pandas as pd  # late: a run that prints its results needs no table, and would start a third of a second later
+    """A data frame of the rows with these column types, also when there are no rows."""
+    import pandas as pd  # imported late: a run that only prints its results would start a third of a second later
 
     return pd.DataFrame(rows, columns=list(columns)).astype(columns)

@@ -1,4 +1,4 @@
-"""Tables of how the lists of a run's clients were matched, as figures and exports have them. The simulator's view."""
+"""Tables of how a run's client lists were matched, for figures and exports. Simulation only: the server never sees this."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dpcl_core.runs.frames import table
 _ROUND = {"epsilon": "float64", "seed": "int64", "task": "int64", "round": "int64"}
 
 
-def told(events: Iterable[Event]) -> tuple[Signatures, ...]:
-    """What a run has told of its lists, in order."""
+def signature_events(events: Iterable[Event]) -> tuple[Signatures, ...]:
+    """The `Signatures` events of a run, in order."""
     return tuple(event for event in events if isinstance(event, Signatures))
 
 
 def entries(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, client, weight, mean_x, mean_y, signature_x, signature_y, group (-1: none), name
     (of the group), margin, regret (NaN: not one to one), mode (-1: unknown), is_right (in the group that stands for its
-    mode, one group a mode; False where the mode is unknown): one row an entry.
+    mode, one group a mode; False where the mode is unknown): one row per entry.
     """
     rows: list[tuple[object, ...]] = []
-    for event in told(events):
+    for event in signature_events(events):
         of, names = event.entries, event.prototypes.name
         groups, modes = np.array(of.group, dtype=np.int64), np.array(of.mode, dtype=np.int64)
         is_right = agreeing.is_correct(groups, modes, len(names), int(modes.max(initial=-1)) + 1)
@@ -34,7 +34,7 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
                        strict=True):  # fmt: skip
             client, weight, mean, signature, group, *rest = row
             name = names[group] if group >= 0 else ""
-            rows.append((*_round(event), client, weight, *mean, *signature, group, name, *rest))
+            rows.append((*_round_key(event), client, weight, *mean, *signature, group, name, *rest))
     return table(
         {**_ROUND, "client": "int64", "weight": "float64", "mean_x": "float64", "mean_y": "float64",
          "signature_x": "float64", "signature_y": "float64", "group": "int64", "name": "str", "margin": "float64",
@@ -45,14 +45,14 @@ def entries(events: Iterable[Event]) -> pd.DataFrame:
 
 def prototypes(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, group, name, and for the spaces mean and signature each SPACE_x, SPACE_y, and the
-    covariance of the privacy noise there, SPACE_xx, SPACE_xy, SPACE_yy: one row a group.
+    covariance of the privacy noise there, SPACE_xx, SPACE_xy, SPACE_yy: one row per group.
     """
     spaces = {f"{space}_{part}": "float64" for space in ("mean", "signature") for part in ("x", "y", "xx", "xy", "yy")}
     return table(
         {**_ROUND, "group": "int64", "name": "str", **spaces},
         [
-            (*_round(event), group, name, *mean, *mean_spread, *signature, *signature_spread)
-            for event in told(events)
+            (*_round_key(event), group, name, *mean, *mean_spread, *signature, *signature_spread)
+            for event in signature_events(events)
             for group, (name, mean, signature, mean_spread, signature_spread) in enumerate(
                 zip(
                     event.prototypes.name, event.prototypes.mean, event.prototypes.signature,
@@ -65,30 +65,30 @@ def prototypes(events: Iterable[Event]) -> pd.DataFrame:
 
 def agreement(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, matcher, is_own (the run's), noise (standard deviation added to each coordinate
-    of every entry's mean; NaN: the lists as they were), agreement (adjusted Rand index with the truth), n_entries (compared;
-    of long lists a part).
+    of every entry's mean; NaN: none added), agreement (adjusted Rand index with the truth), n_entries (compared;
+    a subsample of long lists).
     """
     rows: list[tuple[object, ...]] = []
-    for event in told(events):
+    for event in signature_events(events):
         for matcher, value in event.agreement.items():
-            rows.append((*_round(event), matcher, matcher == event.matcher, math.nan, value, _n_compared(event)))
+            rows.append((*_round_key(event), matcher, matcher == event.matcher, math.nan, value, _n_compared(event)))
         for matcher, values in event.agreement_at.items():
             for level, value in zip(event.noise_levels, values, strict=True):
-                rows.append((*_round(event), matcher, matcher == event.matcher, level, value, _n_compared(event)))
+                rows.append((*_round_key(event), matcher, matcher == event.matcher, level, value, _n_compared(event)))
     columns = {"matcher": "str", "is_own": "bool", "noise": "float64", "agreement": "float64", "n_entries": "int64"}
     return table({**_ROUND, **columns}, rows)
 
 
 def anchors(events: Iterable[Event]) -> pd.DataFrame:
     """Columns epsilon, seed, task, round, gap, m, mean_rate, least_rate, least_gap, needed (inf: no number would do),
-    agreement, n_entries (compared): one row a number of anchors.
+    agreement, n_entries (compared): one row per number of anchors.
     """
     columns = ("gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement")
     return table(
         {**_ROUND, "m": "int64", **dict.fromkeys(columns, "float64"), "n_entries": "int64"},
         [
-            (*_round(event), m, of.gap, *rest, _n_compared(event))
-            for event in told(events)
+            (*_round_key(event), m, of.gap, *rest, _n_compared(event))
+            for event in signature_events(events)
             if (of := event.anchors) is not None
             for m, *rest in zip(
                 of.m, of.mean_rate, of.least_rate, of.least_gap, of.needed, of.agreement, strict=True
@@ -98,21 +98,21 @@ def anchors(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def statistics(events: Iterable[Event]) -> pd.DataFrame:
-    """Columns epsilon, seed, task, round, statistic, signal, noise (lengths): one row a released statistic."""
+    """Columns epsilon, seed, task, round, statistic, signal, noise (lengths): one row per released statistic."""
     return table(
         {**_ROUND, "statistic": "str", "signal": "float64", "noise": "float64"},
         [
-            (*_round(event), name, signal, event.noise.get(name, math.nan))
-            for event in told(events)
+            (*_round_key(event), name, signal, event.noise.get(name, math.nan))
+            for event in signature_events(events)
             for name, signal in event.signal.items()
         ],
     )
 
 
 def _n_compared(event: Signatures) -> int:
-    """Entries that matchers were compared on: those of known mode, or a part of them."""
+    """Number of entries that matchers were compared on: those of known mode, or a subsample of them."""
     return event.n_compared if event.n_compared is not None else sum(mode >= 0 for mode in event.entries.mode)
 
 
-def _round(event: Signatures) -> tuple[float, int, int, int]:
+def _round_key(event: Signatures) -> tuple[float, int, int, int]:
     return event.cell.epsilon, event.cell.seed, event.task, event.round

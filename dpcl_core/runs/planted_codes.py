@@ -1,7 +1,7 @@
-"""An attack on a whole trained model: what the codes planted among its training texts prove about epsilon.
+"""Audit of a trained language model: lower bound on epsilon from canaries (planted codes) among its training texts.
 
-Unlike the attacks on a mechanism it carries out the run itself, which takes as long as the run does, and its attacker sees
-the trained model alone.
+Unlike the attacks on a mechanism it carries out the whole run, so it takes as long as the run; its attacker sees only the
+trained model.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def is_offered(spec: RunSpec) -> bool:
 
 
 def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
-    """One training for every budget and seed of the spec, and what its planted codes prove, in the order of the cells.
+    """Trains once per budget and seed of the spec; the lower bounds from the planted codes, in the order of the cells.
 
-    Raises BadInput where the method reads no texts, or none among which codes are planted; what `engine.run` raises.
+    Raises BadInput for a method that reads no texts and for data without planted codes, and whatever `engine.run` raises.
     """
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} trains no language model")
@@ -39,7 +39,7 @@ def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
 
 
 def results(spec: RunSpec, events: Iterator[Event]) -> Iterator[Audited]:
-    """What a run's events prove. Raises BadInput where they tell of no codes."""
+    """The lower bounds from a run's events, one per cell. Raises BadInput where no codes were planted."""
     last: dict[Cell, Leaks] = {}
     for event in events:
         if isinstance(event, Leaks):

@@ -1,4 +1,4 @@
-"""Which process carries out a run: told apart from a later one that was given the same number."""
+"""Identifies the process of a run, also when a later process gets the same process id."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, for ever: its machine (name and boot), its number there, and when it started.
+    """A process, unique for all time: its machine (name and boot), its process id, and its start time.
 
-    `ticks`: hundredths of a second, since boot on Linux, since 1970 elsewhere: only equality means something.
-
-    `ticks` is None where the system does not tell; then nobody can say whether it lives, and nobody ends it from outside.
+    `ticks`: start time in hundredths of a second, since boot on Linux, since 1970 elsewhere; compare for equality only.
+    None where the system does not give it: then the process cannot be checked or ended from outside.
     """
 
     machine: str
@@ -35,22 +34,22 @@ def me() -> Process:
 
 
 def of(pid: int) -> Process:
-    """The process that has this number now."""
+    """The process that has this id now."""
     return Process(_machine(), pid, _ticks(pid))
 
 
 def is_alive(process: Process) -> bool | None:
-    """Whether it still runs; None where that cannot be known (another machine, no start times)."""
+    """Whether the process still runs; None where that cannot be known (another machine, no start times)."""
     if process.machine != _machine() or process.ticks is None:
         return None
     return _ticks(process.pid) == process.ticks
 
 
 def end(process: Process) -> None:
-    """Ends it at once, if it is on this machine and still the same one; a stranger with its number is left alone."""
+    """Kills the process if it is on this machine and still the same one; another process with its id is left alone."""
     if not is_alive(process):
         return
-    if not hasattr(os, "pidfd_open"):  # not Linux: asked just now, and a number is not given again so soon
+    if not hasattr(os, "pidfd_open"):  # not Linux: checked just above, and an id is not reused so soon
         with suppress(psutil.NoSuchProcess):
             psutil.Process(process.pid).kill()
         return
@@ -59,7 +58,7 @@ def end(process: Process) -> None:
     except ProcessLookupError:
         return
     try:
-        if is_alive(process):  # asked again: from here on the handle means this very process, whatever its number
+        if is_alive(process):  # checked again: from here on the handle refers to this very process, whatever its id
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     except ProcessLookupError:
         return
@@ -68,14 +67,14 @@ def end(process: Process) -> None:
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process started; None for none, and for one that has ended but was not collected."""
+    """Start time of a process; None if there is none or it has ended but was not reaped."""
     if not _PROC.is_dir():
         try:
-            found = psutil.Process(pid)
-            return None if found.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) else round(100 * found.create_time())
+            info = psutil.Process(pid)
+            return None if info.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD) else round(100 * info.create_time())
         except psutil.Error:
             return None
-    # Read here, not by psutil: its times since 1970 move when the clock is set, and a living run would be taken for dead.
+    # Read here, not by psutil: its times since 1970 move when the clock is set, and a running process would look dead.
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

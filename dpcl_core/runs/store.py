@@ -1,6 +1,6 @@
-"""Every run, its state and everything it said; the one thing that app, workers and terminal share.
+"""The store of all runs, their states and events: the only thing that app, workers and terminal share.
 
-A state changes by one UPDATE that names the states it may follow, so that whoever comes second changes nothing:
+A state changes by one UPDATE that names the states it may follow, so that of two concurrent changes only the first counts:
 
     queued -> starting -> running -> finished | failed | lost
                    (-> stopping)  -> cancelled, or any of those if they came first;  queued -> cancelled
@@ -42,11 +42,11 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run as the store knows it; times are seconds since 1970.
+    """One stored run; times are seconds since 1970.
 
     `readable_spec` is None where the settings name something this program no longer has; `spec_trouble` then says so in
-    one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: how long it takes in all, from past runs
-    of the same work; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
+    one sentence and `raw_spec` still holds what was stored. `estimate_seconds`: total duration, estimated from past runs
+    of the same workload; None when unknown or over. `process` carries the run out, or waits in a terminal to do so.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def spec(self) -> RunSpec:
-        """What it runs. Raises BadInput with `spec_trouble` where that can no longer be read."""
+        """The run's settings. Raises BadInput with `spec_trouble` where they can no longer be read."""
         if self.readable_spec is None:
             raise BadInput("run", self.id, self.spec_trouble or "its settings can no longer be read")
         return self.readable_spec
@@ -83,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run ended badly: its kind, one sentence for a person, and the details (a traceback, the log's end)."""
+    """Why a run failed: kind, one sentence for the user, and details (a traceback, the end of the log)."""
 
     kind: FailureKind
     sentence: str
@@ -91,9 +91,9 @@ class Failure:
 
 
 class Store:
-    """The runs in one database. Every method raises StoreTrouble, one sentence, when the database cannot do its part.
+    """The runs in one database. Every method raises StoreTrouble, with one sentence, when the database fails.
 
-    A thread or process may share it with any other; nothing is kept in memory but connections.
+    Safe to share between threads and processes: it keeps nothing in memory but connections.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -117,13 +117,13 @@ class Store:
 
     def get(self, run_id: str) -> Run:
         """A run, deleted ones included. Raises BadInput for an id that is malformed or unknown."""
-        found = self._runs(select(runs).where(runs.c.id == checked_id(run_id)))
-        if not found:
+        rows = self._runs(select(runs).where(runs.c.id == checked_id(run_id)))
+        if not rows:
             raise BadInput("run", run_id, "no such run in this store")
-        return found[0]
+        return rows[0]
 
     def list_runs(self, limit: int = 500) -> list[Run]:
-        """The newest runs that are not deleted, newest first; without the turns of tunings and audits."""
+        """The newest runs that are not deleted, newest first; without the runs of tunings and audits."""
         others = select(turns.c.run_id).union_all(select(audits.c.id))
         listed = select(runs).where(runs.c.deleted.is_(None), runs.c.id.not_in(others))
         return self._runs(listed.order_by(runs.c.number.desc()).limit(limit))
@@ -141,19 +141,19 @@ class Store:
         return status
 
     def estimate_seconds(self, spec: RunSpec, *, device: str = "cpu") -> float | None:
-        """How long a run of this spec would take, from finished runs of the same work; None when there was none."""
+        """Estimated duration of a run of this spec, from finished runs of the same workload; None when there are none."""
         workload = workload_of(spec)
         with self.reading() as connection:
             return _estimate(_past(connection, [workload]).get((workload, device), []), _n_cells(spec))
 
-    # What runs say
+    # Events
 
-    def append(self, run_id: str, said: Sequence[Event]) -> None:
+    def append(self, run_id: str, new_events: Sequence[Event]) -> None:
         """Adds events to a run; only the process that carries it out calls this. Raises BadInput for an unknown run."""
-        if not said:
+        if not new_events:
             return
         now = time.time()
-        documents = [to_json(one) for one in said]
+        documents = [to_json(event) for event in new_events]
         with self.writing() as connection:
             last = connection.scalar(select(func.max(events.c.seq)).where(events.c.run_id == checked_id(run_id))) or 0
             rows = [
@@ -169,29 +169,29 @@ class Store:
                 raise BadInput("run", run_id, "must be a run of this store, each of its cells finishing once") from error
 
     def events_after(self, run_id: str, seq: int = 0) -> list[tuple[int, Event]]:
-        """What a run said after its event number `seq` (0: everything), in order, each with its number."""
+        """The events of a run after number `seq` (0: all), in order, each with its number."""
         query = select(events.c.seq, events.c.payload).where(events.c.run_id == checked_id(run_id), events.c.seq > seq)
         with self.reading() as connection:
             return [(row.seq, _read_event(row.payload)) for row in connection.execute(query.order_by(events.c.seq))]
 
     def results(self, run_ids: Sequence[str]) -> dict[str, list[CellFinished]]:
-        """The finished cells of many runs at once, by run and in order of budget and seed, without reading their events."""
-        found: dict[str, list[CellFinished]] = {run_id: [] for run_id in run_ids}
+        """The finished cells of many runs by run id, in order of budget and seed, without reading their events."""
+        by_run: dict[str, list[CellFinished]] = {run_id: [] for run_id in run_ids}
         query = select(cells).where(cells.c.run_id.in_(run_ids)).order_by(cells.c.run_id, cells.c.epsilon, cells.c.seed)
         with self.reading() as connection:
             for row in connection.execute(query):
                 cell = {"epsilon": row.epsilon, "seed": row.seed}
                 rest = {"metrics": row.metrics, "guarantee": row.guarantee, "seconds": row.seconds}
-                found[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
-        return found
+                by_run[row.run_id].append(cast(CellFinished, from_json({"event": "CellFinished", "cell": cell, **rest})))
+        return by_run
 
-    # What people do to runs
+    # Requests of users
 
     def request_stop(self, run_id: str) -> Status:
-        """Cancels a queued run, asks a running one to stop, leaves any other as it is; gives the state it is in now."""
+        """Cancels a queued run, asks a running one to stop, leaves any other as it is; gives its state now."""
         with self.writing() as connection:
-            connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
-            connection.execute(_moved(run_id, ("starting", "running")).values(status="stopping"))
+            connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
+            connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))
         return self.status(run_id)
 
     def rename(self, run_id: str, name: str) -> None:
@@ -199,11 +199,11 @@ class Store:
         self._set(run_id, name=_clean_name(name))
 
     def delete(self, run_id: str) -> None:
-        """Takes a run out of the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
+        """Hides a run from the list until `restore`; a queued one is cancelled. Raises BadInput while it is under way."""
         now = time.time()
         with self.writing() as connection:
-            connection.execute(_moved(run_id, ("queued",)).values(status="cancelled", finished=now))
-            changed = connection.execute(_moved(run_id, get_args(End)).values(deleted=now)).rowcount
+            connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=now))
+            changed = connection.execute(_transition(run_id, get_args(End)).values(deleted=now)).rowcount
         if not changed:
             raise BadInput("run", run_id, f"is {self.status(run_id)}: stop it before deleting it")
 
@@ -211,61 +211,62 @@ class Store:
         """Puts a deleted run back into the list."""
         self._set(run_id, deleted=None)
 
-    # What executors and workers do to runs: each gives whether it was the one to do it
+    # Transitions by executors and workers: each gives whether this call made it
 
     def claim(self, run_id: str, process: Process | None = None) -> bool:
-        """Takes the first run of a queue for a process (None: one that is about to be started), if its device is free."""
+        """Claims the first run of a queue for a process (None: one about to be started), if its device is free."""
         ahead = runs.alias()
         first = select(func.min(ahead.c.number)).where(ahead.c.device == runs.c.device, ahead.c.status == "queued")
         now = time.time()
-        change = _moved(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
+        change = _transition(run_id, ("queued",)).where(runs.c.number == first.scalar_subquery())
         with self.writing() as connection:
             try:
-                return _did(connection, change.values(status="starting", started=now, heartbeat=now, **_columns(process)))
+                values = {"status": "starting", "started": now, "heartbeat": now, **_columns(process)}
+                return _applied(connection, change.values(**values))
             except IntegrityError:  # the index of one run per device
                 return False
 
-    def adopt(self, run_id: str, process: Process) -> bool:
-        """Notes which process carries out a run that was claimed for one about to be started."""
-        own = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
-        change = _moved(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*own)))
+    def attach(self, run_id: str, process: Process) -> bool:
+        """Records the process of a run that was claimed for one about to be started."""
+        same_process = [runs.c[name].is_not_distinct_from(value) for name, value in _columns(process).items()]
+        change = _transition(run_id, ("starting", "stopping")).where(or_(runs.c.pid.is_(None), and_(*same_process)))
         with self.writing() as connection:
-            return _did(connection, change.values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, change.values(heartbeat=time.time(), **_columns(process)))
 
     def wait(self, run_id: str, process: Process) -> bool:
-        """Notes that a process waits to carry out a queued run itself; good for ten seconds, so it is called again."""
+        """Records that a process waits to carry out a queued run itself; valid for ten seconds, so call it again."""
         with self.writing() as connection:
-            return _did(connection, _moved(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
+            return _applied(connection, _transition(run_id, ("queued",)).values(heartbeat=time.time(), **_columns(process)))
 
     def begin(self, run_id: str) -> bool:
-        """From starting to running: the data are there and the first task begins."""
+        """From starting to running: the data are loaded and the first task begins."""
         with self.writing() as connection:
-            return _did(connection, _moved(run_id, ("starting",)).values(status="running"))
+            return _applied(connection, _transition(run_id, ("starting",)).values(status="running"))
 
-    def beat(self, run_id: str) -> Status:
-        """Notes that the process of a run is alive, and gives the run's state: others may have changed it."""
-        change = _moved(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
+    def heartbeat(self, run_id: str) -> Status:
+        """Records that the process of a run is alive, and gives the run's state, which others may have changed."""
+        change = _transition(run_id, ACTIVE).values(heartbeat=time.time()).returning(runs.c.status)
         with self.writing() as connection:
             status: Status | None = connection.scalar(change)
         return status or self.status(run_id)
 
     def end(self, run_id: str, status: End, failure: Failure | None = None) -> bool:
-        """Ends a run that is under way; of two who end it, the first counts."""
+        """Ends a run that is under way; of two concurrent ends the first counts."""
         with self.writing() as connection:
-            return _did(connection, _ended(run_id, status, failure))
+            return _applied(connection, _end_update(run_id, status, failure))
 
-    def bury(self, run: Run, failure: Failure) -> bool:
-        """Ends a run whose process is gone: lost, or cancelled if it was to stop. Not if it has given a sign since `run`."""
+    def mark_failed(self, run: Run, failure: Failure) -> bool:
+        """Ends a run whose process is gone: lost, or cancelled if it was stopping. Not if a heartbeat came since `run`."""
         status: End = "cancelled" if run.status == "stopping" else "lost"
-        change = _ended(run.id, status, failure if status == "lost" else None)
+        change = _end_update(run.id, status, failure if status == "lost" else None)
         with self.writing() as connection:
-            return _did(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
+            return _applied(connection, change.where(runs.c.status == run.status, runs.c.heartbeat == run.heartbeat))
 
     # Inside
 
     def _set(self, run_id: str, **columns: str | float | None) -> None:
         with self.writing() as connection:
-            if not _did(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
+            if not _applied(connection, update(runs).where(runs.c.id == checked_id(run_id)).values(**columns)):
                 raise BadInput("run", run_id, "no such run in this store")
 
     def _runs(self, query: Select[*tuple[object, ...]]) -> list[Run]:
@@ -279,13 +280,13 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A look at the database; for this room alone."""
+        """A read transaction; only for modules of `runs`."""
         with self._troubles(), self._reads.connect() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A change of the database, whole or not at all; for this room alone."""
+        """A write transaction, committed whole or not at all; only for modules of `runs`."""
         with self._troubles(), self._writes.begin() as connection:
             yield connection
 
@@ -319,7 +320,7 @@ def enqueue(connection: Connection, spec: RunSpec, *, name: str, workload: str, 
 
 
 def checked_id(run_id: str) -> str:
-    """The id of a run. Raises BadInput for what can be none."""
+    """The id of a run. Raises BadInput if it is malformed."""
     if not _ID.fullmatch(run_id):
         raise BadInput("run", run_id, "must be 12 hexadecimal digits, as the list of runs shows them")
     return run_id
@@ -337,23 +338,23 @@ def _n_cells(spec: RunSpec) -> int:
 
 
 def workload_of(spec: RunSpec) -> str:
-    """The same for runs whose cells take alike seconds: budgets, seeds and labels do not change the work of one."""
+    """Digest of the settings that decide how long a cell takes: all but budgets, seeds and labels."""
     return sha256(spec.model_dump_json(include={"method", "params", "data", "scenario"}).encode()).hexdigest()[:16]
 
 
-def _moved(run_id: str, before: Sequence[str]) -> Update:
-    """The one form of every change of state: nothing happens unless the run is in one of the states before."""
+def _transition(run_id: str, before: Sequence[str]) -> Update:
+    """An UPDATE of one run that changes nothing unless the run is in one of the states `before`."""
     return update(runs).where(runs.c.id == checked_id(run_id), runs.c.status.in_(before))
 
 
-def _ended(run_id: str, status: End, failure: Failure | None) -> Update:
-    change = _moved(run_id, ACTIVE).values(status=status, finished=time.time())
+def _end_update(run_id: str, status: End, failure: Failure | None) -> Update:
+    change = _transition(run_id, ACTIVE).values(status=status, finished=time.time())
     if failure is None:
         return change
     return change.values(error_kind=failure.kind, error=failure.sentence, error_log=failure.log)
 
 
-def _did(connection: Connection, change: Update) -> bool:
+def _applied(connection: Connection, change: Update) -> bool:
     return connection.execute(change).rowcount == 1
 
 
@@ -385,24 +386,24 @@ def _places(connection: Connection) -> dict[str, int]:
     return places
 
 
-_Past = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
+_Durations = list[tuple[int, float]]  # number of cells and seconds of each finished run of one workload
 
 
-def _past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], _Past]:
-    """By workload and device."""
+def _past(connection: Connection, workloads: Collection[str]) -> dict[tuple[str, str], _Durations]:
+    """Durations of the last 200 finished runs, by workload and device."""
     query = select(runs.c.workload, runs.c.device, runs.c.n_cells, runs.c.finished - runs.c.started)
-    found: dict[tuple[str, str], _Past] = {}
+    durations: dict[tuple[str, str], _Durations] = {}
     for workload, device, n_cells, seconds in connection.execute(
         query.where(runs.c.status == "finished", runs.c.workload.in_(workloads)).order_by(runs.c.number.desc()).limit(200)
     ):
-        found.setdefault((workload, device), []).append((n_cells, seconds))
-    return found
+        durations.setdefault((workload, device), []).append((n_cells, seconds))
+    return durations
 
 
-def _estimate(past: _Past, n_cells: int) -> float | None:
-    """Median seconds of runs of the same size; of other sizes per cell, where there is none of the same."""
-    alike = [(cells, seconds) for cells, seconds in past if cells == n_cells] or past
-    return n_cells * median(seconds / cells for cells, seconds in alike) if alike else None
+def _estimate(past: _Durations, n_cells: int) -> float | None:
+    """Median seconds of runs with as many cells; without any, the median seconds per cell of the others times `n_cells`."""
+    comparable = [(cells, seconds) for cells, seconds in past if cells == n_cells] or past
+    return n_cells * median(seconds / cells for cells, seconds in comparable) if comparable else None
 
 
 def _run(row: Row[*tuple[object, ...]], place: int | None, estimate: float | None) -> Run:

@@ -1,4 +1,4 @@
-"""Tunings in the store: what each is, its turns in the queue, and every trial that is over, kept as it ends."""
+"""Tunings in the store: their settings, their runs in the queue (`turns`), and every trial, stored as it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A tuning as the store knows it. `turn` is its newest run in the queue, whose state is the tuning's state."""
+    """A stored tuning. `turn` is its newest run in the queue, whose state is the tuning's state."""
 
     id: str
     tune: TuneSpec
@@ -35,14 +35,14 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class Studies:
-    """The tunings of a store. A tuning has a turn for each time it was started or resumed, and the id of its first turn."""
+    """The tunings of a store. A tuning has one run per start or resumption, and the id of the first of them."""
 
     store: Store
 
     def create(self, tune: TuneSpec, *, device: str = "cpu") -> str:
         """Puts a tuning at the end of its device's queue and gives its id. Raises BadInput for a bad device."""
         with self.store.writing() as connection:
-            study_id = _turn(connection, tune, tune.n_trials, device)
+            study_id = _enqueue_turn(connection, tune, tune.n_trials, device)
             connection.execute(
                 insert(tables.studies).values(id=study_id, settings=json.loads(tune.model_dump_json()))
             )
@@ -50,9 +50,9 @@ class Studies:
         return study_id
 
     def resume(self, study_id: str, *, device: str | None = None) -> str:
-        """Puts it into the queue again, to go on after the trials it has; gives the id of the run that does so.
+        """Queues a tuning again to continue after its last trial; gives the id of the new run.
 
-        Raises BadInput for one that is under way or has all its trials. `device`: None for the one it had.
+        Raises BadInput if it is under way or has all its trials. `device`: None for the one it had.
         """
         study = self.get(study_id)
         if len(study.trials) >= study.tune.n_trials:
@@ -65,12 +65,12 @@ class Studies:
             if connection.scalar(open_turns):
                 raise BadInput("tuning", study_id, "is under way: stop it before resuming it")
             left = study.tune.n_trials - len(study.trials)
-            run_id = _turn(connection, study.tune, left, device or study.turn.device)
+            run_id = _enqueue_turn(connection, study.tune, left, device or study.turn.device)
             connection.execute(insert(tables.turns).values(run_id=run_id, study_id=study_id))
         return run_id
 
     def get(self, study_id: str) -> Study:
-        """A tuning. Raises BadInput for an unknown one, and for settings that can no longer be read."""
+        """The tuning with this id. Raises BadInput if there is none, and if its settings can no longer be read."""
         with self.store.reading() as connection:
             row = connection.execute(select(tables.studies).where(tables.studies.c.id == checked_id(study_id))).one_or_none()
         if row is None:
@@ -82,30 +82,30 @@ class Studies:
         query = select(tables.studies).join(tables.runs, tables.runs.c.id == tables.studies.c.id)
         with self.store.reading() as connection:
             rows = connection.execute(query.order_by(tables.runs.c.number.desc()).limit(limit)).all()
-        found = []
+        readable = []
         for row in rows:
             try:
-                found.append(self._study(row))
+                readable.append(self._study(row))
             except BadInput:  # a newer version of the program, or a method since removed, wrote it
                 continue
-        return found
+        return readable
 
     def of_run(self, run_id: str) -> str | None:
-        """The tuning that a run is a turn of; None for a run of its own."""
+        """The id of the tuning that a run belongs to; None for an ordinary run."""
         query = select(tables.turns.c.study_id).where(tables.turns.c.run_id == checked_id(run_id))
         with self.store.reading() as connection:
             study_id: str | None = connection.scalar(query)
         return study_id
 
     def add_sizes(self, study_id: str, sizes: Sizes) -> None:
-        """Notes how many examples the trials have; only the process that carries it out calls this."""
+        """Stores how many examples the trials have; only the process that carries out the tuning calls this."""
         with self.store.writing() as connection:
             connection.execute(
                 update(tables.studies).where(tables.studies.c.id == checked_id(study_id)).values(sizes=asdict(sizes))
             )
 
     def add_trial(self, study_id: str, trial: Trial) -> None:
-        """Keeps a trial that is over; only the process that carries it out calls this. Raises BadInput for one known."""
+        """Stores a finished trial; only the tuning's own process calls this. Raises BadInput for one already stored."""
         row = {"study_id": checked_id(study_id), "number": trial.number, "payload": asdict(trial)}
         with self.store.writing() as connection:
             try:
@@ -129,8 +129,8 @@ class Studies:
         )
 
 
-def _turn(connection: Connection, tune: TuneSpec, n_trials: int, device: str) -> str:
-    """A run in the queue that carries out so many trials; they count as its cells, for the estimate of its duration."""
+def _enqueue_turn(connection: Connection, tune: TuneSpec, n_trials: int, device: str) -> str:
+    """Queues a run of `n_trials` trials, which count as its cells when its duration is estimated; gives its id."""
     base = tune.base
     workload = sha256(f"tuning {tune.on} {tune.proxy} {workload_of(base)}".encode()).hexdigest()[:16]
     name = f"tuning {base.method} on {base.data.dataset}"

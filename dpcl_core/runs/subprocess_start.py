@@ -1,4 +1,4 @@
-"""How worker processes are started: apart from the terminal, the store's address out of sight, each run with a log."""
+"""Starts worker processes: detached from the terminal, the store's address in the environment, one log per run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dpcl_core import paths
 
 
 def environment(url: str) -> Mapping[str, str]:
-    """What a worker of the store at this address finds in its environment."""
+    """Environment variables of a worker of the store at this address."""
     root = str(Path(dpcl_core.__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "DPCL_STORE": url, "PYTHONPATH": path}  # not on the command line, which anyone may list
+    return {**os.environ, "DPCL_STORE": url, "PYTHONPATH": path}  # not on the command line, which every user can list
 
 
 def spawn(
@@ -34,14 +34,14 @@ def spawn(
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        start_new_session=True,  # a closed terminal or a stopped app takes no run along
+        start_new_session=True,  # a closed terminal or a stopped app ends no run
         env=environment(url),
     )
-    # Collected when it ends, so that it leaves no zombie; the thread holds nothing else and ends with this process.
+    # Waits for the process so that it leaves no zombie; the thread holds nothing else and ends with this process.
     threading.Thread(target=started.wait, name=f"wait for {started.pid}", daemon=True).start()
     return started
 
 
 def log_file(run_id: str) -> Path:
-    """Where the process of a run writes what it has to say beyond its events."""
+    """Log file of a run's process."""
     return paths.inside(paths.home() / "logs", f"{run_id}.log", "run")

@@ -1,4 +1,4 @@
-"""The store's tables, how its database is opened, and its troubles in one sentence each."""
+"""The store's tables, opening its database, and database errors as one sentence each."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from dpcl_core.errors import StoreTrouble, StoreUnknown
 
 LAYOUT = 3  # raise it with every change of the tables below
-_GROWN_FROM = (1, 2)  # layouts that lack tables of this one and are otherwise the same
+_GROWN_FROM = (1, 2)  # layouts that only lack tables of this one
 BUSY_SECONDS = 10
 
 ACTIVE = ("starting", "running", "stopping")
-_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may hold one
+_PASSWORD = re.compile(r"(://[^:/@]*:).*(?:@|%40)")  # up to the last @: a password may contain one
 
 metadata = MetaData()
 
@@ -53,7 +53,7 @@ runs = Table(
     Column("name", Text, nullable=False),
     Column("spec", Text, nullable=False),  # JSON, exactly as its digest was taken
     Column("digest", String(16), nullable=False),
-    Column("workload", String(16), nullable=False, index=True),  # runs of one workload take alike seconds a cell
+    Column("workload", String(16), nullable=False, index=True),  # runs of one workload take about as many seconds per cell
     Column("n_cells", Integer, nullable=False),
     Column("device", String(20), nullable=False),
     Column("status", String(10), nullable=False),
@@ -62,7 +62,7 @@ runs = Table(
     Column("finished", Double),
     Column("heartbeat", Double),
     Column("deleted", Double),
-    Column("machine", Text),  # the process that carries it out, or waits to
+    Column("machine", Text),  # the process that carries the run out, or waits to
     Column("pid", Integer),
     Column("ticks", BigInteger),
     Column("error_kind", String(20)),
@@ -70,7 +70,7 @@ runs = Table(
     Column("error_log", Text),
 )
 
-# The database itself keeps a device to one run, whoever claims at once.
+# The database itself limits a device to one run, also when two processes claim at once.
 _busy = runs.c.status.in_(ACTIVE)
 _one_busy = Index("one_run_per_device", runs.c.device, unique=True, sqlite_where=_busy)
 Index("runs_by_status", runs.c.status)
@@ -97,14 +97,13 @@ cells = Table(
     Column("seconds", Double, nullable=False),
 )
 
-# A tuning takes its turns in the queue like any run, each time it is started or resumed. It is known by the id of its
-# first turn.
+# A tuning is a run in the queue each time it is started or resumed; its id is that of its first run.
 studies = Table(
     "studies",
     metadata,
     Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
     Column("settings", JSON, nullable=False),
-    Column("sizes", JSON),  # how many examples; empty until its data were first opened
+    Column("sizes", JSON),  # numbers of examples; empty until the data are first opened
 )
 
 turns = Table(
@@ -122,21 +121,21 @@ trials = Table(
     Column("payload", JSON, nullable=False),
 )
 
-# An audit of a stored run takes a turn in the queue, too, and is known by the id of that turn.
+# An audit of a stored run is a run in the queue, too; its id is that of this run.
 audits = Table(
     "audits",
     metadata,
     Column("id", String(12), ForeignKey("runs.id"), primary_key=True),
     Column("run_id", String(12), ForeignKey("runs.id"), nullable=False, index=True),
-    Column("results", JSON, nullable=False),  # one a budget, as they come
+    Column("results", JSON, nullable=False),  # one per budget, in the order computed
 )
 
 
 def open_database(url: str) -> Engine:
-    """The database behind a URL, its tables made where there are none.
+    """Opens the database at a URL and creates its tables if there are none.
 
-    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, a file that is no store of ours, and a
-    layout that this program does not know. Errors of the database itself are left to `trouble`.
+    Raises StoreTrouble for an unknown kind of URL, a folder that cannot be made, another program's database, and an unknown
+    layout. Errors of the database itself are left to `trouble`.
     """
     where = _checked(url)
     sqlite = where.get_backend_name() == "sqlite"
@@ -153,14 +152,14 @@ def open_database(url: str) -> Engine:
     if sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
-    else:  # said here, because naming PostgreSQL loads its part of SQLAlchemy, which a run in SQLite starts sooner without
+    else:  # set here: naming PostgreSQL loads its part of SQLAlchemy, which would delay runs that use SQLite
         _one_busy.dialect_options["postgresql"]["where"] = _busy
     _check_layout(engine, url)
     return engine
 
 
 def absolute(url: str) -> str:
-    """The same store from whatever folder a worker is started in."""
+    """The URL with an absolute path, so that it names the same store from any working folder."""
     where = _checked(url)
     if where.get_backend_name() == "sqlite":
         where = where.set(database=str(Path(str(where.database)).absolute()))
@@ -168,28 +167,28 @@ def absolute(url: str) -> str:
 
 
 def trouble(error: Exception, url: str) -> StoreTrouble:
-    """What a person can do about an error of the database, in one sentence."""
-    said = " ".join(str(getattr(error, "orig", None) or error).split())
+    """A database error as one sentence with a remedy."""
+    message = " ".join(str(getattr(error, "orig", None) or error).split())
     if password := make_url(url).password:
-        said = said.replace(str(password), "***")
-    text = said.lower()
+        message = message.replace(str(password), "***")
+    text = message.lower()
     if "readonly" in text or "read-only" in text:
         fix = "is read-only, so nothing new can be kept; what is stored is untouched"
     elif "disk is full" in text or "disk i/o" in text or "no space" in text:
-        fix = f"the disk is full or failing ({said}); what was stored before is untouched"
+        fix = f"the disk is full or failing ({message}); what was stored before is untouched"
     elif "locked" in text or "busy" in text:
         fix = f"another program has kept it locked for {BUSY_SECONDS} seconds; try again"
     elif "not a database" in text or "malformed" in text:
-        fix = f"the file is damaged or no store ({said}); move it away to start a new one"
+        fix = f"the file is damaged or no store ({message}); move it away to start a new one"
     elif "unable to open" in text:
         fix = "cannot be opened: it must be a file in a folder that may be written"
     else:
-        fix = said
+        fix = message
     return StoreTrouble(f"store {shown(url)}: {fix}")
 
 
 def shown(url: str) -> str:
-    """The URL as it may be printed: without its password, also where it is no URL that can be read."""
+    """The URL for printing: without its password, even where the URL cannot be parsed."""
     return _PASSWORD.sub(r"\1***@", url)
 
 
@@ -199,7 +198,7 @@ def _checked(url: str) -> URL:
         where = make_url(url)
         where.get_dialect()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause repeats the URL
+        raise StoreUnknown(f"store {shown(url)}: {allowed}") from None  # the cause contains the password
     except ImportError as error:
         raise StoreTrouble(f"store {shown(url)}: needs the Python package {error.name}, which is not installed") from error
     if where.get_backend_name() not in ("sqlite", "postgresql"):
@@ -210,16 +209,16 @@ def _checked(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; `_begin_sqlite` does
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = NORMAL")  # in WAL a killed process loses nothing; only a power cut may
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL a killed process loses nothing; only a power cut can
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: a lock taken halfway cannot wait its turn and fails instead.
+    # A writer takes its lock at once: a lock taken halfway through cannot wait and fails instead.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

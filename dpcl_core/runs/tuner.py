@@ -1,4 +1,4 @@
-"""What a worker does when its run is a turn of a tuning: searches on, and keeps each trial the moment it is over."""
+"""The engine of a tuning's run: continues the search and stores each trial as it ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Engine = Callable[[RunSpec, str], Iterator[Event]]
 
 
 def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> Engine | None:
-    """What carries out the run if it is a turn of a tuning; None for a run of its own.
+    """The engine that carries out the run if it belongs to a tuning; None for any other.
 
-    `prepare` opens the tuning data (None: for real; tests put a stand-in here).
+    `prepare` opens the tuning data (None: `search.prepared`; tests put a stand-in here).
     """
     studies = Studies(store)
     study_id = studies.of_run(run_id)
@@ -28,16 +28,16 @@ def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> E
         return None
 
     def engine(spec: RunSpec, device: str) -> Iterator[Event]:
-        from dpcl_core.tuning import search  # brings Optuna and the engine along
+        from dpcl_core.tuning import search  # loads Optuna and the engine
 
         study = studies.get(study_id)
-        opened = prepare or search.prepared
-        for said in search.search(study.tune, device, kept=study.trials, kept_sizes=study.sizes, prepare=opened):
-            if isinstance(said, Trial):
-                studies.add_trial(study_id, said)
-            elif isinstance(said, Sizes):
-                studies.add_sizes(study_id, said)
+        open_data = prepare or search.prepared
+        for item in search.search(study.tune, device, kept=study.trials, kept_sizes=study.sizes, prepare=open_data):
+            if isinstance(item, Trial):
+                studies.add_trial(study_id, item)
+            elif isinstance(item, Sizes):
+                studies.add_sizes(study_id, item)
             else:
-                yield said
+                yield item
 
     return engine

@@ -1,9 +1,9 @@
-"""At most one process that has already loaded what a run needs, kept ready by an app: the run's first point comes sooner.
+"""At most one process with the modules of a run already loaded, kept ready by an app: the run's first point comes sooner.
 
-Both ends of its pipe are here. The process says `here` when it listens. The app says, a line each: `load MODULE`, and once
-`run RUN_ID`, which the process answers with `ready`; only then does the app say `go`. Until that word the process has not
-touched the store, and the app may end it and start another one: a run is never worse off than without it. A pipe that is
-closed before ends the process, so it outlives no app.
+Both ends of its pipe are here. The process sends `here` when it reads. The app sends, one per line, `load MODULE`, and once
+`run RUN_ID`, which the process answers with `ready`; only then does the app send `go`. Until then the process has not
+touched the store, and the app may end it and start another one: a run is never worse off than without it. If the pipe is
+closed before, the process ends, so it never outlives the app.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import IO
 import dpcl_core
 from dpcl_core.runs.subprocess_start import environment, log_file, spawn
 
-FLAG = "--spare"  # in place of the id of a run
+FLAG = "--warm"  # in place of the id of a run
 ENGINE = "dpcl_core.engine"
 PROGRAM = Path(dpcl_core.__file__).resolve().parent
-WANTED_SECONDS = 900.0  # nobody has looked for so long: its memory is given back
-ANSWER_SECONDS = 1.0  # it answers at once, also while it loads; a run waits no longer for it
-_AFTER_A_DEATH_SECONDS = 60.0  # one that ended unasked may do so again
+WANTED_SECONDS = 900.0  # after so long without `expect` the process is ended, to free its memory
+ANSWER_SECONDS = 1.0  # it answers at once, even while it loads; a run waits no longer for it
+_AFTER_A_DEATH_SECONDS = 60.0  # a process that ended by itself may do so again
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Who may soon start a run: the store's address, the modules that run needs, and until when that counts (monotonic)."""
+    """An expected run: the store's address, the modules it needs, and when the expectation expires (monotonic clock)."""
 
     url: str
     modules: tuple[str, ...]
@@ -43,7 +43,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A process that waits, its pipe, and what it was started from."""
+    """A waiting process, its pipe, and the program state that it was started from."""
 
     process: subprocess.Popen[bytes]
     orders: IO[bytes]
@@ -54,25 +54,25 @@ class _Waiting:
 
     @classmethod
     def started(cls, worker: Sequence[str], url: str) -> _Waiting:
-        """Starts one. Raises OSError where the system cannot."""
+        """Starts a waiting process. Raises OSError where the system cannot."""
         origin = _origin(url)
         with ExitStack() as opened:
-            (theirs, ours), (heard, said) = os.pipe(), os.pipe()
+            (theirs, ours), (answers_out, answers_in) = os.pipe(), os.pipe()
             opened.callback(os.close, theirs)
-            opened.callback(os.close, said)
-            orders, answers = os.fdopen(ours, "wb", buffering=0), os.fdopen(heard, "rb")
+            opened.callback(os.close, answers_in)
+            orders, answers = os.fdopen(ours, "wb", buffering=0), os.fdopen(answers_out, "rb")
             try:
-                process = spawn([*worker, FLAG], url, stdin=theirs, stdout=said, stderr=subprocess.DEVNULL)
+                process = spawn([*worker, FLAG], url, stdin=theirs, stdout=answers_in, stderr=subprocess.DEVNULL)
             except OSError:
                 orders.close()
                 answers.close()
                 raise
         waiting = cls(process, orders, origin)
-        threading.Thread(target=_hear, args=(answers, waiting.here, waiting.ready), name="spare", daemon=True).start()
+        threading.Thread(target=_hear, args=(answers, waiting.here, waiting.ready), name="warm worker", daemon=True).start()
         return waiting
 
     def say(self, order: str) -> None:
-        """Raises OSError if it is gone."""
+        """Sends one line. Raises OSError if the process is gone."""
         self.orders.write(f"{order}\n".encode())
 
     def end(self) -> None:
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class WarmWorker:
-    """The spare process of this app process, if there is one; used from any thread."""
+    """The waiting process of this app, if there is one; safe to use from any thread."""
 
     def __init__(self, worker: Sequence[str]) -> None:
         self._worker = worker
@@ -92,23 +92,23 @@ class WarmWorker:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process that waits now."""
+        """The id of the process that waits now."""
         waiting = self._waiting
         return None if waiting is None else waiting.process.pid
 
     @property
     def listens(self) -> bool:
-        """Whether there is a process that would take a run over."""
+        """Whether a process is ready to take a run."""
         waiting = self._waiting
         return waiting is not None and waiting.here.is_set()
 
     def expect(self, url: str, *modules: str) -> None:
-        """Notes that a run that needs these modules may soon be started in the store at this address. Starts nothing yet."""
+        """Expects a run that needs these modules in the store at this address soon. Starts nothing yet."""
         self._wanted = _Wanted(url, (ENGINE, *modules), time.monotonic() + WANTED_SECONDS)
 
     def keep(self, url: str, *, is_idle: bool) -> None:
-        """Starts the process where one is wanted and the store at this address has nothing to do, and lets it load; ends one
-        that is wanted no more. Called often."""
+        """Starts a process if a run is expected and the store at this address is idle, and lets it load; ends one that is no
+        longer expected. Called often."""
         wanted, now = self._wanted, time.monotonic()
         if wanted is None or wanted.url != url:
             return
@@ -126,10 +126,10 @@ class WarmWorker:
                     self._not_before = now + _AFTER_A_DEATH_SECONDS
 
     def take(self, run_id: str, url: str) -> int | None:
-        """Hands a claimed run to the process and gives its number; None: there is none that could carry it out now.
+        """Hands a claimed run to the waiting process and gives the process id; None: no process can take it now.
 
-        A process that was started from another state of the program, of its environment or for another store is ended, as
-        is one that does not listen yet or does not answer.
+        A process that was started from another state of the program or environment, or for another store, is ended, and so
+        is one that does not read yet or does not answer.
         """
         with self._lock:
             waiting, self._waiting = self._waiting, None
@@ -143,7 +143,7 @@ class WarmWorker:
                         waiting.orders.close()
                         return waiting.process.pid
             except OSError:
-                pass  # it is gone
+                pass  # the process is gone
             waiting.end()
             return None
 
@@ -167,10 +167,10 @@ class WarmWorker:
 
 
 def wait_for_run() -> str:
-    """The process's own end: loads what the app asks for until it hands over a run, and gives its id.
+    """The process's own end: imports the modules that the app names until the app hands over a run, and gives its id.
 
-    From then on this process speaks into the log of that run and listens to nobody. What is not loaded by then the run loads
-    itself, when it needs it.
+    From then on this process writes to that run's log and reads no more orders. Modules not loaded by then are loaded by the
+    run when it needs them.
     """
     orders: SimpleQueue[tuple[str, str]] = SimpleQueue()
     has_run = threading.Event()
@@ -179,14 +179,14 @@ def wait_for_run() -> str:
         order, name = orders.get()
         if order == "run":
             return name
-        with suppress(Exception):  # the run that needs it says what is wrong with it
+        with suppress(Exception):  # the run that needs the module reports the error
             if not has_run.is_set():
                 import_module(name)
 
 
 def _listen(orders: SimpleQueue[tuple[str, str]], has_run: threading.Event) -> None:
-    """Hears the app, also while a library is being loaded; ends this process when the app is gone or does not want it."""
-    with suppress(OSError):  # no log, no answer: the app starts another process, which can say why
+    """Reads the app's orders, also while a library is being loaded; ends this process when the app is gone."""
+    with suppress(OSError):  # no log, no answer: the app starts another process, which can report why
         os.write(1, b"here\n")
         for line in sys.stdin.buffer:
             order, _, name = line.decode().strip().partition(" ")
@@ -201,25 +201,25 @@ def _listen(orders: SimpleQueue[tuple[str, str]], has_run: threading.Event) -> N
 
 
 def _agreed(run_id: str) -> bool:
-    """Answers the app; if it still wants this process, everything said from here on goes into the run's log."""
+    """Answers the app; if the app sends `go`, redirects all output to the run's log. Gives whether it did."""
     log = os.open(log_file(run_id), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(1, b"ready\n")
     if sys.stdin.buffer.readline() != b"go\n":
         return False
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for ours, fixed in ((nothing, 0), (log, 1), (log, 2)):
+    null = os.open(os.devnull, os.O_RDONLY)
+    for ours, fixed in ((null, 0), (log, 1), (log, 2)):
         os.dup2(ours, fixed)
     return True
 
 
 def _hear(answers: IO[bytes], *expected: threading.Event) -> None:
-    """Sets one event a line."""
+    """Sets the expected events one by one, one per line read."""
     with answers:
         for _, event in zip(answers, expected, strict=False):
             event.set()
 
 
 def _origin(url: str) -> tuple[object, ...]:
-    """What a process depends on from its start: environment, folder, and the program's files as they are now."""
+    """What a process inherits at its start: environment, working folder, and the state of the program's files."""
     files = [(path, path.stat()) for path in sorted(PROGRAM.rglob("*.py"))]
-    return environment(url), os.getcwd(), [(str(path), found.st_mtime_ns, found.st_size) for path, found in files]
+    return environment(url), os.getcwd(), [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]

@@ -1,6 +1,6 @@
-"""Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the terminal does so in its own process.
+"""Carries out one run: python -m dpcl_core.runs.worker RUN_ID [--store URL]; the command line does so in its own process.
 
-With `--spare` in place of the id it loads what runs need, and waits for the app to say which run it is.
+With `--warm` in place of the id it loads the modules that runs need and waits for the app to send a run's id.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dpcl_core.runs.tables import ACTIVE
 from dpcl_core.runs.tuner import Engine
 from dpcl_core.spec import RunSpec
 
-TICK_SECONDS = 0.25  # events are at most so late in the store, and a stop is heard so soon
-GRACE_SECONDS = 1.75  # a step that has not ended so long after a stop is cut off: a stop takes effect within three seconds
+TICK_SECONDS = 0.25  # longest delay of events on their way to the store, and of a stop request on its way here
+GRACE_SECONDS = 1.75  # a step still running so long after a stop is cut off: a stop takes effect within three seconds
 _QUEUE_SECONDS = 0.25
 
 
 def real_engine(spec: RunSpec, device: str) -> Iterator[Event]:
-    """The engine, loaded when a run begins: it brings the heavy libraries along."""
-    _calm_threads()
+    """Runs the engine, imported only when a run begins because it loads the heavy libraries."""
+    _set_passive_waiting()
     from dpcl_core import engine
 
     return engine.run(spec, device=device)
 
 
-def _calm_threads() -> None:
-    """Threads of a network's layers sleep while they wait for one another; to be said before torch is loaded.
+def _set_passive_waiting() -> None:
+    """Makes OpenMP threads sleep while they wait for one another; must be set before torch is loaded.
 
     Spinning, two of them on two busy cores took six times as long as one (2026-11-21).
     """
@@ -59,28 +59,28 @@ def default_device() -> str:
         has_cuda = "+cpu" not in version("torch")
     except PackageNotFoundError:
         return "cpu"
-    there = Path("/dev/nvidia0").exists() if sys.platform == "linux" else which("nvidia-smi") is not None
-    return "cuda:0" if has_cuda and there else "cpu"
+    has_gpu = Path("/dev/nvidia0").exists() if sys.platform == "linux" else which("nvidia-smi") is not None
+    return "cuda:0" if has_cuda and has_gpu else "cpu"
 
 
 def main(arguments: Sequence[str] | None = None, *, engine: Engine | None = None, worker: Sequence[str] = WORKER) -> int:
-    """Carries out the run named on the command line, if it is its turn and nobody else does; gives the exit status.
+    """Carries out the run named on the command line, if it is first in its queue and unclaimed; gives the exit status.
 
-    Tests call this with an engine of their own (None: the one for the run or tuning that it is), and with the command that
-    starts such a process for the next run.
+    Tests pass an engine of their own (None: the one for a run, tuning or audit), and the command that starts such a process
+    for the next run.
     """
     parser = argparse.ArgumentParser(prog="python -m dpcl_core.runs.worker")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("run_id", metavar="RUN_ID", nargs="?")
-    what.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to say which run")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("run_id", metavar="RUN_ID", nargs="?")
+    target.add_argument(warm_worker.FLAG, action="store_true", help="wait for an app to send a run's id")
     parser.add_argument("--store", metavar="URL")
     options = parser.parse_args(arguments)
     if options.run_id is None:
-        _calm_threads()
+        _set_passive_waiting()
     try:
         run_id = warm_worker.wait_for_run() if options.run_id is None else str(options.run_id)
         store = Store(options.store)
-        if store.adopt(run_id, process.me()) or store.claim(run_id, process.me()):
+        if store.attach(run_id, process.me()) or store.claim(run_id, process.me()):
             _stop_on_sigterm(store, run_id)
             carry_out(store, run_id, engine=engine, executor=LocalExecutor(store, worker))
     except (BadInput, StoreTrouble) as error:
@@ -96,9 +96,9 @@ def run_here(
     on_wait: Callable[[int], None] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Run:
-    """Carries out a queued run in this process when its turn comes, and gives it as it ended.
+    """Carries out a queued run in this process when its turn comes, and gives the run as it ended.
 
-    `on_wait` is told the place in the queue, `on_event` what the run says.
+    Calls `on_wait` with the place in the queue and `on_event` with each event.
     """
     wait_for_device(store, run_id, on_wait)
     carry_out(store, run_id, on_event=on_event)
@@ -106,16 +106,16 @@ def run_here(
 
 
 def wait_for_device(store: Store, run_id: str, on_wait: Callable[[int], None] | None = None) -> bool:
-    """Waits for this process's turn to carry out a queued run, telling `on_wait` the place in the queue now and then.
+    """Waits for this process's turn to carry out a queued run, calling `on_wait` with the place in the queue.
 
-    False: it was cancelled meanwhile, or another process has taken it. Interrupted, it cancels the run.
+    False: it was cancelled meanwhile, or another process has claimed it. A KeyboardInterrupt cancels the run.
     """
     executor = LocalExecutor(store)
     try:
         while not store.claim(run_id, process.me()):
             if not store.wait(run_id, process.me()):
                 return False
-            executor.pump()  # those ahead may be waiting for someone to start them
+            executor.schedule()  # runs ahead may need an executor to start them
             place = store.get(run_id).place_in_queue
             if place is not None and on_wait is not None:
                 on_wait(place)
@@ -134,10 +134,10 @@ def carry_out(
     engine: Engine | None = None,
     executor: Executor | None = None,
 ) -> Status:
-    """Carries out the run that this process has claimed, keeping in the store all it says, and gives the state it ended in.
+    """Carries out the run that this process has claimed, stores its events, and gives its final state.
 
-    A run that is another's is followed to its end instead. Whatever the engine raises ends the run, not this process; a
-    step that does not end after a stop ends both. Raises StoreTrouble if the end itself cannot be kept.
+    A run of another process is followed to its end instead. An exception of the engine ends the run, not this process; a
+    step that does not end after a stop ends both. Raises StoreTrouble if the end itself cannot be stored.
     """
     run = store.get(run_id)
     if run.status not in ACTIVE or run.process != process.me():
@@ -147,9 +147,9 @@ def carry_out(
     end: End = "finished"
     failure: Failure | None = None
     try:
-        carried_out = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
-        with recorder, closing(_generator(carried_out, run.spec, run.device)) as said:
-            for event in said:
+        chosen_engine = engine or tuner.engine_of(store, run_id) or auditor.engine_of(store, run_id) or real_engine
+        with recorder, closing(_generator(chosen_engine, run.spec, run.device)) as stream:
+            for event in stream:
                 recorder.add(event)
                 if on_event is not None:
                     on_event(event)
@@ -158,11 +158,11 @@ def carry_out(
                     break
     except KeyboardInterrupt:
         end = "cancelled"
-    except BaseException as error:  # whatever the engine, or a library below it, does to end: the run says so
+    except BaseException as error:  # also SystemExit and the like of a library: the run must not stay "running"
         end, failure = "failed", _failure(error)
     store.end(run_id, end, failure)
     with suppress(StoreTrouble):
-        runner.pump()
+        runner.schedule()
     return store.status(run_id)
 
 
@@ -171,9 +171,9 @@ def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
 
 
 class _Recorder:
-    """Takes what a run says to the store from a thread of its own, tells there that it is alive, and hears of a stop.
+    """Background writer: flushes events and heartbeats to the store and polls for stop requests.
 
-    Leaving it writes what is left and raises what the thread met, if anything could not be kept.
+    On exit it writes the remaining events, or raises the thread's error if something could not be stored.
     """
 
     def __init__(self, store: Store, run_id: str, executor: Executor) -> None:
@@ -186,13 +186,13 @@ class _Recorder:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the run should end now: someone asked for it, took it away, or nothing can be kept any more."""
+        """Whether the run should end now: a stop was requested, the run was ended elsewhere, or the store has failed."""
         return self._stopped_at is not None
 
     def add(self, event: Event) -> None:
         with self._lock:
             if isinstance(event, Progress) and self._waiting and isinstance(self._waiting[-1], Progress):
-                self._waiting[-1] = event  # a newer word on progress makes an unwritten older one pointless
+                self._waiting[-1] = event  # newer progress replaces an unwritten older one
             else:
                 self._waiting.append(event)
 
@@ -220,18 +220,18 @@ class _Recorder:
 
     def _tick(self) -> None:
         self._flush()
-        if self._store.beat(self._run_id) not in ("starting", "running") and self._stopped_at is None:
+        if self._store.heartbeat(self._run_id) not in ("starting", "running") and self._stopped_at is None:
             self._stopped_at = time.monotonic()
 
     def _flush(self) -> None:
         with self._lock:
-            said, self._waiting = self._waiting, []
-        self._store.append(self._run_id, said)
-        if any(isinstance(event, Started) for event in said):
+            batch, self._waiting = self._waiting, []
+        self._store.append(self._run_id, batch)
+        if any(isinstance(event, Started) for event in batch):
             self._store.begin(self._run_id)
 
     def _cut_off(self) -> None:
-        """Ends this process in the middle of a step; the partial events are in the store."""
+        """Ends this process in the middle of a step; the events so far are in the store."""
         if self._over.is_set():
             return  # the step has just ended by itself
         print("stopped in the middle of a step", file=sys.stderr, flush=True)
@@ -240,46 +240,46 @@ class _Recorder:
                 self._store.end(self._run_id, "cancelled")
             else:
                 self._store.end(self._run_id, "failed", _failure(self._trouble))
-            self._executor.pump()
+            self._executor.schedule()
         finally:
             os._exit(1)
 
 
 def _follow(store: Store, run_id: str, on_event: Callable[[Event], None] | None) -> Status:
-    """Hands on what another process's run says until it has ended."""
+    """Passes on the events of another process's run until it has ended."""
     executor, last = LocalExecutor(store), 0
     while True:
-        status = store.status(run_id)  # read before the events: an ended run says nothing more
+        status = store.status(run_id)  # read before the events: an ended run has no more
         for number, event in store.events_after(run_id, last):
             last = number
             if on_event is not None:
                 on_event(event)
         if status != "queued" and status not in ACTIVE:
             return status
-        executor.pump()
+        executor.schedule()
         time.sleep(_QUEUE_SECONDS)
 
 
 def _failure(error: BaseException) -> Failure:
     kind = failure_kind(error)
-    said = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     sentence = {
         "out-of-memory": "The computer ran out of memory: fewer examples, a smaller backbone or fewer seeds need less.",
-        "internal": f"The program itself went wrong ({type(error).__name__}: {said}); the settings are kept.",
-    }.get(kind, said)
+        "internal": f"The program itself went wrong ({type(error).__name__}: {message}); the settings are kept.",
+    }.get(kind, message)
     return Failure(kind, sentence, "".join(traceback.format_exception(error)))
 
 
 def _stop_on_sigterm(store: Store, run_id: str) -> None:
-    """Makes SIGTERM a request to stop, heard even while the main thread is inside a long step."""
-    heard, wake = socket.socketpair()
+    """Makes SIGTERM a request to stop, handled even while the main thread is inside a long step."""
+    signals, wake = socket.socketpair()
     wake.setblocking(False)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
 
     def listen() -> None:
-        with wake:  # kept open as long as someone listens
-            while heard.recv(1) != bytes([signal.SIGTERM]):
+        with wake:  # kept open while this thread reads
+            while signals.recv(1) != bytes([signal.SIGTERM]):
                 pass
             try:
                 store.request_stop(run_id)

@@ -32,7 +32,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.fixture
-def spare() -> Iterator[WarmWorker]:
+def warm() -> Iterator[WarmWorker]:
     made = WarmWorker(WORKER)
     yield made
     made.close()
@@ -47,23 +47,23 @@ def spare() -> Iterator[WarmWorker]:
     ],
 )
 def test_the_first_point_or_heatmap_comes_within_three_seconds_of_the_press(
-    benchmark: BenchmarkFixture, store: Store, spare: WarmWorker, name: str, kind: type[Event], modules: tuple[str, ...]
+    benchmark: BenchmarkFixture, store: Store, warm: WarmWorker, name: str, kind: type[Event], modules: tuple[str, ...]
 ) -> None:
     """Medians of three pairs, one after the other."""
     spec = presets.load(name)
-    app = LocalExecutor(store, spare=spare)
+    app = LocalExecutor(store, warm=warm)
     without, found = list[float](), list[float]()
 
     def ready() -> None:
         without.append(seconds_until(kind, name, LocalExecutor(store)))
-        spare.expect(store.url, catalog.card(spec.method).module, *modules)
-        app.pump()
+        warm.expect(store.url, catalog.card(spec.method).module, *modules)
+        app.schedule()
         time.sleep(LOADING_SECONDS)
-        status = Path(f"/proc/{spare.pid}/status").read_text()
+        status = Path(f"/proc/{warm.pid}/status").read_text()
         benchmark.extra_info["resident_mb"] = int(status.partition("VmRSS:")[2].split()[0]) // 1024
 
     benchmark.pedantic(lambda: found.append(seconds_until(kind, name, app)), setup=ready, rounds=3)
-    benchmark.extra_info |= {"with_spare_seconds": median(found), "without_seconds": median(without)}
+    benchmark.extra_info |= {"with_warm_worker_seconds": median(found), "without_seconds": median(without)}
     assert median(found) < median(without)
     assert median(found) < 3 * NOISE
 
@@ -79,6 +79,6 @@ def seconds_until(kind: type[Event], name: str, app: LocalExecutor) -> float:
     took = time.perf_counter() - started
     app.stop(run_id)
     while not app.store.get(run_id).is_over:
-        app.pump()
+        app.schedule()
         time.sleep(0.05)
     return took

@@ -110,7 +110,7 @@ def test_first_looks_are_far_within_their_bounds() -> None:
     """Random words and all corners: an error of a third of the bound would mean functions within some 3 units, not 8."""
     words = corner_words(np.uint64, 800)
     ratio = 2.0**25
-    found, sums = rounded._first_look(words, ratio)
+    found, sums = rounded._in_double(words, ratio)
     inside = (found >= rounded._RANGE[0]) & (found <= rounded._RANGE[1])
     errors = np.array([[float(n * ratio - mpmath.mpf(z)) for n, z in zip(*rows, strict=True)] for rows in
                        zip(exact_pairs(words, 64), sums.tolist(), strict=True)])  # fmt: skip

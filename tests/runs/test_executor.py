@@ -63,7 +63,7 @@ def test_a_stop_takes_effect_in_a_step_that_never_ends(store, behaviour):
     app.stop(run_id)
     assert store.status(run_id) == "stopping"
     app.stop(run_id)  # the second time nothing else happens
-    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    until(lambda: app.schedule() or store.status(run_id) == "cancelled")
     until(lambda: not process.is_alive(worker))
     assert store.get(run_id).error is None
     assert len([e for _, e in store.events_after(run_id) if isinstance(e, TaskLearned)]) == 5
@@ -81,19 +81,19 @@ def test_a_killed_worker_is_missed_and_others_go_on(store):
     app = runner(store, "killed")
     doomed, other = store.create(replay.a_spec()), store.create(replay.a_spec())
     app.submit(doomed)
-    until(lambda: app.pump() or store.status(doomed) == "lost")
-    assert store.get(other).status == "starting"  # the same pump has started it
+    until(lambda: app.schedule() or store.status(doomed) == "lost")
+    assert store.get(other).status == "starting"  # the same call has started it
     run = store.get(doomed)
     assert run.error_kind == "worker-died"
     assert run.error.startswith("The computer stopped this run at ")
-    until(lambda: app.pump() or store.status(other) == "lost")
+    until(lambda: app.schedule() or store.status(other) == "lost")
     assert store.status(store.retry(doomed)) == "queued"
 
 
 def test_a_queue_left_by_an_app_that_died_is_taken_up_by_the_next_one(store):
     waiting = store.create(replay.a_spec())
     again = Store(store.url)
-    runner(again, "replay:0.1").pump()
+    runner(again, "replay:0.1").schedule()
     until(lambda: again.status(waiting) == "finished")
 
 
@@ -109,7 +109,7 @@ def test_a_worker_that_ends_before_it_begins_is_missed_with_its_last_words(store
     app = LocalExecutor(store, (sys.executable, "-c", "raise SystemExit('no such part')"))
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
-    until(lambda: app.pump() or store.status(run_id) == "lost")
+    until(lambda: app.schedule() or store.status(run_id) == "lost")
     assert "no such part" in store.get(run_id).error_log
 
 
@@ -124,7 +124,7 @@ def stranger():
 @pytest.mark.parametrize("status", ["running", "stopping"])
 def test_a_stranger_with_the_number_of_a_dead_worker_is_left_alone(store, stranger, status):
     run_id = _under_way(store, replace(process.of(stranger.pid), ticks=7), status, silent=30)
-    LocalExecutor(store).pump()
+    LocalExecutor(store).schedule()
     assert store.status(run_id) == ("lost" if status == "running" else "cancelled")
     time.sleep(0.2)
     assert stranger.poll() is None
@@ -145,7 +145,7 @@ def test_who_is_silent_for_too_long_is_lost(store, stranger, silent, machine, ex
     if machine == "elsewhere":
         worker = replace(worker, machine=machine)
     run_id = _under_way(store, worker, "running", silent=silent)
-    LocalExecutor(store).pump()
+    LocalExecutor(store).schedule()
     assert store.status(run_id) == expected
     time.sleep(0.1)
     assert (stranger.poll() is not None) == (silent == 70)
@@ -156,11 +156,11 @@ def test_a_computer_that_wakes_from_sleep_loses_no_run(store, stranger):
 
     def wake_up() -> None:
         time.sleep(0.3)
-        Store(store.url).beat(run_id)
+        Store(store.url).heartbeat(run_id)
 
     waking = multiprocessing.get_context("fork").Process(target=wake_up)
     waking.start()
-    LocalExecutor(store).pump()
+    LocalExecutor(store).schedule()
     waking.join()
     assert store.status(run_id) == "running"
     assert stranger.poll() is None
@@ -171,12 +171,12 @@ def test_a_run_that_a_living_terminal_waits_for_is_left_to_it(store, stranger, m
     monkeypatch.setattr(LocalExecutor, "_start", lambda self, run: started.append(run.id))
     mine, later = store.create(replay.a_spec()), store.create(replay.a_spec())
     store.wait(mine, process.of(stranger.pid))
-    LocalExecutor(store).pump()
+    LocalExecutor(store).schedule()
     assert (started, store.status(mine), store.status(later)) == ([], "queued", "queued")
     stranger.kill()
     stranger.wait()
-    LocalExecutor(store).pump()
-    LocalExecutor(store).pump()
+    LocalExecutor(store).schedule()
+    LocalExecutor(store).schedule()
     assert (started, store.status(later)) == ([mine], "queued")
 
 

@@ -100,12 +100,12 @@ def test_a_device_is_one_we_know(store):
 # States
 
 
-_steps = st.lists(st.sampled_from(["claim", "begin", "stop", "bury", *ENDS]), max_size=8)
+_steps = st.lists(st.sampled_from(["claim", "begin", "stop", "mark_failed", *ENDS]), max_size=8)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_steps | _steps.map(lambda steps: ["claim", *steps]))
-@example(["claim", "stop", "bury"])
+@example(["claim", "stop", "mark_failed"])
 @example(["claim", "begin", "stop", "finished", "cancelled"])
 def test_states_follow_one_another_as_the_page_promises(store, steps):
     run_id = store.create(replay.a_spec())
@@ -121,8 +121,8 @@ def test_states_follow_one_another_as_the_page_promises(store, steps):
             done = None
             after = {"queued": "cancelled", "starting": "stopping", "running": "stopping"}
             assert store.request_stop(run_id) == store.status(run_id)
-        elif step == "bury":
-            done = store.bury(before, Failure("worker-died", "gone", ""))
+        elif step == "mark_failed":
+            done = store.mark_failed(before, Failure("worker-died", "gone", ""))
             after = {"starting": "lost", "running": "lost", "stopping": "cancelled"}
         else:
             done, after = store.end(run_id, step), dict.fromkeys(("starting", "running", "stopping"), step)
@@ -202,11 +202,11 @@ def test_a_queue_keeps_its_order_and_devices_do_not_wait_for_one_another(store):
 
 def test_only_the_process_it_was_started_for_adopts_a_run(store):
     run_id = store.create(replay.a_spec())
-    assert not store.adopt(run_id, process.me())
+    assert not store.attach(run_id, process.me())
     store.claim(run_id)
-    assert store.adopt(run_id, process.me())
-    assert store.adopt(run_id, process.me())
-    assert not store.adopt(run_id, process.of(1))
+    assert store.attach(run_id, process.me())
+    assert store.attach(run_id, process.me())
+    assert not store.attach(run_id, process.of(1))
     assert store.get(run_id).process == process.me()
 
 
@@ -215,9 +215,9 @@ def test_a_run_that_gave_a_sign_meanwhile_is_not_buried(store):
     store.claim(run_id)
     seen = store.get(run_id)
     time.sleep(0.01)
-    assert store.beat(run_id) == "starting"
-    assert not store.bury(seen, Failure("worker-died", "gone", ""))
-    assert store.bury(store.get(run_id), Failure("worker-died", "gone", "log"))
+    assert store.heartbeat(run_id) == "starting"
+    assert not store.mark_failed(seen, Failure("worker-died", "gone", ""))
+    assert store.mark_failed(store.get(run_id), Failure("worker-died", "gone", "log"))
     run = store.get(run_id)
     assert (run.status, run.error_kind, run.error, run.error_log) == ("lost", "worker-died", "gone", "log")
 

@@ -194,7 +194,7 @@ def test_many_who_write_at_once_wait_their_turn(store):
         try:
             for _ in range(50):
                 store.append(ids[number], [Note("info", "x")] * 3)
-                store.beat(ids[number])
+                store.heartbeat(ids[number])
         except Exception as error:
             failed.append(error)
 

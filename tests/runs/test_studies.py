@@ -92,7 +92,7 @@ def test_killed_in_the_middle_it_keeps_its_trials_and_goes_on_after_them(store: 
     assert carried_out_by is not None
     os.kill(carried_out_by.pid, signal.SIGKILL)
     until(lambda: process.is_alive(carried_out_by) is False)
-    runner.pump()
+    runner.schedule()
     lost = studies.get(study_id)
     assert lost.turn.status == "lost"
     assert len(lost.trials) >= 2

@@ -15,23 +15,23 @@ from dpcl_core.runs.warm_worker import WarmWorker
 from tests.support import replay
 
 
-@pytest.mark.parametrize("is_spare", [False, True], ids=["fresh", "spare"])
+@pytest.mark.parametrize("is_warm", [False, True], ids=["fresh", "warm"])
 def test_a_true_run_says_in_its_process_what_the_engine_says_here_and_plays_back_the_same(
-    store, is_spare, monkeypatch, tmp_path
+    store, is_warm, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(warm_worker, "PROGRAM", tmp_path)  # so that nobody who edits the program meanwhile is noticed
     spec = replay.a_spec(epsilons=(1.0, 8.0), seeds=(0, 1), tasks=2)
     seeded = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "seeded"})})
-    app = LocalExecutor(store, spare=WarmWorker(WORKER))
-    if is_spare:
-        app.spare.expect(store.url, "dpcl_core.methods.features.cosine")
-        app.spare.keep(store.url, is_idle=True)
-        ready = app.spare.pid
-        while not app.spare.listens:
+    app = LocalExecutor(store, warm=WarmWorker(WORKER))
+    if is_warm:
+        app.warm.expect(store.url, "dpcl_core.methods.features.cosine")
+        app.warm.keep(store.url, is_idle=True)
+        ready = app.warm.pid
+        while not app.warm.listens:
             time.sleep(0.1)
     run_id = store.create(seeded)
     app.submit(run_id)
-    assert not is_spare or store.get(run_id).process.pid == ready
+    assert not is_warm or store.get(run_id).process.pid == ready
     deadline = time.monotonic() + 60
     while not store.get(run_id).is_over and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -30,7 +30,7 @@ class Bystander:
     def submit(self, run_id: str) -> None:
         self.submitted.append(run_id)
 
-    def pump(self) -> None:
+    def schedule(self) -> None:
         self.pumped += 1
 
     def stop(self, run_id: str) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.budget import training_budget
-from dpcl_core.privacy.labels import LabelLists, kept, told
+from dpcl_core.privacy.labels import LabelLists, kept, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -64,18 +64,18 @@ class CosineClassifier:
         return {"cosine": self.cosines(seed, task.test.inputs)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released; see `told`."""
+        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released; see `listed_labels`."""
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
-        shown = told(self._released[place], self._n_classes)
+        shown = listed_labels(self._released[place], self._n_classes)
         return {"sums": self._sums[place][shown], "labels": self._released[place][shown]}
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero.
 
-        Classes are the declared ones and then, as `told` has them, those that were released besides.
+        Classes are the declared ones and then, as `listed_labels` has them, any others that were released.
         """
         row = self._seeds.index(seed)
-        shown = told(self._released[row].any(axis=0), self._n_classes)
+        shown = listed_labels(self._released[row].any(axis=0), self._n_classes)
         directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, shown]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
         scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)

@@ -16,7 +16,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.features.process_pool import Job, ProcessPool, Running, estimate
-from dpcl_core.privacy.labels import LabelLists, told
+from dpcl_core.privacy.labels import LabelLists, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples
@@ -120,7 +120,7 @@ class Trainer:
         """What of a seed's model is the cell's own."""
         found = dict(model.released(self._epsilons.index(cell.epsilon)))
         named = cast("NDArray[np.bool_]", found["labels"])
-        shown = told(named, self._known.n_classes)
+        shown = listed_labels(named, self._known.n_classes)
         return {name: numbers[shown] if name in ("weights", "labels") else numbers for name, numbers in found.items()}
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:

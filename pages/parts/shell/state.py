@@ -43,7 +43,7 @@ def expect_run(method: str) -> None:
 
     card = catalog.card(method)
     models = ["dpcl_core.backbones.language.libraries"] if card.params().inputs == "text" else []
-    _spare().expect(store().url, card.module, *models)
+    _warm_worker().expect(store().url, card.module, *models)
 
 
 def keep_queue_moving() -> None:
@@ -85,11 +85,11 @@ def _store(where: tuple[str, str]) -> Store:
 def _executor(where: tuple[str, str]) -> LocalExecutor:
     from dpcl_core.runs.executor import LocalExecutor
 
-    return LocalExecutor(_store(where), spare=_spare())
+    return LocalExecutor(_store(where), warm=_warm_worker())
 
 
 @st.cache_resource(show_spinner=False)
-def _spare() -> WarmWorker:
+def _warm_worker() -> WarmWorker:
     from dpcl_core.runs.executor import WORKER
     from dpcl_core.runs.warm_worker import WarmWorker
 
@@ -103,7 +103,7 @@ def _pump(where: tuple[str, str]) -> threading.Thread:
     def forever() -> None:
         while True:
             try:
-                runner.pump()
+                runner.schedule()
             except StoreTrouble:
                 time.sleep(5)  # a full or locked disk may recover; the pages show the trouble meanwhile
             time.sleep(PUMP_SECONDS)

@@ -36,7 +36,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
-    """Makes an app's executor whose workers behave so, with a spare that a run is expected of."""
+    """Makes an app's executor whose workers behave so, with a warm worker that expects a run."""
     made: list[WarmWorker] = []
 
     def maker(behaviour: str = "replay:0.1") -> LocalExecutor:
@@ -51,10 +51,10 @@ def make(store: Store) -> Iterator[Callable[[str], LocalExecutor]]:
 
 def waiting(app: LocalExecutor) -> process.Process:
     """The process that the app has made ready."""
-    assert app.spare is not None
-    app.pump()
-    until(lambda: app.spare.listens)
-    return process.of(app.spare.pid)
+    assert app.warm is not None
+    app.schedule()
+    until(lambda: app.warm.listens)
+    return process.of(app.warm.pid)
 
 
 def gone(one: process.Process) -> bool:
@@ -67,8 +67,8 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).process == ready
-    until(lambda: app.pump() or store.status(run_id) == "running")
-    assert app.spare.pid is None  # the run has the cores for itself
+    until(lambda: app.schedule() or store.status(run_id) == "running")
+    assert app.warm.pid is None  # the run has the cores for itself
     until(lambda: store.status(run_id) == "finished")
     kept = [event for _, event in store.events_after(run_id)]
     assert kept[-9:] == replay.recorded(replay.a_spec())[-9:]
@@ -80,11 +80,11 @@ def test_the_run_is_carried_out_by_the_process_that_waited_and_the_next_one_wait
 
 def test_nothing_is_started_before_a_run_is_expected_or_for_another_store(store, make, tmp_path):
     app = LocalExecutor(store, stand_in.command("replay:0.1"), WarmWorker(stand_in.command("replay:0.1")))
-    app.pump()
-    assert app.spare.pid is None
-    app.spare.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
-    app.pump()
-    assert app.spare.pid is None
+    app.schedule()
+    assert app.warm.pid is None
+    app.warm.expect(f"sqlite:///{tmp_path / 'other.sqlite'}", MODULE)
+    app.schedule()
+    assert app.warm.pid is None
 
 
 def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_own(store, make):
@@ -94,7 +94,7 @@ def test_a_run_that_was_handed_over_stops_in_a_long_step_and_has_a_log_of_its_ow
     app.submit(run_id)
     until(lambda: store.status(run_id) == "running")
     app.stop(run_id)
-    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    until(lambda: app.schedule() or store.status(run_id) == "cancelled")
     until(lambda: "stopped in the middle of a step" in log_file(run_id).read_text())
 
 
@@ -102,14 +102,14 @@ def test_a_run_stops_even_if_its_process_is_still_loading(store, make, monkeypat
     (tmp_path / "heavy_part.py").write_text(f"import time; time.sleep({NEVER_SECONDS})")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     app = make()
-    app.spare.expect(store.url, "heavy_part")
+    app.warm.expect(store.url, "heavy_part")
     ready = waiting(app)
     time.sleep(3)  # the engine is there by now
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).process == ready  # it has answered while it was loading
     app.stop(run_id)
-    until(lambda: app.pump() or store.status(run_id) == "cancelled")
+    until(lambda: app.schedule() or store.status(run_id) == "cancelled")
     until(lambda: gone(ready))
 
 
@@ -127,7 +127,7 @@ def test_a_module_that_cannot_be_loaded_is_left_to_the_run(store, make, monkeypa
     (tmp_path / "broken_part.py").write_text(f"open({str(tmp_path / 'tried')!r}, 'w')\nraise RuntimeError('broken')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     app = make()
-    app.spare.expect(store.url, "broken_part")
+    app.warm.expect(store.url, "broken_part")
     ready = waiting(app)
     until((tmp_path / "tried").exists)
     run_id = store.create(replay.a_spec())
@@ -146,7 +146,7 @@ def halted(one: process.Process) -> None:
 
 
 @pytest.mark.parametrize("harm", [killed, halted])
-def test_a_run_whose_spare_is_dead_or_does_not_answer_gets_a_process_of_its_own(store, make, harm):
+def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_its_own(store, make, harm):
     app = make()
     ready = waiting(app)
     harm(ready)
@@ -162,8 +162,8 @@ def test_a_run_whose_spare_is_dead_or_does_not_answer_gets_a_process_of_its_own(
 def test_one_that_does_not_listen_yet_is_not_waited_for(store, make):
     app = make()
     run_id = store.create(replay.a_spec())
-    app.spare.keep(store.url, is_idle=True)
-    halted(ready := process.of(app.spare.pid))  # long before it listens
+    app.warm.keep(store.url, is_idle=True)
+    halted(ready := process.of(app.warm.pid))  # long before it listens
     asked = time.monotonic()
     app.submit(run_id)
     assert time.monotonic() - asked < warm_worker.ANSWER_SECONDS
@@ -172,7 +172,7 @@ def test_one_that_does_not_listen_yet_is_not_waited_for(store, make):
 
 
 @pytest.mark.parametrize("change", ["program", "environment", "folder"])
-def test_a_spare_of_another_state_of_the_program_or_its_surroundings_is_not_used(
+def test_a_warm_worker_of_another_state_of_the_program_or_its_surroundings_is_not_used(
     store, make, program, monkeypatch, change, tmp_path
 ):
     app = make()
@@ -191,12 +191,12 @@ def test_a_spare_of_another_state_of_the_program_or_its_surroundings_is_not_used
     until(lambda: store.status(run_id) == "finished")
 
 
-def test_a_spare_of_another_store_is_not_used(store, make, tmp_path):
+def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):
     app = make()
     ready = waiting(app)
     other = Store(f"sqlite:///{tmp_path / 'other.sqlite'}")
     run_id = other.create(replay.a_spec())
-    elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.spare)
+    elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.warm)
     elsewhere.submit(run_id)
     assert other.get(run_id).process != ready
     until(lambda: gone(ready))
@@ -207,25 +207,25 @@ def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monke
     app = make()
     ready = waiting(app)
     monkeypatch.setattr(warm_worker, "WANTED_SECONDS", -1.0)
-    app.spare.expect(store.url, MODULE)
-    app.pump()
-    assert app.spare.pid is None
+    app.warm.expect(store.url, MODULE)
+    app.schedule()
+    assert app.warm.pid is None
     until(lambda: gone(ready))
 
 
 def test_one_that_dies_is_not_started_again_and_again(store, make):
     app = make()
     killed(waiting(app))
-    until(lambda: app.pump() or app.spare.pid is None, 2)
-    app.pump()
-    assert app.spare.pid is None
+    until(lambda: app.schedule() or app.warm.pid is None, 2)
+    app.schedule()
+    assert app.warm.pid is None
 
 
 def test_where_it_cannot_be_started_a_run_says_so_itself(store):
     app = LocalExecutor(store, ("/no/such/program",), WarmWorker(("/no/such/program",)))
-    app.spare.expect(store.url, MODULE)
-    app.pump()
-    assert app.spare.pid is None
+    app.warm.expect(store.url, MODULE)
+    app.schedule()
+    assert app.warm.pid is None
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
     assert store.get(run_id).error == "The process of this run could not be started: No such file or directory."
@@ -240,10 +240,10 @@ def test_it_ends_with_its_app_unless_it_has_a_run(store, make, tmp_path, has_run
     def end_of_app() -> None:
         own = Store()
         app = LocalExecutor(own, stand_in.command("replay:1.0"), WarmWorker(stand_in.command("replay:1.0")))
-        app.spare.expect(own.url, MODULE)
-        app.spare.keep(own.url, is_idle=True)
-        until(lambda: app.spare.listens)
-        told.write_text(json.dumps(asdict(process.of(app.spare.pid))))  # asked while it lives: it may be gone before the app
+        app.warm.expect(own.url, MODULE)
+        app.warm.keep(own.url, is_idle=True)
+        until(lambda: app.warm.listens)
+        told.write_text(json.dumps(asdict(process.of(app.warm.pid))))  # asked while it lives: it may be gone before the app
         if has_run:
             app.submit(run_id)
         os.kill(os.getpid(), signal.SIGKILL)
