@@ -1,4 +1,4 @@
-"""From what a person wrote to a RunSpec, or to one sentence saying what to change. Needs the cards, never the data."""
+"""Parses and checks settings: gives a RunSpec, or one sentence that says what to change. Reads cards, never the data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 
 DEFAULT_METHOD = "cosine"
 DEFAULT_SCENARIO = "class-incremental"
-_PROMPT = 40  # tokens left for the task's name and the label behind a text
+_PROMPT = 40  # tokens reserved for the task's name and the label after a text
 
-# Dotted keys of all settings but those of a method or a scenario.
+# Dotted keys of all settings except those of a method or a scenario.
 _SETTINGS = (
     *RunSpec.model_fields,
     *(f"data.{name}" for name in DataSpec.model_fields),
@@ -38,7 +38,7 @@ Raw = Mapping[str, object]
 
 
 def parse(raw: Raw) -> RunSpec:
-    """The RunSpec of a nested mapping as TOML or JSON gives it; settings left out take the cards' defaults.
+    """The RunSpec of a nested mapping from TOML or JSON; missing settings take the cards' defaults.
 
     Raises BadInput naming the first wrong setting by its dotted key.
     """
@@ -54,9 +54,9 @@ def parse(raw: Raw) -> RunSpec:
 
 
 def check(spec: RunSpec) -> None:
-    """Whether the run can be carried out on this computer, as far as cards and file headers tell.
+    """Checks that the run can be carried out on this computer, as far as cards and file headers show.
 
-    Raises BadInput for an impossible combination, DataMissing for data or weights that are not here.
+    Raises BadInput for an impossible combination, DataMissing for missing packages, data or weights.
     """
     dataset, backbone = datasets.card(spec.data.dataset), backbones.card(spec.data.backbone)
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
@@ -122,13 +122,13 @@ def check(spec: RunSpec) -> None:
 
 
 def _check_streams(spec: RunSpec, nominal_size: int) -> None:
-    """Who holds what and what a task has, dealt out by label for every seed: known before features are computed.
+    """Checks task sizes and label spaces of every seed's stream, from label columns, before features are computed.
 
-    `nominal_size`: public number of training examples of a task; of a person's own data nothing is counted.
+    `nominal_size`: public number of training examples of a task; nothing is counted in the user's own data.
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    from dpcl_core.scenarios import preview  # reads label columns: only methods of clients or with whole batches need it
+    from dpcl_core.scenarios import preview  # reads label columns: only federated runs and fixed batches need it
 
     named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
@@ -137,16 +137,16 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
         if shown is None:
             continue
         public = public_classes(spec, shown.classes)
-        if has_batches or named or spec.labels == "prior":  # one list for all tasks lets a task of clients be empty
+        if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
             empty_label_space.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
         sizes = [nominal_size] * len(shown.tasks)
-        if shown.counts is not None:  # never of a person's own data, where it would be a release
+        if shown.counts is not None:  # None for the user's own data, where counts would be a release
             sizes = shown.counts[:, public].sum(axis=1).tolist()
         refuse_small_task(spec, zip(shown.tasks, sizes, strict=True))
 
 
 def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:
-    """Raises BadInput where the method's batches do not fit into the smallest task.
+    """Raises BadInput where the method's batch is larger than the smallest task.
 
     `tasks`: names and training examples with public labels.
     """
@@ -182,7 +182,7 @@ def read_toml(text: str) -> dict[str, object]:
 
 
 def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
-    """`raw` with every `dotted.key=value` put in; values are read as TOML, bare words as text. Raises BadInput."""
+    """`raw` with every `dotted.key=value` set; values are read as TOML, bare words as text. Raises BadInput."""
     values: dict[str, object] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -193,7 +193,7 @@ def apply_sets(raw: Raw, assignments: Sequence[str]) -> dict[str, object]:
 
 
 def changed(raw: Raw, values: Raw) -> dict[str, object]:
-    """`raw` with values put in by their dotted keys. Raises BadInput for a key inside of something that is no table."""
+    """`raw` with values set by their dotted keys. Raises BadInput for a key inside something that is not a table."""
     result = deepcopy(dict(raw))
     for key, value in values.items():
         *tables, last = key.split(".")
@@ -208,7 +208,7 @@ def changed(raw: Raw, values: Raw) -> dict[str, object]:
 
 
 def to_toml(spec: RunSpec) -> str:
-    """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are empty (None) are left out."""
+    """The spec as TOML; `parse(read_toml(...))` gives it back. Settings that are None are left out."""
     document = spec.model_dump()
     top = {key: value for key, value in document.items() if not isinstance(value, dict)}
     lines = [f"{key} = {_toml(value)}" for key, value in top.items() if value is not None]
@@ -220,7 +220,7 @@ def to_toml(spec: RunSpec) -> str:
 
 
 def command_line(spec: RunSpec, command: Literal["run", "audit"] = "run") -> str:
-    """The exact command that carries out this spec from a terminal, or audits its method, whatever the defaults."""
+    """The exact command that runs this spec, or audits its method, independent of defaults."""
     document = spec.model_dump()
     sets: list[str] = []
     for key, value in document.items():
@@ -245,7 +245,7 @@ def _toml(value: object) -> str:
         return str(value)
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(inner) for inner in value) + "]"
-    # A JSON string is a TOML basic string but for one character, which JSON may hold bare and TOML may not.
+    # A JSON string is a TOML basic string, except that TOML requires the delete character to be escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

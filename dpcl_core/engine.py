@@ -1,4 +1,4 @@
-"""One run, whole: opens the data, hands tasks to the method, evaluates, and says what happens."""
+"""One whole run: opens the data, gives tasks to the method, evaluates, and yields events."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _ENTITIES = (
     "Accuracy stands for micro-F1 of whole names here: found with exact span and type, after tags are read so that none "
     "continues a name that did not begin."
 )
-_PARTS = 20  # words on progress while features are computed
-_AUDIT_TRIALS = 1000  # releases a side at the end of a run: shows epsilon up to 5.6, in well under a second
+_PARTS = 20  # progress events while features are computed
+_AUDIT_TRIALS = 1000  # releases per side at the end of a run: can prove epsilon up to 5.6, in well under a second
 
 
 def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
-    """Carries out one run and says what happens. Everything it does is in this loop.
+    """Carries out one run and yields its events. Everything it does is in this loop.
 
-    Raises BadInput for anything a person can mend, before any private example is touched where that is possible.
+    Raises BadInput for anything the user can correct, where possible before any private example is touched.
     """
     checks.check(spec)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
@@ -67,7 +67,7 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
     )
     if first.metric == "entity-f1":
         yield Note("info", _ENTITIES)
-    known = PublicContext(
+    context = PublicContext(
         n_people=dataset.n_people,
         n_tasks=len(first.tasks),
         n_classes=len(first.classes),
@@ -85,37 +85,39 @@ def run(spec: RunSpec, *, device: str = "cpu") -> Generator[Event]:
         counted=not datasets.card(spec.data.dataset).is_own,
     )
     tasks = [task for stream in streams.values() for task in stream.tasks]
-    sizes = [int(known.task_size)] * len(tasks)  # of a person's own data nothing is counted
-    if known.counted:
+    sizes = [int(context.task_size)] * len(tasks)  # nothing is counted in the user's own data
+    if context.counted:
         sizes = [int(np.isin(task.train.labels, public).sum()) for task in tasks]
     checks.refuse_small_task(spec, zip((task.name for task in tasks), sizes, strict=True))
     n_home = float(np.mean([len(np.unique(task.test.labels)) for task in first.tasks]))
-    if warning := noise_forecast.note(forecast(spec, n_features=known.n_inputs, classes_per_task=n_home, facts=known)):
+    if warning := noise_forecast.note(forecast(spec, n_features=context.n_inputs, classes_per_task=n_home, facts=context)):
         yield Note("warning", warning)
-    known = replace(known, anchors=(yield from _anchors(spec, dataset, device)))
+    context = replace(context, anchors=(yield from _anchors(spec, dataset, device)))
     for cells in _groups(spec):
-        yield from _learn(spec, cells, streams, known)
+        yield from _learn(spec, cells, streams, context)
 
 
-def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], known: PublicContext) -> Iterator[Event]:
-    """One learner through all tasks of its cells."""
+def _learn(
+    spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStream], context: PublicContext
+) -> Iterator[Event]:
+    """The events of one learner that learns all tasks for its cells."""
     started = time.perf_counter()
     seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
     ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, streams[cell.seed].recurrence) for cell in cells}
-    learner = methods.maker(spec.method)(spec, cells, known)
-    observer = Observer(spec, cells, known)
+    learner = methods.maker(spec.method)(spec, cells, context)
+    observer = Observer(spec, cells, context)
     matrices: dict[Cell, list[tuple[float | None, ...]]] = {cell: [] for cell in cells}
     baselines = _baselines(learner, cells, streams)
     if isinstance(learner, Surveying):
         learner.survey({seed: streams[seed].tasks for seed in seeds}, ledgers)
-    rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(known.n_tasks)]
+    rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(context.n_tasks)]
     for step, tasks in enumerate(rounds):
         if isinstance(learner, Prefetching):
             learner.foresee(rounds[step : step + 2])
         yield from observer.events(learner.learn(tasks, ledgers))
         for seed in seeds:
-            own = [cell for cell in cells if cell.seed == seed]
-            for cell, result in zip(own, evaluated(learner, seed, streams[seed], step, len(own)), strict=True):
+            matching = [cell for cell in cells if cell.seed == seed]
+            for cell, result in zip(matching, evaluated(learner, seed, streams[seed], step, len(matching)), strict=True):
                 matrices[cell].append((*result.by_task, result.ahead))
                 spent = ledgers[cell].epsilon()
                 yield TaskLearned(cell, step, result.by_task, result.pooled, spent, result.by_rule, result.ahead)
@@ -131,8 +133,8 @@ def _learn(spec: RunSpec, cells: Sequence[Cell], streams: Mapping[int, TaskStrea
                 spec,
                 cell,
                 unit=_unit(spec, streams[cell.seed]),
-                n_people=known.n_people if known.n_users is None else known.n_users,
-                n_tasks=known.n_tasks,
+                n_people=context.n_people if context.n_users is None else context.n_users,
+                n_tasks=context.n_tasks,
                 assumed=(*streams[cell.seed].assumed, *methods.card(spec.method).assumes),
                 limits=datasets.card(spec.data.dataset).limits,
                 together=all_models,
@@ -155,34 +157,34 @@ def coarse(seconds: float) -> float:
 def _baselines(
     learner: Learner, cells: Sequence[Cell], streams: Mapping[int, TaskStream]
 ) -> dict[Cell, tuple[float | None, ...]]:
-    """What models that have learned nothing reach on every task, in streams that look ahead."""
-    found: dict[Cell, tuple[float | None, ...]] = {}
+    """Accuracy of untrained models on every task, by cell, in streams that look ahead."""
+    baselines: dict[Cell, tuple[float | None, ...]] = {}
     for seed in dict.fromkeys(cell.seed for cell in cells):
-        own = [cell for cell in cells if cell.seed == seed]
+        cells_of_seed = [cell for cell in cells if cell.seed == seed]
         if streams[seed].looks_ahead:
-            found |= zip(own, untrained(learner, seed, streams[seed], len(own)), strict=True)
-    return found
+            baselines |= zip(cells_of_seed, untrained(learner, seed, streams[seed], len(cells_of_seed)), strict=True)
+    return baselines
 
 
 def _unit(spec: RunSpec, stream: TaskStream) -> str:
-    """What is protected as a whole, as the statement knows it."""
+    """The privacy unit, as one of `privacy.protected.PROTECTED`."""
     return "text" if stream.unit == "example" and datasets.card(spec.data.dataset).kind == "text" else stream.unit
 
 
 def _audits(spec: RunSpec) -> dict[float, AuditNote]:
-    """What attacks on the method's mechanism prove, by budget; for methods whose epsilon is nominal."""
-    found = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
-    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in found]
+    """Lower bounds by attacks on the method's mechanism, by budget; for methods whose epsilon is nominal."""
+    results = attacks.auditor(spec.method)(spec, _AUDIT_TRIALS)
+    notes = [AuditNote(one.lower_bound, one.confidence, one.trials, one.attack, one.adversary) for one in results]
     return dict(zip(spec.privacy.epsilons, notes, strict=True))
 
 
 def _n_features(table: Table) -> int:
-    """Feature size, 0 where the method reads the examples themselves."""
+    """Feature dimension; 0 where the method reads the examples themselves."""
     return table.train.table.shape[1] if table.train.table.ndim == 2 else 0
 
 
 def _groups(spec: RunSpec) -> list[list[Cell]]:
-    """The cells that one learner takes, as the method's card says."""
+    """The cells grouped by learner, as the method's card says."""
     shares = methods.card(spec.method).shares
     cells = list(spec.cells())
     if shares == "all":
@@ -193,11 +195,11 @@ def _groups(spec: RunSpec) -> list[list[Cell]]:
 
 
 def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, Table]:
-    """What the method reads, features or images of both splits, in the order of the dataset's rows."""
+    """The method's inputs (features, images or texts) of both splits, in the order of the dataset's rows."""
     n_train, n_test = dataset.n_people, len(dataset.test)
     examples: list[Examples] = []
-    for split, told in ((dataset.train, (0, n_train)), (dataset.test, (n_train, n_train + n_test))):
-        read = yield from inputs(spec, split.images, device, told=(*told, n_train + n_test))
+    for split, span in ((dataset.train, (0, n_train)), (dataset.test, (n_train, n_train + n_test))):
+        read = yield from inputs(spec, split.images, device, span=(*span, n_train + n_test))
         words = split.images.sentence_of if isinstance(split.images, Sentences) else None
         examples.append(Examples(read, split.labels, sentences=words, keys=split.keys))
     return Table(
@@ -215,46 +217,46 @@ def _table(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, Non
 
 
 def _text_form(spec: RunSpec) -> TextForm | None:
-    """How encoded texts lie in the table, for methods that read texts."""
+    """The form of encoded texts in the table, for methods that read texts."""
     if spec.params.inputs != "text":
         return None
     return TextForm(spec.params.text_length, may_show=datasets.card(spec.data.dataset).may_show)
 
 
 def inputs(
-    spec: RunSpec, images: Content, device: str, *, told: tuple[int, int, int] | None = None
+    spec: RunSpec, images: Content, device: str, *, span: tuple[int, int, int] | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the method reads of these examples: features [n, K], the pictures themselves [n, ...], or encoded
-    texts int32 [n, length, planes].
+    """The method's inputs from these examples: features [n, K], the pictures themselves [n, ...], or encoded texts
+    int32 [n, length, planes].
 
-    `told`: what progress counts from and to, and of how many, all of them public numbers (None: only these examples).
+    `span`: first, last and total count for progress events, all public numbers (None: only these examples).
     """
-    told = told or (0, len(images), len(images))
+    span = span or (0, len(images), len(images))
     text = f"computing features with {spec.data.backbone}"
     if spec.params.inputs == "images":
         text = f"decoding pictures for {spec.data.backbone}"
     if spec.params.inputs == "text":
         text = f"reading texts for {spec.data.backbone}"
-    yield Progress("backbone", told[0], told[2], None, text)
+    yield Progress("backbone", span[0], span[2], None, text)
     if spec.params.inputs == "text":
         from dpcl_core.backbones.language import reader
 
         assert isinstance(images, Texts)
         return reader.read(images, spec.data.backbone, spec.params.text_length)
     if spec.params.inputs == "images":
-        from dpcl_core.backbones import adaptable, pictures  # a network that is trained brings torch along
+        from dpcl_core.backbones import adaptable, pictures  # a network that is trained loads torch
 
         read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).asked)
-        return (yield from _counted(read, len(images), told, text))
-    return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), told, text))
+        return (yield from _counted(read, len(images), span, text))
+    return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), span, text))
 
 
-def _counted(steps: Steps, n: int, told: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:
-    """What the steps on `n` examples give, with the same words on progress however many these are, or were kept.
+def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Generator[Event, None, NDArray[np.generic]]:
+    """The result of the steps on `n` examples, with the same progress events whatever `n` is and whatever was cached.
 
-    `told`: the public numbers to count from and to, and of how many.
+    `span`: the public first, last and total count of these events.
     """
-    first, last, total = told
+    first, last, total = span
     parts = 0
     while True:
         try:
@@ -269,7 +271,7 @@ def _counted(steps: Steps, n: int, told: tuple[int, int, int], text: str) -> Gen
 
 
 def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
-    """The dataset without examples of sources that are no task: nothing is computed for them."""
+    """The dataset without the sources that are no task, so that nothing is computed for them."""
     names = tuple(source.name for source in dataset.sources)
     used = [place for place, name in enumerate(names) if name in spec.scenario.sources_used(names)]
     if len(used) == len(names):
@@ -282,24 +284,24 @@ def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
 
 
 def _anchors(spec: RunSpec, dataset: Dataset, device: str) -> Generator[Event, None, NDArray[np.float32] | None]:
-    """Features of public sentences, where the method builds on them."""
+    """Features of public sentences for methods that use anchors, else None."""
     if not methods.card(spec.method).needs_anchors:
         return None
-    found = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
-    yield Note("info", f"Public sentences: {found.title}.")
+    sentences = anchors.public(is_tagged=isinstance(dataset.train.images, Sentences))
+    yield Note("info", f"Public sentences: {sentences.title}.")
     text = f"computing features of public sentences with {spec.data.backbone}"
-    steps, n = cache.computed(spec.data.backbone, found.content, device), len(found.content)
+    steps, n = cache.computed(spec.data.backbone, sentences.content, device), len(sentences.content)
     features = cast(NDArray[np.float32], (yield from _counted(steps, n, (0, n, n), text)))
-    return features[found.rows]
+    return features[sentences.rows]
 
 
 def _task_names(streams: Sequence[TaskStream]) -> tuple[str, ...]:
-    """The names of the tasks; "task k" where another seed learns something else there."""
+    """The names of the tasks; "task k" where task k differs between seeds."""
     names = zip(*([task.name for task in stream.tasks] for stream in streams), strict=True)
-    return tuple(each[0] if len(set(each)) == 1 else f"task {k + 1}" for k, each in enumerate(names))
+    return tuple(candidates[0] if len(set(candidates)) == 1 else f"task {k + 1}" for k, candidates in enumerate(names))
 
 
 def open_stream(spec: RunSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed, as the scenario deals out the table. Raises BadInput as the scenario does."""
+    """The tasks of one seed, as the scenario splits the table. Raises BadInput as the scenario does."""
     module = import_module(scenarios.card(spec.scenario.kind).module)
     return cast(OpenStream, module.open_stream)(spec.scenario, table, seed)

@@ -1,4 +1,4 @@
-"""What a run can say: a closed list of frozen records, each with a JSON form."""
+"""The events of a run: a closed list of frozen records, each with a JSON form."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The epsilon that a publication claims for what a method did. A label of a configuration, not a bound.
+    """The epsilon that a publication claims for a method's configuration. Not a bound.
 
-    `terms`: what it is the sum of; `numbers`: what the terms were computed from, by name; `source`: where it is claimed.
-    `accounted`: what an accountant makes of the same noise, granted the claim's other premises; None where it has no answer.
+    `terms`: its summands; `numbers`: the numbers that the terms were computed from, by name; `source`: where it is claimed.
+    `accounted`: the accountant's epsilon for the same noise, granted the claim's other premises; None where it has none.
     """
 
     epsilon: float
@@ -32,7 +32,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """What an attack on a method's mechanism proved: epsilon is at least `lower_bound`, with this confidence."""
+    """The result of an attack on a method's mechanism: epsilon is at least `lower_bound`, with this confidence."""
 
     lower_bound: float
     confidence: float
@@ -43,13 +43,13 @@ class AuditNote:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What one cell's release protects, and what it does not. `epsilon` is what its ledger adds up to (inf: no bound).
+    """The privacy guarantee of one cell's release. `epsilon` is the total of its ledger (inf: no bound).
 
-    `parts` names what the total is made of (for instance one task's epsilon); `claimed_epsilon` is what the form asked for.
-    `noise` "seeded" voids the bound for whoever knows the seed. `claim`: what a publication says, for methods whose epsilon
-    is nominal; `audit` then stands beside it. `layer`: how the run stands to the publication of its method.
-    `advantage`, `hits`: what the best attack on this ledger can do (`privacy.tradeoff`): hits less false alarms at most, and
-    hits at 0.1 % false alarms; None without a bound, and in runs stored before it was computed.
+    `parts`: the parts of the total by name (for instance one task's epsilon); `claimed_epsilon`: the requested budget.
+    `noise` "seeded" voids the bound against anyone who knows the seed. `claim`: a publication's claim, for methods whose
+    epsilon is nominal, with `audit` beside it. `layer`: how the run relates to the publication of its method.
+    `advantage`, `hits`: bounds on the best attack on this ledger (`privacy.tradeoff`), hit rate minus false alarm rate, and
+    hit rate at 0.1 % false alarms; None without a bound, and in runs stored before they were computed.
     """
 
     epsilon: float
@@ -82,10 +82,10 @@ MechanismKind = Literal["gaussian", "label-list", "local", "no-bound", "nothing"
 class Mechanism:
     """A mechanism as plain numbers.
 
-    "gaussian": `steps` sums, each under Gaussian noise of `noise_multiplier` times what one unit can move it by under
-    add-remove; a unit's example i is in a step with chance `sample_rates[i]` (one example and 1.0: always). "label-list": a
-    decision a label, each within (`epsilon`, `delta`); "local": a noisy copy of every record within `epsilon`; "no-bound":
-    private data as they are; "nothing": nothing gets out.
+    "gaussian": `steps` sums, each with Gaussian noise of `noise_multiplier` times the add-remove sensitivity; a unit's
+    example i is in a step with probability `sample_rates[i]` (one example and 1.0: always). "label-list": one decision per
+    label, each within (`epsilon`, `delta`); "local": a noisy copy of every record, each within `epsilon`; "no-bound":
+    private data without noise; "nothing": no output.
     """
 
     kind: MechanismKind
@@ -98,10 +98,10 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """`count` equal entries of a ledger: what was done while learning `task`, to the people of the tasks `people_of`.
+    """`count` equal entries of a ledger: a mechanism applied while learning `task` to the people of the tasks `people_of`.
 
-    `shares_batches`: other models of the run with the same seed were trained on the very same random batches; `channels`:
-    what each way out costs alone, where there are several.
+    `shares_batches`: other models of the run with the same seed were trained on the same random batches; `channels`: the
+    mechanism of each release alone, where there are several.
     """
 
     what: str
@@ -115,7 +115,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A ledger written down, so that anyone can add it up again; `recurrence`: "every" where one may be in every task."""
+    """A ledger as plain records, for recomputation; `recurrence`: "every" where a unit may be in every task."""
 
     adjacency: Adjacency
     recurrence: Recurrence
@@ -124,7 +124,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The stream is open: public facts about what will be learned. `titles` names the data truthfully (subset, stand-in)."""
+    """The stream is open: public facts about it. `dataset_title` names the data truthfully (subset, stand-in)."""
 
     n_tasks: int
     task_names: tuple[str, ...]
@@ -135,7 +135,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the run is: `done` of `total` units of work, in which phase, learning which task (None: before the first)."""
+    """Progress of the run: `done` of `total` units of work, in which phase, learning which task (None: before the first)."""
 
     phase: Literal["data", "backbone", "training", "evaluating"]
     done: int
@@ -146,13 +146,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TaskLearned:
-    """Test accuracy after a task (entry i: on task i <= task), and the epsilon the ledger adds up to by then.
+    """Test accuracy after a task (entry i: on task i <= task), and the ledger's epsilon so far.
 
-    None is "not evaluated", never zero: a task without test examples, no model released yet, or one that knows no label.
-    `pooled` is accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks differ in
-    size. `by_rule` has the accuracies under each of the method's prediction rules, the run's own first; empty where there
-    is one rule only.
-    `ahead`: accuracy on the next task, not learned yet, in streams that look ahead (micro-F1 wherever that is the metric).
+    None is "not evaluated", never zero: a task without test examples, no model released yet, or an empty label list.
+    `pooled`: accuracy over all test examples of the tasks seen so far; it differs from the mean where tasks differ in size.
+    `by_rule`: the accuracies under each of the method's prediction rules, the run's own first; empty where there is only one
+    rule.
+    `ahead`: accuracy on the next task, not learned yet, in streams that look ahead (micro-F1 where that is the metric).
     """
 
     cell: Cell
@@ -166,10 +166,10 @@ class TaskLearned:
 
 @dataclass(frozen=True, slots=True)
 class ScoredText:
-    """One text as a language model and its counts see it, token by token; from these a page computes everything it shows.
+    """Scores of one text token by token, from a language model and token counts; pages compute all they show from these.
 
     `tokens` as printed, blanks included; `probability`: P(token | tokens before it), in (0, 1]; `commonness`: Score2
-    of PeCL (Eq. 3); `is_stop`: the token lies in a stop word; `kinds`: the marked span it lies in, "" outside any.
+    of PeCL (Eq. 3); `is_stop`: the token is in a stop word; `kinds`: the kind of its marked span, "" outside any.
     """
 
     tokens: tuple[str, ...]
@@ -182,9 +182,9 @@ class ScoredText:
 
 @dataclass(frozen=True, slots=True)
 class TokensScored:
-    """Some training texts of a task, scored. Said of synthetic or public texts only.
+    """Some training texts of a task, scored. For synthetic or public texts only.
 
-    `model`: by which weights, the frozen public ones ("base") or those after the task was learned ("current").
+    `model`: the weights used, the frozen public ones ("base") or those after the task was learned ("current").
     """
 
     cell: Cell
@@ -195,7 +195,7 @@ class TokensScored:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What a model remembers after a task, of the texts of each task i <= task: nats a token above the frozen public model.
+    """Memorisation after a task of the texts of each task i <= task, in nats per token above the frozen public model.
 
     `ordinary`: tokens outside marked spans; `private`: tokens inside spans of private kinds (None where none is marked).
     """
@@ -208,11 +208,11 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Leaks:
-    """What a model after a task tells of planted secrets, by how often each was planted (entry 0 of a level: controls).
+    """Canary exposure and extraction after a task, by how often each code was planted (level 0: controls).
 
     `levels`: repetitions, ascending; for each of them `exposure` (mean bits, Carlini et al. 2019), `below` (the same rank
     counted from the least likely end), `first` (share that is the single most likely code), `extracted` (share that greedy
-    continuation prints), `codes` (how many were asked for, fewer on the way than in the end). `epsilon_at_least`: lower
+    continuation prints), `codes` (how many were tested, fewer during the run than at its end). `epsilon_at_least`: lower
     confidence bound from planted against control codes. `task` -1: before the first task.
     """
 
@@ -230,13 +230,12 @@ class Leaks:
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """The entries of all clients' lists, one place an entry in every column.
+    """The entries of all clients' lists, as columns with one value per entry.
 
-    `client`: whose list it is in; `weight`: its share of that list; `mean`, `signature`: where it lies on the map of that
+    `client`: the owner of its list; `weight`: its share of that list; `mean`, `signature`: its position on the map of that
     space, whose axes public data fix; `group`: the id it was matched to, -1 for none; `margin`: (d2 - d1) / (d2 + d1), in
-    [0, 1], of its distances d1 <= d2 to the nearest two prototypes; `regret`: the share that its list's total cost would
-    grow by were the entry barred from its group, None where the rule is not one to one; `mode`: what it really is of, -1
-    if nobody knows.
+    [0, 1], of its distances d1 <= d2 to the nearest two prototypes; `regret`: relative increase of its list's total cost if
+    the entry were barred from its group, None where the rule is not one to one; `mode`: its true mode, -1 if unknown.
     """
 
     client: tuple[int, ...]
@@ -251,10 +250,10 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class Prototypes:
-    """What entries are matched to, one place a group (its id) in every column, on the same maps as `ListEntries`.
+    """The prototypes that entries are matched to, as columns indexed by group id, on the same maps as `ListEntries`.
 
     `mean_spread`, `signature_spread`: covariance (xx, xy, yy) of the privacy noise in a released prototype; zeros where it
-    is public or free of noise. `full`: the means themselves, None where lists are not told in full either.
+    is public or without noise. `full`: the means themselves, None where the event has no full lists either.
     """
 
     name: tuple[str, ...]
@@ -267,11 +266,11 @@ class Prototypes:
 
 @dataclass(frozen=True, slots=True)
 class AnchorScores:
-    """How well the first m anchors tell apart what must be told apart, one place an m in every column.
+    """How well the first m anchors separate pairs of modes, as columns with one value per m.
 
-    `mean_rate`, `least_rate`: share of anchors that see a pair at least `gap` apart, of the average and of the worst pair
-    (CSLR, Def. 1); `least_gap`: the worst pair's largest distance at one anchor; `needed`: the anchors that Theorem 2 asks
-    for at `least_rate`, inf where that is 0; `agreement`: adjusted Rand index when they are all the anchors there are.
+    `mean_rate`, `least_rate`: share of anchors that separate a pair by at least `gap`, for the average and the worst pair
+    (CSLR, Def. 1); `least_gap`: the worst pair's largest distance at one anchor; `needed`: the anchors that Theorem 2
+    requires at `least_rate`, inf where that is 0; `agreement`: adjusted Rand index with these anchors only.
     """
 
     gap: float
@@ -285,9 +284,9 @@ class AnchorScores:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedRows:
-    """Vectors [n, `width`] of which a picture needs no more than two digits: row i is `steps[i]` times whole numbers.
+    """Vectors [n, `width`] in 8-bit precision, enough for a figure: row i is `steps[i]` times integers.
 
-    `values`: these numbers row by row, signed bytes, compressed by zlib, in base64.
+    `values`: these integers row by row, as signed bytes, compressed by zlib, in base64.
     """
 
     width: int
@@ -297,11 +296,11 @@ class QuantizedRows:
 
 @dataclass(frozen=True, slots=True)
 class FullLists:
-    """The lists of one task in full, rounded: with them a page matches anew, by other anchors or under noise.
+    """The lists of one task in full, rounded, so that a page can re-run matching with other anchors or added noise.
 
-    `weight` [N, L]: shares; `mode` [N, L]: what an entry is of, -1 if nobody knows; `means`, `log_variances`: of the entries
-    with a weight, client by client (None: their covariances are matrices). `client` [N]: whose they are, where each client
-    belongs to one task; empty where all are in every task: the first ones'.
+    `weight` [N, L]: shares; `mode` [N, L]: an entry's true mode, -1 if unknown; `means`, `log_variances`: of the entries
+    with a weight, client by client (None: their covariances are matrices). `client` [N]: the lists' owners, where each
+    client belongs to one task; empty where all clients are in every task: then the first N clients.
     """
 
     weight: tuple[tuple[float, ...], ...]
@@ -313,7 +312,7 @@ class FullLists:
 
 @dataclass(frozen=True, slots=True)
 class PublicPart:
-    """What signatures and maps are made with, public: anchors [m, d], public axes [r, d] from a `centre` [d], the spherical
+    """Public inputs of signatures and maps: anchors [m, d], axes [r, d] from a `centre` [d], the spherical
     covariance's `variance`, and the centre and two axes of the means' map [3, d] and of the signatures' [3, m].
     """
 
@@ -327,16 +326,16 @@ class PublicPart:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """How the clients' lists were matched in one round: the simulator's view, never visible to the server.
+    """How the clients' lists were matched in one round. Simulation only: the server never sees this.
 
-    Said of public or synthetic data only. `shown`: share of the variance of means, and of signatures, that the two axes of
-    their maps hold; `matcher`: the one that the run uses; `agreement`: adjusted Rand index of groups against modes by
-    matcher, on the same lists (empty where modes are unknown), and `agreement_at` the same at each of `noise_levels`, the
-    standard deviation of noise on a coordinate of every entry's mean; `demanded`: the noise that the run's budget demands
-    by trust ("central", "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where
-    there is no pair of modes to tell apart; `mode_names`: of the modes by number, empty where nobody knows. `lists`: those
-    of this very task in full, `public`: what they are matched by, each told once for the first seed and None elsewhere.
-    `n_compared`: entries that agreement and anchors were measured on, where lists are too long for all (None: all).
+    For public or synthetic data only. `shown`: share of the variance of means, and of signatures, on the two axes of their
+    maps; `matcher`: the one that the run uses; `agreement`: adjusted Rand index of groups against modes by matcher, on the
+    same lists (empty where modes are unknown), and `agreement_at` the same at each of `noise_levels`, the standard deviation
+    of noise on a coordinate of every entry's mean; `demanded`: the noise that the run's budget requires by trust ("central",
+    "local"); `signal`, `noise`: lengths, by name of the released statistic; `anchors`: None where there is no pair of modes
+    to separate; `mode_names`: names of the modes by number, empty if unknown. `lists`: the full lists of this task;
+    `public`: the public inputs of their matching; each is given once, for the first seed, and None elsewhere.
+    `n_compared`: number of entries for agreement and anchors, where lists are too long for all (None: all).
     """
 
     cell: Cell
@@ -361,10 +360,10 @@ class Signatures:
 
 @dataclass(frozen=True, slots=True)
 class CellFinished:
-    """One model is done: its metrics (None where undefined), its guarantee, the seconds of work counted to it, its ledger.
+    """One model is finished: its metrics (None where undefined), its guarantee, its share of the run time, its ledger.
 
-    `ledger` is None in runs that were stored before ledgers were. `untrained`: accuracy on each task of the model that has
-    learned nothing, in streams that look ahead (FWT is measured from it); else empty.
+    `ledger` is None in runs that were stored before ledgers were. `untrained`: accuracy of the untrained model on each task,
+    in streams that look ahead (the baseline of FWT); else empty.
     """
 
     cell: Cell
@@ -377,13 +376,13 @@ class CellFinished:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a reader of the result should know."""
+    """Information or a warning for readers of the result."""
 
     level: Literal["info", "warning"]
     text: str
 
 
-# A closed list: adding one is a decision.
+# A closed list: adding a kind is a design decision.
 Event = Started | Progress | TaskLearned | TokensScored | Retained | Leaks | Signatures | CellFinished | Note
 _READERS: Mapping[str, TypeAdapter[Event]] = {
     kind.__name__: TypeAdapter(kind)
@@ -392,12 +391,12 @@ _READERS: Mapping[str, TypeAdapter[Event]] = {
 
 
 def to_json(event: Event) -> dict[str, JsonValue]:
-    """A JSON document of the event; infinity is the string "inf", a kind's name stands under "event"."""
+    """The event as a JSON document; infinity is the string "inf", the kind is under "event"."""
     return {"event": type(event).__name__, **cast(dict[str, JsonValue], _plain(asdict(event)))}
 
 
 def from_json(document: Mapping[str, JsonValue]) -> Event:
-    """The event that `to_json` wrote. Raises KeyError for an unknown kind."""
+    """The event of a document by `to_json`. Raises KeyError for an unknown kind."""
     fields = dict(document)
     return _READERS[str(fields.pop("event"))].validate_python(fields)
 

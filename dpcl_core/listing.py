@@ -1,4 +1,4 @@
-"""What can be chosen by name, made from the cards: one row a choice, for the command line and the pages."""
+"""The catalogs as rows, one per entry, for the command line and the pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "rep
 
 
 def rows(what: What) -> list[Row]:
-    """One JSON row a choice: name, title, summary and what else its card says; `missing` says why it is not usable here."""
+    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used here, or null."""
     if what == "methods":
         return [
             {
@@ -58,7 +58,7 @@ def rows(what: What) -> list[Row]:
 
 
 class _Card(Protocol):
-    """What all cards say."""
+    """The fields that all cards have."""
 
     @property
     def name(self) -> str: ...

@@ -1,9 +1,9 @@
-"""What i-Blurry and Si-Blurry share: some classes belong to one task only, others bleed from their home into all tasks.
+"""Common part of i-Blurry and Si-Blurry: some classes occur in one task only, others have a home task and occur in all.
 
-After the public code of Koh et al. 2022 and Moon et al. 2023, which differ in how things are cut into one part a task. Every
-example is in exactly one task. Two things are our own: which examples leave home, and where they go, are public coins of
-their own bytes, where the public code cuts the file and then a shuffled pool, so that one row more would move others; and no
-class is left out where classes do not divide evenly.
+After the public code of Koh et al. 2022 and Moon et al. 2023, which differ in how they cut classes and examples into one
+part per task. Every example is in exactly one task. Two deviations: which examples leave home, and where they go, are public
+coins of their own bytes, whereas the public code cuts the file and then a shuffled pool, so that an added row would move
+others; and no class is left out where classes do not divide evenly.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios.catalog import Blurry
 from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
 
-_POOL = 2**32  # things in a row, so many that how they are cut gives shares
-Cut = Callable[[int], NDArray[np.int64]]  # n things in a row -> how many of them each task gets, int64 [tasks]
+_POOL = 2**32  # items to cut: so many that the sizes of the parts give shares
+Cut = Callable[[int], NDArray[np.int64]]  # number of items -> how many of them each task gets, int64 [tasks]
 
 BY_COIN = (
     "which task an example is in is a public function of that example alone: the home of its label, or a coin of its own "
@@ -38,11 +38,11 @@ def check(settings: Blurry, n_classes: int) -> int:
 
 
 def deal(settings: Blurry, table: Table, seed: int, *, n_disjoint: int, cut: Cut) -> TaskStream:
-    """The tasks of one seed: the first `n_disjoint` classes of the seed's order stay in one task, the others bleed.
+    """The tasks of one seed: the first `n_disjoint` classes of the seed's order stay in one task, the others are blurry.
 
-    Each example of a blurry class leaves home with the chance `blurry_percent`, and is then in any task (home included)
-    with the chance that is the task's share of the pool. A task is tested on its home classes, those of both kinds that were
-    dealt to it. A label that nobody declared stays in the task that a coin of its own name gives.
+    Each example of a blurry class leaves home with probability `blurry_percent`, and is then in any task (home included)
+    with probability equal to the task's share of the pool. A task is tested on its home classes of both kinds. An undeclared
+    label stays in the task that a coin of its own name gives.
     """
     check(settings, len(table.classes))
     order = generator(seed, "class order").permutation(len(table.classes))
@@ -70,7 +70,7 @@ def deal(settings: Blurry, table: Table, seed: int, *, n_disjoint: int, cut: Cut
 
 
 def _task(settings: Blurry, table: Table, index: int, *, rows: NDArray[np.int64], home: NDArray[np.int64]) -> Task:
-    train = table.train.take(rows)  # in the order of the file: the place in a task tells nothing
+    train = table.train.take(rows)  # in file order: the position in a task carries no information
     test = table.test.take(np.flatnonzero(np.isin(table.test.labels, home)))
     prior = np.unique(train.labels) if settings.task_prior == "occurring" else home
     return Task(index, f"task {index + 1}", train, test, prior=tuple(prior.tolist()))

@@ -1,4 +1,4 @@
-"""The scenarios by name: what each does, its settings, and what it needs of a dataset."""
+"""The scenarios by name: cards with their settings and requirements on a dataset."""
 
 from __future__ import annotations
 
@@ -156,23 +156,23 @@ class Federated(ScenarioSpec):
         return self.clients
 
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
-        """Where sources are the tasks, those that are learned."""
+        """The sources that occur in the stream: where sources are the tasks, those that are learned, else all."""
         return (self.order or sources)[: self.tasks] if self.protocol == "domain-incremental" else sources
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
-        """One-vs-rest: "not NAME" and NAME of each task in turn; else the dataset's classes."""
+        """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
         if self.protocol != "one-vs-rest":
             return classes
-        asked = (self.order or classes)[: self.tasks]
-        return tuple(name for one in asked for name in (f"not {one}", one))
+        requested = (self.order or classes)[: self.tasks]
+        return tuple(name for one in requested for name in (f"not {one}", one))
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioCard:
-    """What a visitor reads of a scenario, and what it can be combined with.
+    """Description of a scenario, and what it can be combined with.
 
-    `module` holds `open_stream` and `n_tasks` (protocols of `scenarios.stream`). `needs_values`: it rearranges the examples'
-    own values, so that features of a network will not do. `has_clients`: what is protected is a client, not an example.
+    `module` has `open_stream` and `n_tasks` (protocols of `scenarios.stream`). `needs_values`: it rearranges the examples'
+    own values, so features of a network cannot be used. `has_clients`: the privacy unit is a client, not an example.
     """
 
     name: str

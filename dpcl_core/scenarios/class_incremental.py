@@ -21,12 +21,12 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed: classes in an order drawn for the seed, dealt out in equal numbers.
+    """The tasks of one seed: equally many classes each, in an order drawn for the seed.
 
-    A record goes to the task of its class, by a public map from classes to tasks that is drawn before any record is seen:
-    one record more or less changes one task by that record, so each is in one task at most. Classes left over when `tasks`
-    times `classes_per_task` is less than all of them occur in no task. A label that nobody declared is in the task that a
-    coin of its own name gives.
+    A record goes to the task of its class, by a public map from classes to tasks that is drawn before any record is read:
+    adding or removing a record changes one task by that record, so each is in at most one task. If `tasks` times
+    `classes_per_task` is less than the number of classes, the others occur in no task. An undeclared label is in the task
+    that a coin of its own name gives.
     """
     chosen = cast(ClassIncremental, settings)
     n_classes = len(table.classes)
@@ -46,7 +46,7 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
 def task(
     index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None
 ) -> Task:
-    """The task of these classes: all examples that have one of them; `homes`: the task of each undeclared label."""
+    """The task of these classes: all examples with one of them; `homes`: the task of each undeclared label."""
     strays = [] if homes is None else (len(table.classes) + np.flatnonzero(homes == index)).tolist()
     train, test = (
         examples.take(np.flatnonzero(np.isin(examples.labels, chosen)))

@@ -1,4 +1,4 @@
-"""Federated: clients hold the examples, and tasks arrive in an order that is the same for all of them."""
+"""Federated: clients hold the examples, and tasks arrive in the same order for all clients."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed, in the same order for every seed; their training examples say which client holds them.
+    """The tasks of one seed, in the same order for every seed; `users` of their training examples names the client.
 
-    A client may be in every task, so that what it releases adds up, unless tasks are sources and each client belongs to one.
-    Which client holds an example depends on the seed and that example alone: another method meets the same. Raises BadInput
-    as `n_tasks` does, for an order that names no class, and where some client could not expect to hold ten examples.
+    A client may be in every task, so its releases add up, unless tasks are sources and each client belongs to one. Which
+    client holds an example depends only on the seed and that example: the same for every method. Raises BadInput as
+    `n_tasks` does, for an order that names no class, and where a client's expected number of examples is below ten.
     """
     chosen = cast(Federated, settings)
     n = n_tasks(chosen, len(table.classes), tuple(source.name for source in table.sources))
@@ -83,16 +83,16 @@ def _order(chosen: Federated, table: Table, n: int) -> list[list[int]]:
     for name in chosen.order or ():
         if name not in names:
             raise BadInput("scenario.order", name, f"must name classes of the dataset: {', '.join(names)}")
-    asked = [names.index(name) for name in chosen.order or names]
-    size = len(asked) // n if chosen.protocol == "class-incremental" else 1
-    return [asked[index * size : (index + 1) * size] for index in range(n)]
+    requested = [names.index(name) for name in chosen.order or names]
+    size = len(requested) // n if chosen.protocol == "class-incremental" else 1
+    return [requested[index * size : (index + 1) * size] for index in range(n)]
 
 
 def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
-    """The table with clients beside the training examples that occur in a task, -1 beside all others.
+    """The table with the client of each training example that occurs in a task, -1 for all others.
 
-    The shares of a kind of example are public; an example goes to a client by a coin of its own bytes, words with their
-    sentence. So no example, and no client, decides where another one's examples are.
+    The clients' shares of each kind of example are public; an example goes to a client by a coin of its own bytes, words
+    with their sentence. So no example and no client affects where other examples are.
     """
     train, users = table.train, np.full(len(table.train), -1, dtype=np.int64)
     kinds, occur = _kinds(chosen, table, train, table.train_sources, groups)
@@ -112,7 +112,7 @@ def _kinds(
     sources: NDArray[np.int64] | None,
     groups: Sequence[Sequence[int]],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each example [n]: which kind it is, of those that are dealt out in shares of their own; whether it is in a task."""
+    """For each example [n]: its kind (each kind has its own client shares), and whether it is in a task."""
     homes = np.zeros(len(examples), dtype=np.int64) if sources is None else sources
     labels = examples.labels if examples.sentences is None else np.zeros(len(examples), dtype=np.int64)
     if chosen.protocol == "domain-incremental":
@@ -129,8 +129,8 @@ def _kinds(
 def _shares(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> NDArray[np.float64]:
     """The share of each client in each kind of example [kinds, clients], from public facts alone.
 
-    Kinds have their nominal size, as frequent as in the test part. Raises BadInput where a client could not be expected to
-    hold ten examples.
+    Kinds have nominal sizes, in proportion to the test part. Raises BadInput where a client's expected number of examples is
+    below ten.
     """
     kinds, occur = _kinds(chosen, table, table.test, table.test_sources, groups)
     what = "examples" if table.test.sentences is None else "sentences"
@@ -149,15 +149,15 @@ def _shares(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], se
 def _by_dirichlet(
     sizes: NDArray[np.float64], chosen: Federated, random: np.random.Generator, what: str
 ) -> NDArray[np.float64]:
-    """Shares from a symmetric Dirichlet distribution, drawn again until every client can expect ten examples.
+    """Shares from a symmetric Dirichlet distribution, redrawn until every client's expected number of examples is ten.
 
-    Raises BadInput where a thousand draws do not get there.
+    Raises BadInput after a thousand failed draws.
     """
     n_clients, n_all = chosen.clients, round(sizes.sum())
     if n_all < MIN_ROWS * n_clients:
         most = n_all // MIN_ROWS
         allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {n_all} {what} or more"
-        if most < 2:  # one alone would have nobody to hide among
+        if most < 2:  # a single client could not be hidden among others
             allowed = f"must have {MIN_ROWS} training {what} each, and there are {n_all} in all: take more of them"
         raise BadInput("scenario.clients", n_clients, allowed)
     for _ in range(_DRAWS):
@@ -171,7 +171,7 @@ def _by_dirichlet(
 def _by_source(
     sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str
 ) -> NDArray[np.float64]:
-    """Even shares: clients belong to the sources in turn."""
+    """Even shares; clients are assigned to the sources in turn."""
     shares = np.ones((len(sizes), n_clients))
     for place, home in enumerate(homes):
         clients = np.arange(place, n_clients, len(homes))
@@ -203,7 +203,7 @@ def _of_source(index: int, source: int, table: Table) -> Task:
 
 
 def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
-    """The examples of one class and, within each client, as many of all others. Of the test part: chance is one half."""
+    """The examples of one class and, within each client, as many of all others. On the test part, chance is one half."""
     train, test = (
         _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
@@ -213,19 +213,19 @@ def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
 
 
 def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:
-    """The examples of a class, and as many others of the same client as it has of the class, or all where they are fewer.
+    """The examples of a class and, for each client, as many others as it has of the class, or all if there are fewer.
 
-    Others are taken in the order of public coins of their own bytes. What a client has in the task is a function of its own
-    examples: another client's leaving changes none of them. Examples without clients, as the public test part's, count as
-    one client's.
+    Others are taken in the order of public coins of their own bytes. A client's examples in the task are a function of its
+    own examples: removing another client changes none of them. Examples without clients, such as the public test part, count
+    as one client's.
     """
     users = np.zeros(len(examples), dtype=np.int64) if examples.users is None else examples.users
-    is_own, tossed = examples.labels == label, examples.tossed(random)
-    n_own = np.bincount(users[is_own], minlength=int(users.max(initial=0)) + 1)
-    others = np.flatnonzero(~is_own)
+    is_label, tossed = examples.labels == label, examples.tossed(random)
+    n_label = np.bincount(users[is_label], minlength=int(users.max(initial=0)) + 1)
+    others = np.flatnonzero(~is_label)
     others = others[np.lexsort((others, tossed[others], users[others]))]
     first = np.searchsorted(users[others], users[others])  # where its client's others begin
-    rest = others[np.arange(len(others)) - first < n_own[users[others]]]
-    places = np.sort(np.concatenate([np.flatnonzero(is_own), rest]))
+    rest = others[np.arange(len(others)) - first < n_label[users[others]]]
+    places = np.sort(np.concatenate([np.flatnonzero(is_label), rest]))
     taken = examples.take(places)
-    return replace(taken, labels=2 * index + is_own[places].astype(np.int64))
+    return replace(taken, labels=2 * index + is_label[places].astype(np.int64))

@@ -1,4 +1,4 @@
-"""i-Blurry: tasks of equal size, in which a part of the classes also occurs outside its home task."""
+"""i-Blurry: tasks of equal size; some of the classes also occur outside their home task."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed: disjoint classes, blurry classes and the pool of leaving examples each cut evenly.
+    """The tasks of one seed: disjoint classes, blurry classes and the pool of leaving examples, each cut evenly.
 
-    Disjoint are as many whole rounds of one class a task as `disjoint_percent` allows, and all classes at 100. Tasks have
-    equal sizes where they divide the classes, these are equally large and the pool can be cut evenly; else the first tasks
-    get one thing more.
+    The number of disjoint classes is the largest multiple of the number of tasks that `disjoint_percent` allows, or all
+    classes at 100. Tasks have equal sizes where their number divides the classes, classes are equally large and the pool can
+    be cut evenly; otherwise the first tasks get one more item.
     """
     chosen, n_classes = cast(IBlurry, settings), len(table.classes)
     allowed = n_classes * chosen.disjoint_percent // 100

@@ -1,4 +1,4 @@
-"""Lists of numbers that a person wrote and that must be a permutation: of tasks, or of the places in an example."""
+"""Checks of user-given permutations: of the tasks, or of the positions in an example."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ORDER = "scenario.order"
 
 
 def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
-    """Which task is learned first, second, ... counted from 0; `order` counts from 1, None: as they are numbered.
+    """The task numbers in the order of learning, from 0; `order` counts from 1, None: ascending.
 
-    Raises BadInput where the order does not name every task once.
+    Raises BadInput where the order does not name every task exactly once.
     """
     if order is None:
         return list(range(n_tasks))
@@ -24,12 +24,12 @@ def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
 
 
 def fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
-    """Why these are no permutation of the `n` whole numbers from `first` on; None where they are one."""
-    found = np.asarray(numbers, dtype=object)  # a person may write numbers that no fixed width holds
-    outside = [number for number in found if not first <= number < first + n]
+    """Why these are not a permutation of the `n` integers from `first` on; None where they are."""
+    given = np.asarray(numbers, dtype=object)  # user-given numbers may overflow any fixed width
+    outside = [number for number in given if not first <= number < first + n]
     if outside:
         return f"{outside[0]} is none of them"
-    times = np.bincount(found.astype(np.int64) - first, minlength=n)
+    times = np.bincount(given.astype(np.int64) - first, minlength=n)
     if (times > 1).any():
         return f"{first + int(np.flatnonzero(times > 1)[0])} occurs {times.max()} times"
     if (times == 0).any():

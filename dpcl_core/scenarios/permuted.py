@@ -1,4 +1,4 @@
-"""Permuted: the same classes in every task, the examples' values in another order each time."""
+"""Permuted: the same classes in every task, with the examples' values in a different order."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
         if len(chosen.permutations) != chosen.tasks:
             raise BadInput(FIELD, f"{len(chosen.permutations)} lists", f"must be {chosen.tasks}, one for each task")
         for number, places in enumerate(chosen.permutations, start=1):
-            _refuse_none(places, len(places), number)
+            _check_permutation(places, len(places), number)
     return chosen.tasks
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed: permutation 1, 2, ... of the values, each drawn by itself; learned in the order given.
+    """The tasks of one seed: permutation 1, 2, ... of the values, each drawn separately; learned in the given order.
 
-    So a stream of fewer tasks is the beginning of a longer one. With an order of one's own a task keeps the number of its
-    permutation, as its name. Under `images` = "same" a record is in every task, as published: its budgets add up. Under
-    "disjoint" each record goes to one task, all as likely, by a public coin of its own bytes: parts are about equal, and no
+    So a stream of fewer tasks is the beginning of a longer one. With a user-given order a task keeps the number of its
+    permutation as its name. Under `images` = "same" a record is in every task, as published: its budgets add up. Under
+    "disjoint" each record goes to one task, uniformly, by a public coin of its own bytes: parts are about equal, and no
     record moves another. Test examples are the same in all tasks, in each task's own order of values. Raises BadInput as
-    `n_tasks` does, and for a permutation of another length than the examples have.
+    `n_tasks` does, and for a permutation whose length differs from the examples'.
     """
     chosen = cast(Permuted, settings)
     n_tasks(chosen, len(table.classes))
     everything = tuple(range(len(table.classes)))
-    dealt = _dealt(chosen, table.train, seed)
+    rows_by_task = _rows_by_task(chosen, table.train, seed)
     tasks = []
     for index, number in enumerate(order.of_tasks(chosen.order, chosen.tasks)):
         columns = None if table.form is None else _columns(chosen, table.form, number, seed)
-        train = table.train if dealt is None else table.train.take(dealt[number])
+        train = table.train if rows_by_task is None else table.train.take(rows_by_task[number])
         tasks.append(
             Task(index, f"task {number + 1}", _permuted(train, columns), _permuted(table.test, columns), everything)
         )
@@ -58,11 +58,11 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
         tasks=tuple(tasks),
         classes=table.classes,
         recurrence=chosen.recurrence,
-        assumed=(PUBLIC,) if dealt is None else (BY_COIN, PUBLIC),
+        assumed=(PUBLIC,) if rows_by_task is None else (BY_COIN, PUBLIC),
     )
 
 
-def _dealt(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.int64]] | None:
+def _rows_by_task(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.int64]] | None:
     """The training rows of every task, ascending; None where each task has all of them."""
     if settings.images == "same":
         return None
@@ -72,18 +72,18 @@ def _dealt(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.in
 
 def _columns(settings: Permuted, form: Form, number: int, seed: int) -> NDArray[np.int64]:
     """The order of an example's values in the task of this number (from 0), int64 [K]."""
-    n_together = form.shape[-1] if settings.of == "pixels" else 1  # values of one place, which stay side by side
+    n_together = form.shape[-1] if settings.of == "pixels" else 1  # channels of one pixel, which stay adjacent
     n_places = math.prod(form.shape) // n_together
     if settings.permutations is None:
         places = generator(seed, f"permutation {number}").permutation(n_places)
     else:
-        _refuse_none(settings.permutations[number], n_places, number + 1)
+        _check_permutation(settings.permutations[number], n_places, number + 1)
         places = np.asarray(settings.permutations[number], dtype=np.int64)
     return (places[:, None] * n_together + np.arange(n_together)).ravel()
 
 
-def _refuse_none(places: Sequence[int], n_places: int, number: int) -> None:
-    """Raises BadInput, naming the task, where this is no permutation of so many places."""
+def _check_permutation(places: Sequence[int], n_places: int, number: int) -> None:
+    """Raises BadInput, naming the task, where `places` is not a permutation of `n_places` positions."""
     allowed = f"must have each place from 0 to {n_places - 1} once"
     if len(places) != n_places:
         raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, {n_places} in all")
@@ -92,5 +92,5 @@ def _refuse_none(places: Sequence[int], n_places: int, number: int) -> None:
 
 
 def _permuted(examples: Examples, columns: NDArray[np.int64] | None) -> Examples:
-    """The same examples, their values in this order; the table is not copied."""
+    """The same examples with their values in this order; the table is not copied."""
     return replace(examples, columns=columns)

@@ -1,4 +1,4 @@
-"""A stream before it runs: which classes are at home in which task, and how many examples of each class a task gets."""
+"""Preview of a stream: which classes belong to which task, and how many examples of each class a task has."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dpcl_core.spec import DataSpec, ScenarioSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preview:
-    """The stream of one seed. `tasks`: their names; `homes`: class indices by task, a public plan that no example changes.
+    """The stream of one seed. `tasks`: their names; `homes`: class indices by task, a public plan independent of examples.
 
-    `counts` int64 [tasks, classes] are training examples; None for a person's own data, where they are private statistics.
-    `held` int64 [clients]: how many of them each client holds, each counted once; None where there are no clients either.
+    `counts` int64 [tasks, classes]: numbers of training examples; None for the user's own data, where they are private.
+    `held` int64 [clients]: how many distinct examples each client holds; None for own data and without clients.
     """
 
     classes: tuple[str, ...]
@@ -34,17 +34,17 @@ class Preview:
 
 
 def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None:
-    """What a run would deal out, from the label columns alone; None where the dataset would have to be downloaded.
+    """The stream that a run would have, from the label columns alone; None where the dataset would have to be downloaded.
 
-    Kept until a file changes. Raises BadInput as the scenario does for a dataset that it does not fit, and as
-    `labels.read` does for files that cannot be used.
+    Cached until a file changes. Raises BadInput as the scenario does for an unsuitable dataset, and as `labels.read` does
+    for files that cannot be used.
     """
-    known = labels.read(data, keyed=scenario.by_coin and not datasets.card(data.dataset).is_own)
-    return None if known is None else _preview(known, scenario, seed, datasets.card(data.dataset).is_own)
+    columns = labels.read(data, keyed=scenario.by_coin and not datasets.card(data.dataset).is_own)
+    return None if columns is None else _preview(columns, scenario, seed, datasets.card(data.dataset).is_own)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
-    """Labels at home in a task, on average over the tasks; None where the dataset would have to be downloaded.
+    """Mean number of labels per task; None where the dataset would have to be downloaded.
 
     Raises BadInput as `preview` does.
     """
@@ -53,16 +53,16 @@ def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float
 
 
 @lru_cache(maxsize=64)
-def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
-    plan = _opened(scenario, _plan(known), seed)
+def _preview(columns: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bool) -> Preview:
+    plan = _opened(scenario, _plan(columns), seed)
     counts, held = None, None
     if not is_own:
         train, test = (
             Examples(np.empty((len(split.labels), 0)), split.labels, sentences=split.sentences, keys=split.keys)
-            for split in (known.train, known.test)
+            for split in (columns.train, columns.test)
         )
-        sources = known.train.sources, known.test.sources, known.sources
-        table = Table(train, test, known.classes, *sources, n_people=known.n_train)
+        sources = columns.train.sources, columns.test.sources, columns.sources
+        table = Table(train, test, columns.classes, *sources, n_people=columns.n_train)
         tasks = _opened(scenario, table, seed).tasks
         counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
         held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
@@ -76,31 +76,31 @@ def _preview(known: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: bo
 
 
 def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
-    """Different examples of each client in all tasks together."""
-    whole = joined([task.train for task in tasks])
-    assert whole.rows is not None  # a task is a selection of the table
-    assert whole.users is not None  # of a stream with clients
-    _, first = np.unique(whole.rows, return_index=True)
-    return np.bincount(whole.users[first], minlength=n_users)
+    """Number of distinct examples of each client over all tasks."""
+    all_examples = joined([task.train for task in tasks])
+    assert all_examples.rows is not None  # a task is a selection of the table
+    assert all_examples.users is not None  # of a stream with clients
+    _, first = np.unique(all_examples.rows, return_index=True)
+    return np.bincount(all_examples.users[first], minlength=n_users)
 
 
-def _plan(known: labels.Labels) -> Table:
-    """A table without training examples and with one test example of every class (of every source): no data in it.
+def _plan(columns: labels.Labels) -> Table:
+    """A table without data: no training examples, and one dummy test example of every class (of every source).
 
-    A task is tested on the classes that are at home there, so the stream of this table shows its public plan.
+    A task is tested on its home classes, so the stream of this table shows the public plan.
     """
-    classes, sources = known.classes, known.sources
+    classes, sources = columns.classes, columns.sources
     pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
     tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
-    nothing = np.empty(0, dtype=np.int64)
+    no_labels = np.empty(0, dtype=np.int64)
     return Table(
-        train=Examples(np.empty((0, 0)), nothing),
+        train=Examples(np.empty((0, 0)), no_labels),
         test=Examples(np.empty((len(tested), 0)), tested),
         classes=classes,
-        train_sources=nothing if sources else None,
+        train_sources=no_labels if sources else None,
         test_sources=np.array([index for _, index in pairs], dtype=np.int64) if sources else None,
         sources=sources,
-        n_people=known.n_train,
+        n_people=columns.n_train,
     )
 
 

@@ -1,4 +1,4 @@
-"""Si-Blurry: as i-Blurry, but how much each task gets is drawn too, so that tasks differ in size and may be empty."""
+"""Si-Blurry: i-Blurry with random task sizes; a task may be empty."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed: disjoint classes, blurry classes and the pool each cut at places drawn uniformly.
+    """The tasks of one seed: disjoint classes, blurry classes and the pool, each cut at uniformly drawn positions.
 
-    A task may get no classes (and is then not tested on its own), or nothing at all.
+    A task may have no home classes (then it has no test examples), or nothing at all.
     """
     chosen = cast(SiBlurry, settings)
     draw = generator(seed, "si-blurry cuts")

@@ -1,4 +1,4 @@
-"""Source-incremental: every task is one part of the dataset, such as one member set of 5-Datasets."""
+"""Source-incremental: every task is one source of the dataset, such as one member set of 5-Datasets."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of one seed: the sources in the order given, or in one drawn for the seed.
+    """The tasks of one seed: the sources in the given order, or in one drawn for the seed.
 
-    A record goes to the task of the source it carries, by a public map: one record more or less changes one task by that
-    record, so each is in one task at most. A task's prior are the classes that its source is publicly known to have.
+    A record goes to the task of its source, by a public map: adding or removing a record changes one task by that record, so
+    each is in at most one task. A task's prior is the public list of its source's classes.
     """
     chosen = cast(SourceIncremental, settings)
     names = tuple(source.name for source in table.sources)
@@ -62,5 +62,5 @@ def _task(index: int, source: int, table: Table) -> Task:
 
 
 def _of_source(examples: Examples, sources: NDArray[np.int64] | None, source: int) -> Examples:
-    assert sources is not None  # a table with named sources says where each example comes from
+    assert sources is not None  # a table with named sources has the source of each example
     return examples.take(np.flatnonzero(sources == source))

@@ -1,4 +1,4 @@
-"""Split: the classes in the dataset's own order, cut into tasks; the same tasks for every seed."""
+"""Split: the classes in the dataset's order, cut into tasks; the same tasks for every seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpcl_core.spec import ScenarioSpec
 
 
 def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
-    """The number of tasks. Raises BadInput where classes do not divide so, or the order is none."""
+    """The number of tasks. Raises BadInput where classes do not divide evenly, or the order is not a permutation."""
     chosen = cast(Split, settings)
     class_incremental.per_task(chosen, n_classes)
     order.of_tasks(chosen.order, chosen.tasks)
@@ -19,12 +19,12 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
 
 
 def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    """The tasks of any seed: the first so many classes, the next so many, ...; learned in the order given.
+    """The tasks of any seed: consecutive groups of equally many classes, learned in the given order.
 
-    With an order of one's own a task keeps the number it has among the dataset's classes, as its name. A record goes to the
-    task of its class, by a public map: one record more or less changes one task by that record, so each is in one task at
-    most; a label that nobody declared has a task by a coin of its own name. Classes left over when `tasks` times
-    `classes_per_task` is less than all of them occur in no task.
+    With a user-given order a task keeps the number of its group as its name. A record goes to the task of its class, by a
+    public map: adding or removing a record changes one task by that record, so each is in at most one task; an undeclared
+    label has a task by a coin of its own name. If `tasks` times `classes_per_task` is less than the number of classes, the
+    others occur in no task.
     """
     chosen = cast(Split, settings)
     per_task = class_incremental.per_task(chosen, len(table.classes))

@@ -1,4 +1,4 @@
-"""Tasks and the stream they arrive in: the common ground of every scenario and every method."""
+"""Tasks, streams of tasks and tables of examples: the types shared by all scenarios and methods."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dpcl_core.spec import Recurrence, ScenarioSpec, Unit
 class Examples:
     """Rows of a table of inputs (features float32 [N, K], or images), with labels int64 [n].
 
-    `users` int64 [n]: which client holds each example, where the privacy unit is a client. `sentences` int64 [n], ascending:
-    which sentence each example, a word of it, belongs to, where words are what is labelled. `rows` int64 [n] are this
-    selection's places in `table` (None: all of it): the streams of many seeds then share one table, and a task's inputs are
-    gathered when they are read. `columns` int64 [K]: the order that this selection's values come in (None: the table's
-    own), as permuted tasks have it. `keys` uint64 [n]: what public coins are tossed from; None: from the inputs themselves.
+    `users` int64 [n]: the client that holds each example, where the privacy unit is a client. `sentences` int64 [n],
+    ascending: the sentence of each example, where examples are words. `rows` int64 [n]: this selection's rows of `table`
+    (None: all of it), so that the streams of many seeds share one table, and a task's inputs are gathered when they are
+    read. `columns` int64 [K]: the order of this selection's values (None: the table's own), for permuted tasks. `keys`
+    uint64 [n]: keys of public coins; None: derived from the inputs themselves.
     """
 
     table: NDArray[np.generic]
@@ -47,7 +47,7 @@ class Examples:
     def inputs(self) -> NDArray[np.generic]:
         """The inputs [n, ...]; a fresh copy unless these are all rows of the table, in its own order of columns."""
         chosen = self.table if self.rows is None else self.table[self.rows]
-        # take, not an index: it leaves the rows in one piece each, which whatever reads batches of them is faster by.
+        # take, not an index: it keeps each row contiguous, which makes reading batches faster.
         return chosen if self.columns is None else np.take(chosen, self.columns, axis=1)
 
     def take(self, places: NDArray[np.int64]) -> Examples:
@@ -69,7 +69,7 @@ def joined(parts: Sequence[Examples]) -> Examples:
     users = _concatenated([part.users for part in parts])
     sentences = _concatenated([part.sentences for part in parts])
     labels = np.concatenate([part.labels for part in parts])
-    if any(part.columns is not None for part in parts):  # each in an order of its own: no table has them all
+    if any(part.columns is not None for part in parts):  # the orders may differ: no table has all of them
         inputs = np.concatenate([part.inputs for part in parts])
         return Examples(inputs, labels, users, sentences=sentences)
     assert all(part.table is first.table for part in parts)
@@ -77,21 +77,21 @@ def joined(parts: Sequence[Examples]) -> Examples:
     return Examples(first.table, labels, users, np.concatenate(rows), sentences=sentences)
 
 
-def _concatenated(found: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
-    """One after the other; None where a part has none."""
-    known = [part for part in found if part is not None]
-    return np.concatenate(known) if len(known) == len(found) else None
+def _concatenated(parts: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    """The arrays concatenated; None where a part is None."""
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if len(present) == len(parts) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """All examples of a dataset, before they become tasks. Everything but the examples is public.
 
-    `train_sources`, `test_sources`: int64 [n], which of `sources` each example comes from; None where `sources` is empty.
-    `form`: how the examples' own values lie in a row, where the inputs are these values; None for features of a network.
+    `train_sources`, `test_sources`: int64 [n], index into `sources` of each example; None where `sources` is empty.
+    `form`: layout of the examples' own values in a row, where the inputs are these values; None for features of a network.
     `texts`: how encoded texts are read, where the inputs are texts. `n_people`: the public nominal number of training
-    examples; 0 where a scenario does not ask for it. `undeclared`: names of training labels from len(classes) on, private as
-    the examples are.
+    examples; 0 where the scenario does not need it. `undeclared`: names of training labels from len(classes) on, private
+    like the examples.
     """
 
     train: Examples
@@ -106,7 +106,7 @@ class Table:
     undeclared: tuple[str, ...] = ()
 
     def homes(self, n_tasks: int, seed: int) -> NDArray[np.int64]:
-        """The task of each undeclared label: a public coin of its own name, so that no other label ever moves it."""
+        """The task of each undeclared label, by a public coin of its own name, so that no other label affects it."""
         keys = coins.keys(name.encode("utf-8", "surrogatepass") for name in self.undeclared)
         return (coins.tossed(keys, generator(seed, "tasks of undeclared labels")) * n_tasks).astype(np.int64)
 
@@ -115,8 +115,8 @@ class Table:
 class Task:
     """One task of a stream. Everything but `train` (and `test`, a public benchmark) is public.
 
-    `prior` is the public label set of the task under task-wise priors (ascending class indices); `task_id` is given only
-    where the scenario tells the model at test time which task an example belongs to.
+    `prior` is the public label set of the task under task-wise priors (ascending class indices); `task_id` is set only
+    where the scenario gives the model each test example's task.
     """
 
     index: int
@@ -129,17 +129,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskStream:
-    """The tasks of one seed, in order, with what is public about all of them.
+    """The tasks of one seed, in order, with public facts about all of them.
 
     `recurrence` says whether a privacy unit can occur in more than one task: "once" (tasks share no unit, so their budgets
     compose in parallel) or "every" (a unit may be in each task: sequential composition). It is a property of the scenario,
-    decided before any data is seen, never counted from the data. "once" also needs that a record's task depends on that
-    record alone, through a public map (its label's, its source's, or a public coin of its own bytes): cutting a stream every
-    so many records would let one record move all others. What else a stream takes as given stands in `assumed`: sentences
-    that the statement prints in place of that rule.
-    `classes` are what labels of this stream index, mostly the table's. `unit`: what is protected, an example or all that a
-    client holds. `metric`: share of right answers, or micro-F1 of whole entities where labels are BIO tags of words.
-    `looks_ahead`: every task is also evaluated before it is learned, as forward transfer needs.
+    fixed before any data is read, never counted from the data. "once" also requires that a record's task depends only on
+    that record, through a public map (of its label, its source, or a public coin of its own bytes): cutting a stream every n
+    records would let one record move all others. Other assumptions are in `assumed`: sentences that the statement prints in
+    place of that rule.
+    `classes`: the class names that labels of this stream index, mostly the table's. `unit`: the privacy unit, an example or
+    all that a client holds. `metric`: accuracy, or micro-F1 of whole entities where labels are BIO tags of words.
+    `looks_ahead`: every task is also evaluated before it is learned, for forward transfer.
     """
 
     tasks: tuple[Task, ...]
@@ -152,7 +152,7 @@ class TaskStream:
 
 
 class OpenStream(Protocol):
-    """What every scenario's module offers as `open_stream`: the same tasks for the same settings, table and seed.
+    """`open_stream` of a scenario's module: the same tasks for the same settings, table and seed.
 
     Raises BadInput as the module's `n_tasks` does.
     """
@@ -161,7 +161,7 @@ class OpenStream(Protocol):
 
 
 class CountTasks(Protocol):
-    """What every scenario's module offers as `n_tasks`: how many tasks the settings give, from public facts alone.
+    """`n_tasks` of a scenario's module: the number of tasks that the settings give, from public facts alone.
 
     Raises BadInput naming the setting that does not fit the dataset. `sources` are names.
     """
@@ -170,5 +170,5 @@ class CountTasks(Protocol):
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers of their own for each (seed, purpose): the order of classes shares none with batches or noise."""
+    """An independent generator for each (seed, purpose), so that class orders, batches and noise share no numbers."""
     return np.random.default_rng([seed, int.from_bytes(sha256(purpose.encode()).digest()[:8])])

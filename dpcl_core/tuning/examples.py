@@ -1,4 +1,4 @@
-"""Which examples are tuned on: those of one task, split 70:30. The test examples are never looked at."""
+"""The examples for tuning: those of one task, split 70:30. Test examples are never used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcl_core.tuning.settings import TuneSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """Places int64 [n] in the training split of the searched dataset, and the public label list of their task."""
+    """Indices int64 [n] into the training split of the searched dataset, and the public label list of their task."""
 
     train: NDArray[np.int64]
     held_out: NDArray[np.int64]
@@ -24,10 +24,10 @@ class Chosen:
 
 
 def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
-    """The examples of the first task of the tuning's seed, in an order of its own, 70 % to train on.
+    """The examples of the first task of the tuning's seed, shuffled by that seed, 70 % for training.
 
-    "A set representative of one task" (Tobaben et al., appendix on tuning). Of a combined dataset so many are taken that a
-    tenth of a task is trained on; of a public dataset no more than a task of the private one has.
+    "A set representative of one task" (Tobaben et al., appendix on tuning). For a combined dataset the training part is a
+    tenth of a task; for a public dataset, at most as many examples as a task of the private one has.
     """
     spec = settings.searched(tune)
     task = engine.open_stream(spec, _places(dataset), tune.seed).tasks[0]
@@ -43,14 +43,14 @@ def chosen(tune: TuneSpec, dataset: Dataset) -> Chosen:
 
 
 def _places(dataset: Dataset) -> Table:
-    """A table whose inputs are the places of the training examples, and that has no test examples."""
+    """A table whose inputs are the indices of the training examples, without test examples."""
     train = dataset.train
-    nothing = np.empty(0, dtype=np.int64)
+    no_labels = np.empty(0, dtype=np.int64)
     return Table(
         train=Examples(np.arange(len(train))[:, None], train.labels, keys=train.keys),
-        test=Examples(nothing[:, None], nothing),
+        test=Examples(no_labels[:, None], no_labels),
         classes=dataset.classes,
         train_sources=train.sources,
-        test_sources=None if train.sources is None else nothing,
+        test_sources=None if train.sources is None else no_labels,
         sources=dataset.sources,
     )

@@ -1,4 +1,4 @@
-"""What follows from the trials: the best one, its settings carried over to the full data, what it costs in privacy."""
+"""Result of a tuning: the best trial, its settings transferred to the full data, and the privacy cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpcl_core.tuning.settings import Sizes, Trial, TuneSpec
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """Settings for the full data (Tobaben et al., appendix on tuning), with r = N_final / N_tune.
+    """Settings scaled to the full data (Tobaben et al., appendix on tuning), with r = N_final / N_tune.
 
     The batch grows by r, so the sampling rate stays; Adam's learning rate grows by the square root of r; clipping norm and
     epochs stay. `batch_size` is the expected one.
@@ -30,13 +30,13 @@ class Transferred:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """The trial of highest accuracy, the first of several; None where none has ended well."""
+    """The trial of highest accuracy, the first of equals; None where none has succeeded."""
     done = [trial for trial in trials if trial.accuracy is not None]
     return max(done, key=lambda trial: (trial.accuracy or 0.0, -trial.number), default=None)
 
 
 def transferred(trial: Trial, sizes: Sizes) -> Transferred:
-    """The settings of a trial, carried over from the examples it was tuned on to the full data."""
+    """The settings of a trial, scaled from the examples it was tuned on to the full data."""
     factor = math.sqrt(sizes.ratio)
     return Transferred(
         learning_rate=trial.learning_rate * factor,
@@ -48,16 +48,16 @@ def transferred(trial: Trial, sizes: Sizes) -> Transferred:
     )
 
 
-def tuned_spec(tune: TuneSpec, found: Transferred, *, base: RunSpec | None = None) -> RunSpec:
-    """The run with the settings found, marked as tuned; `base`: another run of the same method (None: the tuning's own)."""
+def tuned_spec(tune: TuneSpec, tuned: Transferred, *, base: RunSpec | None = None) -> RunSpec:
+    """The run with the tuned settings, marked as tuned; `base`: another run of the same method (None: the tuning's own)."""
     raw = (base or tune.base).model_dump()
-    raw["params"] |= {name: getattr(found, name) for name in ("learning_rate", "sample_rate", "clip_norm")}
+    raw["params"] |= {name: getattr(tuned, name) for name in ("learning_rate", "sample_rate", "clip_norm")}
     raw["params"]["epochs"] = tune.base.params.model_dump()["epochs"]
     return checks.parse({**raw, "tuned": tune.on})
 
 
 def privacy_sentence(tune: TuneSpec) -> str:
-    """What tuning in this way costs in privacy, in one sentence."""
+    """The privacy cost of this tuning, in one sentence."""
     if tune.on == "public":
         return (
             f"Tuned on {tune.proxy}, taken as public: the private data were not touched, so tuning costs no privacy as long "
@@ -73,9 +73,9 @@ def privacy_sentence(tune: TuneSpec) -> str:
 def document(
     study_id: str, status: str, tune: TuneSpec, sizes: Sizes | None, trials: Sequence[Trial]
 ) -> dict[str, JsonValue]:
-    """A tuning as one JSON document; `best` and what follows from it are null until a trial has ended well."""
-    found = best(trials)
-    settings = transferred(found, sizes) if found is not None and sizes is not None else None
+    """A tuning as one JSON document; `best` and what depends on it are null until a trial has succeeded."""
+    best_trial = best(trials)
+    settings = transferred(best_trial, sizes) if best_trial is not None and sizes is not None else None
     final = tuned_spec(tune, settings) if settings is not None else None
     return {
         "study_id": study_id,
@@ -83,7 +83,7 @@ def document(
         **json.loads(tune.model_dump_json()),
         "sizes": asdict(sizes) if sizes is not None else None,
         "trials": [asdict(trial) for trial in trials],
-        "best": asdict(found) if found is not None else None,
+        "best": asdict(best_trial) if best_trial is not None else None,
         "transferred": asdict(settings) if settings is not None else None,
         "command": checks.command_line(final) if final is not None else None,
         "privacy": privacy_sentence(tune),
@@ -97,11 +97,11 @@ def text(tune: TuneSpec, sizes: Sizes | None, trials: Sequence[Trial]) -> str:
         accuracy = "  failed" if trial.accuracy is None else f"{100 * trial.accuracy:6.1f} %"
         drawn = f"{trial.learning_rate:13.3g}  {trial.batch_size:5d}  {trial.clip_norm:13.3g}"
         lines.append(f"{trial.number + 1:5d}  {accuracy}  {drawn}" + (f"  {trial.trouble}" if trial.trouble else ""))
-    found = best(trials)
-    if found is not None and sizes is not None:
-        settings = transferred(found, sizes)
+    best_trial = best(trials)
+    if best_trial is not None and sizes is not None:
+        settings = transferred(best_trial, sizes)
         lines += [
-            f"best: trial {found.number + 1}, measured on {sizes.n_validation} held-out examples",
+            f"best: trial {best_trial.number + 1}, measured on {sizes.n_validation} held-out examples",
             f"for the full data (r = {settings.ratio:.4g}): learning_rate = {settings.learning_rate:.4g}, "
             f"sample_rate = {settings.sample_rate:.4g}, clip_norm = {settings.clip_norm:.4g}",
             checks.command_line(tuned_spec(tune, settings)),
