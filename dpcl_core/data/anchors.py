@@ -1,4 +1,4 @@
-"""Public sentences that describe distributions of texts: of the Wikipedia, or invented ones where those are not here."""
+"""Anchors: public sentences that describe distributions of texts, from Wikipedia if present, else synthetic ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dpcl_core.errors import BadInput
 
 MOST = 2_000
 FOLDER, FILE = "anchors_wikipedia", "anchors.parquet"
-_SEED = 20_250_919  # a public constant: the same sentences, and the same words of them, for everyone
-_READ = 500  # sentences of which words are taken, where words are what is described
-_WORDS = 4  # of each of them
+_SEED = 20_250_919  # a public constant: the same sentences and words in every run
+_READ = 500  # sentences that words are taken from, for tagged data
+_WORDS = 4  # taken from each of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Anchors:
-    """Public sentences. `rows` int64 [p], p <= 2,000: which of their features are used; `title` names them truthfully."""
+    """Public sentences. `rows` int64 [p], p <= 2,000: the rows whose features are used; `title` names them truthfully."""
 
     content: Content
     rows: NDArray[np.int64]
@@ -32,9 +32,9 @@ class Anchors:
 
 
 def public(*, is_tagged: bool = False) -> Anchors:
-    """The public sentences; with `is_tagged`, four words of each of 500 of them in place of whole sentences.
+    """The public sentences; with `is_tagged`, four words from each of 500 sentences instead of whole sentences.
 
-    Raises BadInput where a file is there and holds no sentences.
+    Raises BadInput for a file without sentences.
     """
     strings, title = _sentences()
     if not is_tagged:
@@ -51,7 +51,7 @@ def _sentences() -> tuple[list[str], str]:
     folder = paths.data_dir()
     path = None if folder is None else paths.inside(folder / FOLDER, FILE, "anchors")
     if path is None or not path.is_file():
-        from dpcl_core.data.synthetic import corpus  # what invents texts is slow to load, and only this needs it
+        from dpcl_core.data.synthetic import corpus  # the generator of texts is slow to load, and only this needs it
 
         return list(corpus.companion(MOST, _SEED).strings), "invented texts of this project's public corpus"
     with parquet.readable(path, FILE):

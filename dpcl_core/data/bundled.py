@@ -1,4 +1,4 @@
-"""The one dataset that needs no download: the digits that scikit-learn carries."""
+"""The bundled dataset, which needs no download: scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data.images import Images
-from dpcl_core.data.rows import Known, Rows
+from dpcl_core.data.rows import PublicFacts, Rows
 
 _INK = 15  # 16 levels of ink become 0, 15, ..., 240: exactly proportional
 
 
 class Digits:
-    """All digits as the rows of a split."""
+    """All digits, as the rows of a split."""
 
     has_sources = False
 
     def __len__(self) -> int:
         return len(digits()[1])
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """As `rows.Door` says."""
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`."""
         return Rows(digits()[1][rows], {}, None)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a dataset before a file is read: where it comes from, and the numbers of its full published form."""
+"""Dataset cards: what is known before a file is read, such as the source and the published sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["image", "sensor", "text", "tagged"]
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where the Hugging Face hub keeps a dataset: its repository, and the files of each split as shell patterns."""
+    """A dataset's repository on the Hugging Face hub, and the files of each split as shell patterns."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -27,21 +27,21 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class DatasetCard:
-    """What a visitor reads of a dataset, and what its loader must know. All of it is public.
+    """Description of a dataset for users and its loader. All of it is public.
 
-    `n_train` and `n_test` count the full published set. Where that is undivided, `held_out` is the share of each class that
-    our own division holds out for testing, and the two counts are nominal. `is_balanced`: every class has equally many.
-    For a person's own data, which only reading tells, `n_classes`, `n_train` and `n_test` are 0.
-    `classes`: names in label order, empty where only the file tells. `shape`: height, width, channels, None where images
-    differ. `label_column`: a text column that stands for the label where the file has no integer one; `name_column`: the
-    class names. `stands_in_for`: title of the dataset this one replaces. `members`: names of the sets a combined one joins.
-    `kind`: pictures, windows of a sensor, texts, or sentences whose words are tagged. `scaled_by`: how windows come to
+    `n_train` and `n_test`: sizes of the full published set. Where that has no test part, `held_out` is the share of each
+    class that this program holds out for testing, and the two sizes are nominal. `is_balanced`: classes are equally large.
+    For the user's own data, known only by reading, `n_classes`, `n_train` and `n_test` are 0.
+    `classes`: names in label order, empty where only the file has them. `shape`: height, width, channels, None where images
+    differ. `label_column`: a text column with the label where the file has no integer one; `name_column`: the class names.
+    `stands_in_for`: title of the dataset that this one replaces. `members`: names of the sets that a combined one joins.
+    `kind`: pictures, windows of a sensor, texts, or sentences whose words are tagged. `scaled_by`: how windows are scaled to
     [-1, 1], by a public range or by mean and variance of the training part.
-    `files_of`: the set whose files it reads. `limits`: what is not protected with these
-    data. `text_columns`: the columns that make up a text, one a line. `sources`: its parts, in the order of the tasks, with
-    the classes of each; empty where only the file tells, or every part can hold every class. `made_per_source`: texts of a
-    source in a corpus that is made on this computer, 0 for data that are read. `may_show`: texts are synthetic or a public
-    benchmark, so that pages may show them token by token.
+    `files_of`: the set whose files it reads. `limits`: what is not protected with these data. `text_columns`: the columns
+    that make up a text, one per line. `sources`: its parts, in the order of the tasks, with the classes of each; empty where
+    only the file has them, or every part can have every class. `made_per_source`: texts per source of a corpus generated on
+    this computer, 0 for data that are read. `may_show`: texts are synthetic or a public benchmark, so that pages may show
+    them token by token.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -78,10 +78,10 @@ class DatasetCard:
 
     @property
     def folder(self) -> str:
-        """The folder it is looked for in, under `DPCL_DATA` or the download cache."""
+        """Name of its folder under `DPCL_DATA` or the download cache."""
         return self.name.removeprefix("own:") if self.is_own else (self.files_of or self.name).replace("-", "_")
 
     @property
     def n_values(self) -> int | None:
-        """Values of an example; None where examples differ in size."""
+        """Number of values of an example; None where examples differ in size."""
         return SAMPLES * AXES if self.kind == "sensor" else math.prod(self.shape) if self.shape else None

@@ -28,10 +28,10 @@ _HELD_OUT = 0.2  # of a person's own texts without a test part
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """What a run on the dataset will find, without an image read: counts after the subset, and the truthful title.
+    """Public sizes and names of a dataset, without reading an image: sizes after the subset, and the truthful title.
 
-    `classes` is None where only a download would tell the names; `sources` are names. `is_here`: counted in the files on
-    this computer, not taken from the card.
+    `classes` is None where the names are only in files not yet downloaded; `sources` are names. `is_here`: counted in the
+    files on this computer, not taken from the card.
     """
 
     name: str
@@ -45,16 +45,16 @@ class DatasetFacts:
 
 
 def score(name: str) -> str:
-    """What accuracy on the dataset is, as it is written: F1 of whole names where words are tagged."""
+    """Name of the score on the dataset: "entity F1" where words are tagged, else "accuracy"."""
     try:
         is_tagged = card(name).kind == "tagged"
-    except (BadInput, DataMissing):  # a run of data that are no longer here
+    except (BadInput, DataMissing):  # a run on data that have been removed
         is_tagged = False
     return "entity F1" if is_tagged else "accuracy"
 
 
 def card(name: str) -> DatasetCard:
-    """The card of a dataset, or of a folder of yours as own:NAME, whose file header tells what kind of data lies there.
+    """The card of a dataset, or of the user's own folder as own:NAME, whose kind is read from its file headers.
 
     Raises BadInput naming the known ones.
     """
@@ -66,7 +66,7 @@ def card(name: str) -> DatasetCard:
 
 
 def _own(name: str) -> DatasetCard:
-    """The card of a folder of one's own, by the headers of its files."""
+    """The card of the user's own folder, from the headers of its files."""
     own = name.removeprefix("own:")
     paths.inside(paths.home() / "data", own, files.FIELD)
     images = DatasetCard(
@@ -104,12 +104,12 @@ def _own(name: str) -> DatasetCard:
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
-    """The cards of the sets a dataset is made of: itself, if it is a single one."""
+    """The cards of the sets that a dataset joins: its own card if it is a single set."""
     return tuple(CARDS[name] for name in dataset.members) or (dataset,)
 
 
 def available(dataset: DatasetCard) -> str | None:
-    """None where the dataset can be used; else one sentence that says what to put where. Opens no file.
+    """None if the dataset can be used; else one sentence with the file to add and its folder. Opens no file.
 
     A dataset that is not on this computer counts as usable while the hub answers.
     """
@@ -128,28 +128,28 @@ def available(dataset: DatasetCard) -> str | None:
 
 
 def facts_of(data: DataSpec) -> DatasetFacts:
-    """The public numbers of what these settings keep of a dataset; raises as `facts` does."""
+    """The public facts of the part of a dataset that these settings keep; raises as `facts` does."""
     return facts(data.dataset, data.train_per_class, data.test_per_class, data.train_per_source)
 
 
 def facts(
     name: str, train_per_class: int | None = None, test_per_class: int | None = None, train_per_source: int | None = None
 ) -> DatasetFacts:
-    """The public numbers of a dataset, or of its subset of so many examples a class or training examples a source.
+    """The public facts of a dataset, or of its subset with these caps per class or source.
 
-    Reads the label columns of files on this computer, once until they change. Raises BadInput for an unknown name or files
-    that cannot be used, DataMissing for data of one's own that are not there.
+    Reads the label columns of files on this computer, cached until they change. Raises BadInput for an unknown name or files
+    that cannot be used, DataMissing for own data that do not exist.
     """
     dataset = card(name)
-    found = outlines(dataset)
+    parts = outlines(dataset)
     full, kept = (
         [
             Sizes.published(member, *caps) if part is None else Sizes.of(part, *caps)
-            for member, part in zip(members(dataset), found, strict=True)
+            for member, part in zip(members(dataset), parts, strict=True)
         ]
         for caps in ((), (train_per_class, test_per_class, train_per_source))
     )
-    only = found[0] if not dataset.members else None
+    only = parts[0] if not dataset.members else None
     return DatasetFacts(
         name=name,
         title=title(dataset, members(dataset), kept, full),
@@ -158,39 +158,39 @@ def facts(
         n_classes=sum(len(sizes.train) for sizes in kept),
         classes=only.classes if only else (dataset.classes or None),
         sources=only.sources if only else dataset.members,
-        is_here=None not in found,
+        is_here=None not in parts,
     )
 
 
 def source_sizes(data: DataSpec) -> dict[str, int]:
-    """Nominal numbers of training examples of a dataset's sources under the settings' caps, by its card alone: nothing is
-    counted.
+    """Nominal numbers of training examples of a dataset's sources under the settings' caps, from its card alone.
 
-    Those of a combined dataset are its members, those of a made one have equally many examples. Empty where no card tells.
+    The sources of a combined dataset are its members; those of a generated one are equally large. Empty where the card has
+    no sizes.
     """
     dataset, caps = card(data.dataset), (data.train_per_class, None, data.train_per_source)
     if dataset.members:
         return {one.name: Sizes.published(one, *caps).totals[0] for one in members(dataset)}
     if not dataset.made_per_source:
         return {}
-    each = dataset.n_train // len(dataset.sources)
-    parts = [replace(dataset, n_train=each, n_classes=len(classes), sources=()) for _, classes in dataset.sources]
-    found = [Sizes.published(part, *caps).totals[0] for part in parts]
-    return dict(zip((source for source, _ in dataset.sources), found, strict=True))
+    n_each = dataset.n_train // len(dataset.sources)
+    parts = [replace(dataset, n_train=n_each, n_classes=len(classes), sources=()) for _, classes in dataset.sources]
+    totals = [Sizes.published(part, *caps).totals[0] for part in parts]
+    return dict(zip((source for source, _ in dataset.sources), totals, strict=True))
 
 
 def outlines(dataset: DatasetCard) -> list[Outline | None]:
-    """What the files of each member hold; None where they would have to be downloaded. Raises as `facts` does."""
+    """The outline of each member's files; None where they would have to be downloaded. Raises as `facts` does."""
     return [_outline(member) for member in members(dataset)]
 
 
 def _outline(member: DatasetCard) -> Outline | None:
     try:
-        found = None if member.name == BUNDLED else files.find(member)
+        files_found = None if member.name == BUNDLED else files.find(member)
     except DataMissing:
         if member.hub is None:
             raise
         return None
-    from dpcl_core.data.outline import outline  # loads parquet's library, which listing the cards can do without
+    from dpcl_core.data.outline import outline  # loads pyarrow, which listing the cards does not need
 
-    return outline(member, found)
+    return outline(member, files_found)

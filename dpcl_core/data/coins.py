@@ -1,8 +1,8 @@
-"""Public coins: where a training row goes is a function of its own bytes, so that no other row can move it.
+"""Public coins: the assignment of a training row is a function of its own bytes, so that no other row can change it.
 
-Every rule that hands out private rows (division, subset, pools, parts, clients) tosses such coins. Dealt out by rank, a row
-would move when one before it comes or goes; then one person's leaving changes two rows, and twice the privacy is lost. Rows
-of the same bytes fall the same way, always.
+Every rule that assigns private rows (division, subset, pools, parts, clients) uses such coins. Assigned by rank, a row would
+move when an earlier one is added or removed; then removing one person would change two rows and cost twice the privacy. Rows
+with equal bytes always have equal coins.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def keys(rows: Iterable[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def tossed(found: NDArray[np.uint64], draw: np.random.Generator) -> NDArray[np.float64]:
+def tossed(row_keys: NDArray[np.uint64], draw: np.random.Generator) -> NDArray[np.float64]:
     """A number in [0, 1) for each key [n], a multiple of 2^-53: a function of the key and of the generator's next word.
 
-    The word, which is public, says what the coins are for, so that two purposes share none. Keys and word are mixed by the
-    finaliser of SplitMix64 (Steele, Lea and Flood 2014), a bijection of 64 bits.
+    The word is public and differs by purpose, so that two purposes share no coins. Keys and word are mixed by the finaliser
+    of SplitMix64 (Steele, Lea and Flood 2014), a bijection of 64 bits.
     """
     salt = draw.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True)
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64
-        mixed = (found ^ salt) + _GOLDEN
+        mixed = (row_keys ^ salt) + _GOLDEN
         mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
         mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     mixed ^= mixed >> np.uint64(31)

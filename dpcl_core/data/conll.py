@@ -1,4 +1,4 @@
-"""Files in the form of OntoNotes 5 as CoNLL-2012 has them: a word a line, its names in brackets, documents by genre."""
+"""Reader of CoNLL-2012 files (OntoNotes 5): one word per line, names in brackets, documents by genre."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Tagged = tuple[tuple[str, ...], tuple[str, ...], str]  # words, their BIO tags, 
 
 
 def read(path: Path, shown: str) -> list[Tagged | BadInput]:
-    """The sentences of a file; the domain is what stands before the first slash of a document's name (bc, bn, nw, ...).
+    """The sentences of a file; the domain is the part of a document's name before the first slash (bc, bn, nw, ...).
 
-    In place of a sentence that cannot be read stands what is wrong with it, naming the line and what is allowed. No word of
-    the file is in that: it may be private. Raises BadInput for a file that cannot be opened.
+    An unreadable sentence is replaced by its error, which names the line and what is allowed, but no word of the file: it
+    may be private. Raises BadInput for a file that cannot be opened.
     """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise BadInput(shown, "no permission", "must be a file that you can read") from error
-    found: list[Tagged | BadInput] = []
+    sentences_read: list[Tagged | BadInput] = []
     sentence: list[tuple[int, bytes]] = []
     for number, line in enumerate([*lines, b""], start=1):
         if not line.startswith(b"#") and line.strip():
             sentence.append((number, line))
         elif sentence:
             try:
-                found.append(_sentence(sentence, shown))
+                sentences_read.append(_sentence(sentence, shown))
             except BadInput as wrong:
-                found.append(wrong)
+                sentences_read.append(wrong)
             sentence = []
-    return found
+    return sentences_read
 
 
 def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
@@ -60,7 +60,7 @@ def _sentence(lines: list[tuple[int, bytes]], shown: str) -> Tagged:
 
 
 def _tag(written: str, inside: str, shown: str) -> tuple[str, str]:
-    """A word's BIO tag, and the type of the name that goes on behind it ("": none does)."""
+    """A word's BIO tag, and the type of the name that continues after it ("": none)."""
     match = _ENTITY.fullmatch(written)
     opened, closed = match.groups() if match else (None, None)
     if match is None or not written or (opened and inside) or (closed and not (opened or inside)):

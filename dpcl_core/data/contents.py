@@ -1,4 +1,4 @@
-"""The bytes of every row of a split, for its coin: read as they lie in the file, so that no row is too odd to have one."""
+"""The raw bytes of every row of a split, for its public coin: independent of parsing, so that every row has one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dpcl_core.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The files of a split (none: the bundled digits), and what changes when they do."""
+    """The files of a split (none: the bundled digits), and their names, times and sizes."""
 
     card: DatasetCard
     paths: tuple[Path, ...]
     stamp: tuple[tuple[str, int], ...]
 
     def keys(self) -> NDArray[np.uint64]:
-        """A key for each row of the files, uint64 [n], kept until they change; labels and sources have no part in it."""
+        """A key for each row of the files, uint64 [n], cached until they change; independent of labels and sources."""
         return _keys(self)
 
 
@@ -45,7 +45,7 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
     elif paths[0].is_dir():
         yield from (entry.content() for entry in folder.listing(paths[0], card))
     elif card.kind == "tagged":
-        for sentence in tagged_files.sentences(paths, card):  # one that cannot be read is none, wherever it falls
+        for sentence in tagged_files.sentences(paths, card):  # an unreadable one counts as empty
             words = () if isinstance(sentence, BadInput) else sentence[0]
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     else:
@@ -67,13 +67,13 @@ def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
 
 
 def _bytes(table: pa.Table) -> Iterator[bytes]:
-    """Each row's values, one column after the other."""
+    """The bytes of each row: its values, one column after the other."""
     columns = [list(_of_column(column.combine_chunks())) for column in table.columns]
     yield from (row[0] if len(row) == 1 else b"".join(row) for row in zip(*columns, strict=True))
 
 
 def _of_column(column: pa.Array) -> Iterator[bytes]:
-    """The bytes of each value, where nothing is the empty text."""
+    """The bytes of each value; null counts as empty."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:

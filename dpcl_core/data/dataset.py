@@ -1,4 +1,4 @@
-"""A dataset in memory: images, sensor windows or texts, labels, and a title that never claims more than what was read."""
+"""A dataset in memory: images, sensor windows or texts, labels, and a truthful title."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.windows import Windows
 
-Content = Images | Windows | Texts | Sentences  # what examples are before a backbone reads them
+Content = Images | Windows | Texts | Sentences  # the examples before a backbone reads them
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the values of an example lie in a row of a table: all of it public.
+    """Layout of an example's values in a row of a table: all of it public.
 
     `shape`: (height, width, channels) of a picture, (samples, axes) of a sensor's window; its product is a row's length.
-    `low` and `high`: the range that every value lies in.
+    `low` and `high`: the range of all values.
     """
 
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A part that examples come from: a member set of a combined dataset, or a style. `classes` it can hold are public."""
+    """A part of the dataset: a member set of a combined one, or a style. `classes`: the public list of its classes."""
 
     name: str
     classes: tuple[int, ...]
@@ -38,10 +38,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Examples of one split, row by row: pictures, a sensor's windows or texts, labels int64 [n], and where each came from.
+    """Examples of one split, row by row: pictures, sensor windows or texts, labels int64 [n], and their sources.
 
-    `sources` (int64 [n], or None) indexes `Dataset.sources`. `keys` (uint64 [n], or None for public examples): what public
-    coins are tossed from.
+    `sources` (int64 [n], or None) indexes `Dataset.sources`. `keys` (uint64 [n], or None for public examples): the keys of
+    public coins.
     """
 
     images: Content
@@ -63,10 +63,10 @@ class Split:
 class Dataset:
     """A loaded dataset. `title` names it truthfully: a subset or a stand-in says so.
 
-    Labels index `classes`, every one of which is in the test part, and then `undeclared`: other labels of training examples,
-    candidates for a list learned under DP, and private. `sources` is empty where examples have no source.
-    `canaries`: the secrets planted among the training texts, with the controls that were not. `n_people`: number of
-    training examples, the public nominal one that delta is compared with.
+    Labels index `classes`, all of which are in the test part, and then `undeclared`: other labels of training examples,
+    private candidates for a list learned under DP. `sources` is empty where examples have no source.
+    `canaries`: the secrets planted among the training texts, with controls that were not planted. `n_people`: public nominal
+    number of training examples, which delta is compared with.
     """
 
     name: str

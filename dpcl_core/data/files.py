@@ -1,4 +1,4 @@
-"""Where a dataset's files are on this computer, without reading them."""
+"""Finds a dataset's files on this computer, without reading them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The files of a dataset: per split some parquet files, a CSV or CoNLL file, or a folder of images for each class.
+class DataFiles:
+    """The files of a dataset: per split parquet files, a CSV or CoNLL file, or a folder with one folder per class.
 
-    `test` is empty for a set without a test part that its card allows to divide.
+    `test` is empty for a set without a test part, if its card allows dividing it.
     """
 
     train: tuple[Path, ...]
@@ -32,21 +32,21 @@ class Found:
 
 
 def cache_dir() -> Path:
-    """Where downloaded datasets are kept, one folder each."""
+    """The folder of downloaded datasets, one folder each."""
     return paths.home() / "hub"
 
 
 def roots(card: DatasetCard) -> tuple[Path, ...]:
-    """The folders in which the dataset's own folder is looked for, in this order."""
+    """The parent folders searched for the dataset's folder, in this order."""
     local = paths.data_dir()
     rest = paths.home() / "data" if card.is_own else cache_dir()
     return (rest,) if local is None else (local, rest)
 
 
-def find(card: DatasetCard) -> Found:
-    """The dataset's files, made first where they are made here.
+def find(card: DatasetCard) -> DataFiles:
+    """The dataset's files, generated first where the dataset is a generated one.
 
-    Raises DataMissing saying what to put where, BadInput for a folder that cannot be used.
+    Raises DataMissing naming the files to add and their folder, BadInput for a folder that cannot be used.
     """
     if card.made_per_source:
         return _made(card)
@@ -61,7 +61,7 @@ def find(card: DatasetCard) -> Found:
 
 
 def wish(card: DatasetCard) -> str:
-    """What to put where, so that `find` finds it."""
+    """The instruction which files to put into which folder, so that `find` finds them."""
     what = "train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images,"
     if card.kind == "sensor":
         made = "python -m scripts.prepare_sensors makes them"
@@ -77,18 +77,18 @@ def wish(card: DatasetCard) -> str:
     return f"put {what} into {roots(card)[0] / card.folder}"
 
 
-def _made(card: DatasetCard) -> Found:
-    from dpcl_core.data.synthetic import store  # only those who need the corpus load what makes it
+def _made(card: DatasetCard) -> DataFiles:
+    from dpcl_core.data.synthetic import store  # loaded only where the corpus is used
 
     try:
         train, test = store.ready(cache_dir() / card.folder, card.made_per_source)
     except OSError as error:
         allowed = f"{cache_dir() / card.folder} must be a folder that you can write: {error.strerror or error}"
         raise BadInput(FIELD, card.name, allowed) from error
-    return Found((train,), (test,))
+    return DataFiles((train,), (test,))
 
 
-def _in_folder(card: DatasetCard, folder: Path) -> Found:
+def _in_folder(card: DatasetCard, folder: Path) -> DataFiles:
     train, test = _split(folder, "train", card), _split(folder, "test", card)
     if card.is_own and not train and not test and len(only := _single_tables(folder)) == 1:
         paths.inside(folder, only[0].name, FIELD)
@@ -102,30 +102,30 @@ def _in_folder(card: DatasetCard, folder: Path) -> Found:
     if test and len({path.suffix if path.suffix in TABLES else "" for path in (train[0], test[0])}) > 1:
         allowed = "its training and test part must both be parquet files, both CSV or CoNLL files, or both folders of images"
         raise BadInput(FIELD, card.name, allowed)
-    return Found(train, test)
+    return DataFiles(train, test)
 
 
 def _single_tables(folder: Path) -> list[Path]:
-    """Files that can be all there is of a person's own texts."""
+    """Files that can be a whole dataset of the user's own texts."""
     return sorted(path for ending in (".csv", ".conll") for path in folder.glob(f"*{ending}"))
 
 
 def _split(folder: Path, split: str, card: DatasetCard) -> tuple[Path, ...]:
     single, images = folder / f"{split}.parquet", folder / split
     shards = sorted(folder.glob(f"{split}-*.parquet"))
-    found = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
+    candidates = [name for name, is_there in ((single, single.exists()), (images, images.is_dir())) if is_there]
     if card.is_own:
-        found += [table for ending in (".csv", ".conll") if (table := folder / f"{split}{ending}").exists()]
-    if len(found) + bool(shards) > 1:
+        candidates += [table for ending in (".csv", ".conll") if (table := folder / f"{split}{ending}").exists()]
+    if len(candidates) + bool(shards) > 1:
         raise BadInput(FIELD, card.name, f"{folder} holds its {split} part in two forms; keep one of them")
-    for path in (*found, *shards):
+    for path in (*candidates, *shards):
         paths.inside(folder, path.name, FIELD)  # refuses links that lead out
     _complete(shards, card)
-    return tuple(found or shards)
+    return tuple(candidates or shards)
 
 
 def _complete(shards: Sequence[Path], card: DatasetCard) -> None:
-    """Raises BadInput where one of the numbered pieces of a split is not there."""
+    """Raises DataMissing or BadInput where one of the numbered pieces of a split is missing or misnamed."""
     for shard in shards:
         match = _SHARD.fullmatch(shard.name)
         if match is None:

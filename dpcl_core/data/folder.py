@@ -1,4 +1,4 @@
-"""One split read from a folder that has a folder of image files for each class."""
+"""Reads one split from a folder with one folder of image files per class."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
-from dpcl_core.data.rows import Known, Rows
+from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.errors import BadInput
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colours take unpacked
+MAX_BYTES = 64 * 2**20  # more than 4096 x 4096 colour pixels take uncompressed
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a split: what it is called, the folder of its class, and what is wrong with it, if anything is."""
+    """A file of a split: its name in messages, its class folder, and its error, if any."""
 
     path: Path
     shown: str
@@ -29,7 +29,7 @@ class Entry:
     wrong: BadInput | None
 
     def content(self) -> bytes:
-        """Its bytes; none where it cannot be read, which decodes to no image either."""
+        """Its bytes; empty where it cannot be read, which then fails to decode as well."""
         try:
             return b"" if self.wrong else self.path.read_bytes()
         except OSError:
@@ -37,28 +37,28 @@ class Entry:
 
 
 def listing(split: Path, card: DatasetCard) -> list[Entry]:
-    """The files of a split by class, in alphabetical order; hidden ones are passed over.
+    """The files of a split by class, in alphabetical order, without hidden ones.
 
-    Raises BadInput for a split that is no folder.
+    Raises BadInput for a split that is not a folder.
     """
-    found: list[Entry] = []
+    listed: list[Entry] = []
     for outer in _entries(split, split, card):
         shown = _shown(card, split, Path(outer.path))
         if not outer.is_dir():
             allowed = "only folders, one for each class, may lie here"
-            found.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
+            listed.append(Entry(Path(outer.path), shown, "", BadInput(shown, outer.name, allowed)))
         elif wrong := _leads_out(outer, split, shown):
-            found.append(Entry(Path(outer.path), shown, outer.name, wrong))
+            listed.append(Entry(Path(outer.path), shown, outer.name, wrong))
         else:
             for inner in _entries(Path(outer.path), split, card):
                 shown = _shown(card, split, Path(inner.path))
                 wrong = _leads_out(inner, split, shown) or _unusable(inner, shown)
-                found.append(Entry(Path(inner.path), shown, outer.name, wrong))
-    return found
+                listed.append(Entry(Path(inner.path), shown, outer.name, wrong))
+    return listed
 
 
 class FolderSheet:
-    """A split as a folder of images for each class. Raises BadInput on opening where it cannot be read at all."""
+    """A split as one folder of images per class. Raises BadInput on opening where it cannot be read at all."""
 
     has_sources = False
 
@@ -71,17 +71,17 @@ class FolderSheet:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """As `rows.Door` says."""
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`."""
         chosen = [self._entries[row] for row in rows.tolist()]
         for entry in chosen:
             if entry.wrong:
                 raise entry.wrong
-        told = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        base = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
         folders = {entry.label for entry in chosen}
-        numbers = told if known or told.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
+        numbers = base if known or base.keys() >= folders else {name: place for place, name in enumerate(sorted(folders))}
         if known and known.is_open:
-            numbers = {**told, **{name: place for place, name in enumerate(sorted(folders - told.keys()), start=len(told))}}
+            numbers = {**base, **{name: place for place, name in enumerate(sorted(folders - base.keys()), start=len(base))}}
         for entry in chosen:
             if known is not None and entry.label not in numbers:
                 raise BadInput(entry.shown, entry.label, "train and test must have the same classes")
@@ -95,9 +95,9 @@ class FolderSheet:
             if self._entries and self._entries[0].wrong:
                 raise self._entries[0].wrong
             raise BadInput(_shown(self._card, split, split), "no folders", "must have a folder of images for each class")
-        for found in folders:
-            if not any(entry.label == found.name for entry in self._entries):
-                shown = _shown(self._card, split, Path(found.path))
+        for class_folder in folders:
+            if not any(entry.label == class_folder.name for entry in self._entries):
+                shown = _shown(self._card, split, Path(class_folder.path))
                 raise BadInput(shown, "no files", "a class must have at least one image")
 
 
@@ -110,7 +110,7 @@ def read_images(split: Path, card: DatasetCard, rows: NDArray[np.int64], *, is_p
 
 
 def stamp(split: Path) -> Iterator[tuple[str, int]]:
-    """What changes when files come or go: the name and time of the split's folder and of each class's."""
+    """Names and modification times of the split's folder and of each class folder, which change with their files."""
     for path in (split, *sorted(path for path in split.iterdir() if path.is_dir())):
         yield path.name, path.stat().st_mtime_ns
 
@@ -118,10 +118,10 @@ def stamp(split: Path) -> Iterator[tuple[str, int]]:
 def _entries(folder: Path, split: Path, card: DatasetCard) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise BadInput(_shown(card, split, folder), type(error).__name__, "must be a folder that you can read") from error
-    return [entry for entry in found if not entry.name.startswith(".")]
+    return [entry for entry in sorted_entries if not entry.name.startswith(".")]
 
 
 def _leads_out(entry: os.DirEntry[str], split: Path, shown: str) -> BadInput | None:

@@ -1,4 +1,4 @@
-"""Downloads of public datasets from the Hugging Face hub into the cache."""
+"""Downloads public datasets from the Hugging Face hub into the cache."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _PROBE_LASTS_SECONDS = 300
 
 
 def is_reachable() -> bool:
-    """Whether the hub answers; asked at most once in five minutes, and waits at most a second. HF_HUB_OFFLINE=1 says no."""
+    """Whether the hub answers within a second; cached for five minutes. False with HF_HUB_OFFLINE=1."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
         return False
     return _answers(int(time.monotonic() // _PROBE_LASTS_SECONDS))
 
 
 def fetch(card: DatasetCard) -> None:
-    """Downloads the dataset into the cache, under the names that `files.find` looks for.
+    """Downloads the dataset into the cache, under the names that `files.find` expects.
 
-    A download that breaks off leaves nothing behind. Raises DataMissing saying what to put where, OSError for a full disk.
+    An interrupted download leaves nothing behind. Raises DataMissing naming the files to add, OSError for a full disk.
     """
     assert card.hub is not None
     if not is_reachable():
@@ -50,7 +50,7 @@ def fetch(card: DatasetCard) -> None:
         for split, pattern in patterns.items():
             _gather(partial / "download", pattern, partial / "ready", split)
         _put(partial / "ready", target)
-    except Exception as error:  # the hub's client raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
         reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
@@ -61,18 +61,18 @@ def fetch(card: DatasetCard) -> None:
 
 def _gather(download: Path, pattern: str, ready: Path, split: str) -> None:
     """Moves a split's files to `split-00000-of-NNNNN.parquet`, in the order of their names on the hub."""
-    found = sorted(path for path in download.rglob("*.parquet") if fnmatch(path.relative_to(download).as_posix(), pattern))
-    if not found:
+    shards = sorted(path for path in download.rglob("*.parquet") if fnmatch(path.relative_to(download).as_posix(), pattern))
+    if not shards:
         raise FileNotFoundError(pattern)
-    for index, path in enumerate(found):
-        path.rename(ready / f"{split}-{index:05d}-of-{len(found):05d}.parquet")
+    for index, path in enumerate(shards):
+        path.rename(ready / f"{split}-{index:05d}-of-{len(shards):05d}.parquet")
 
 
 def _put(ready: Path, target: Path) -> None:
     try:
         ready.rename(target)
     except OSError as error:
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process was faster with the same files
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:  # another process has just put the same files there
             raise
 
 
@@ -83,7 +83,7 @@ def _wish(card: DatasetCard, reason: str) -> str:
 @lru_cache(maxsize=1)
 def _answers(_period: int) -> bool:
     answer: list[bool] = []
-    thread = threading.Thread(target=_ask, args=(answer,), daemon=True)  # name look-up alone can hang for many seconds
+    thread = threading.Thread(target=_ask, args=(answer,), daemon=True)  # name resolution alone can hang for many seconds
     thread.start()
     thread.join(_PROBE_SECONDS)
     return bool(answer)
@@ -94,7 +94,7 @@ def _ask(answer: list[bool]) -> None:
     try:
         urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
     except urllib.error.HTTPError:
-        answer.append(True)  # it answered, if only to say no to this one page
+        answer.append(True)  # an error status is an answer, too
     except (OSError, ValueError):
         return
     else:

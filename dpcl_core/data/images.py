@@ -1,4 +1,4 @@
-"""Images of one split, encoded or raw, decoded in batches to the size a backbone asks for."""
+"""Images of one split, encoded or raw, decoded in batches to the size that a backbone requires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PIL import Image
 from dpcl_core.errors import BadInput
 
 MAX_SIDE = 4096
-# No format whose decoder runs another program or a script (EPS does); Pillow would try every one it knows.
+# No format whose decoder runs another program or a script (EPS does); without a list Pillow would try all its formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Interpolation = Literal["bilinear", "bicubic"]
@@ -26,9 +26,9 @@ Interpolation = Literal["bilinear", "bicubic"]
 class Images:
     """Either encoded files (one `bytes` per row) or one raw uint8 array [n, H, W, C] with C in {1, 3}.
 
-    `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size. `origins`
-    says where each row was read, for the sentence about a damaged one. `is_private`: there is no such sentence, which would
-    be a release; a picture that cannot be used is a black one.
+    `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size. `origins`:
+    the file and row of each image, for error messages. `is_private`: there are no such messages, which would be releases; an
+    unusable picture becomes a black one.
     """
 
     content: Sequence[bytes] | NDArray[np.uint8]
@@ -60,13 +60,13 @@ class Images:
             pixels = [self._seen(row, size, n_channels, interpolation) for row in rows]
             if size is None:
                 side = side or (pixels[0].shape[0], pixels[0].shape[1])
-                for row, found in enumerate(pixels, start):
-                    if found.shape[:2] != side:
-                        self._refuse_size(row, found, side)
+                for row, decoded in enumerate(pixels, start):
+                    if decoded.shape[:2] != side:
+                        self._refuse_size(row, decoded, side)
             yield np.stack(pixels)
 
     def digest(self) -> str:
-        """SHA-256 over the content of every row, in order: the address of whatever is computed from these images."""
+        """SHA-256 over the content of every row, in order: the cache key of results computed from these images."""
         content = sha256()
         if isinstance(self.content, np.ndarray):
             content.update(repr(self.content.shape).encode())
@@ -78,20 +78,20 @@ class Images:
         return content.hexdigest()
 
     def encoded(self) -> Sequence[bytes]:
-        """One image file per row; raw pixels become PNG, which loses nothing."""
+        """One image file per row; raw pixels become PNG, which is lossless."""
         return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
 
     def _seen(
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
     ) -> NDArray[np.uint8]:
-        """A decoded image; a black one for a private image that cannot be used."""
+        """A decoded image; a black one for an unusable private image."""
         if not self.is_private:
             return self._decoded(row, size, n_channels, interpolation)
         wanted = None if self.shape is None else self.shape[:2]
         try:
-            found = self._decoded(row, size, n_channels, interpolation)
-            if size is not None or wanted in (None, found.shape[:2]):
-                return found
+            decoded = self._decoded(row, size, n_channels, interpolation)
+            if size is not None or wanted in (None, decoded.shape[:2]):
+                return decoded
         except BadInput:
             if size is None and wanted is None:
                 raise
@@ -128,7 +128,7 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
     """The decoded image, 8 bits a channel. Raises BadInput naming `field` for a damaged file or one above 4096 x 4096."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow warns of (huge sizes, odd metadata) is refused or harmless here
+            warnings.simplefilter("ignore")  # Pillow warns of what is refused below (huge sizes) or harmless (metadata)
             image = Image.open(io.BytesIO(encoded), formats=FORMATS)
             if max(image.size) > MAX_SIDE:
                 raise BadInput(field, f"{image.width}x{image.height} pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}")
@@ -137,7 +137,7 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
         raise
     except Image.DecompressionBombError as error:
         raise BadInput(field, "millions of pixels", f"must be at most {MAX_SIDE}x{MAX_SIDE}") from error
-    except Exception as error:  # Pillow's decoders raise many kinds; to the reader all mean one thing
+    except Exception as error:  # Pillow's decoders raise many kinds of error, all with the same meaning for the user
         allowed = "must be an image file that can be decoded (PNG, JPEG, WebP, BMP, GIF, TIFF or PPM)"
         raise BadInput(field, f"{len(encoded)} bytes", allowed) from error
     if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white instead of scaling them
@@ -145,7 +145,7 @@ def open_image(encoded: bytes, field: str) -> Image.Image:
     if image.mode in ("I", "F"):
         raise BadInput(field, f"mode {image.mode}", "must have 8 or 16 bits a channel")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        white = Image.new("RGBA", image.size, "white")  # what lies under a transparent pixel is arbitrary
+        white = Image.new("RGBA", image.size, "white")  # the colour of a transparent pixel is arbitrary
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image
 

@@ -1,4 +1,4 @@
-"""The labels of a dataset without an image: what a look at its stream of tasks needs, in the numbering that `load` uses."""
+"""The labels of a dataset without its images, for previews of streams, in the numbering that `load` uses."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dpcl_core.spec import DataSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Labels int64 [n] of a split, and which of the dataset's sources each example comes from (None: it has none).
+    """Labels int64 [n] of a split, and the source of each example as an index (None: the dataset has no sources).
 
-    `sentences` int64 [n]: which sentence each is a word of, where words are the examples. `keys` uint64 [n]: what public
-    coins are tossed from; None where nobody asked for them.
+    `sentences` int64 [n]: the sentence of each example, where examples are words. `keys` uint64 [n]: keys of public coins;
+    None where not requested.
     """
 
     labels: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """Both splits of a dataset without their images; labels index `classes`. Equal only to itself.
+    """Both splits of a dataset without their images; labels index `classes`. Compared by identity.
 
     `n_train`: the public nominal number of training examples.
     """
@@ -45,20 +45,20 @@ class Labels:
 
 
 def read(data: DataSpec, *, keyed: bool) -> Labels | None:
-    """The labels of a dataset or its subset, kept until a file changes; None where it would have to be downloaded.
+    """The labels of a dataset or its subset, cached until a file changes; None where it would have to be downloaded.
 
-    `keyed`: with the training examples' keys, for which all of the files is read. Raises BadInput for an unknown name or
-    files that cannot be used, DataMissing for data of one's own that are not there.
+    `keyed`: with the training examples' keys, which requires reading the files in full. Raises BadInput for an unknown name
+    or files that cannot be used, DataMissing for own data that do not exist.
     """
     card = catalog.card(data.dataset)
-    found = [outline for outline in catalog.outlines(card) if outline is not None]
-    if len(found) < len(catalog.members(card)):
+    outlines = [outline for outline in catalog.outlines(card) if outline is not None]
+    if len(outlines) < len(catalog.members(card)):
         return None
-    return _read(card, tuple(found), (data.train_per_class, data.test_per_class, data.train_per_source), keyed)
+    return _read(card, tuple(outlines), (data.train_per_class, data.test_per_class, data.train_per_source), keyed)
 
 
 def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
-    """The members' examples one after another: each keeps its own labels, shifted behind those of the members before it.
+    """The members' examples one after another, with labels shifted so that members share none.
 
     `keyed`: with the training examples' keys.
     """
@@ -67,7 +67,7 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
     if not card.members:
         only = outlines[0]
         classes = card.classes or only.classes
-        # Which classes a source can hold is public: a style all of them, a member set or a family of texts its own.
+        # The classes of a source are public: all for a style, its own for a member set or a family of texts.
         held = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
         everything = tuple(range(len(classes)))
         train, test = (

@@ -1,4 +1,4 @@
-"""Datasets read into memory: bundled, from this computer or from the hub, whole or in part."""
+"""Loads datasets into memory: bundled, from this computer or from the hub, whole or as a subset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
-from dpcl_core.data.files import Found
+from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
 from dpcl_core.data.outline import Outline, Part, outline
 from dpcl_core.data.texts import Canary, Texts
@@ -19,23 +19,23 @@ from dpcl_core.spec import DataSpec
 
 
 def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
-    """The dataset that the settings name, pictures still encoded, in the same rows for every seed and budget.
+    """The dataset that the settings name, with pictures still encoded; the same rows for every seed and budget.
 
-    `undeclared`: with the training examples whose labels nobody declared, as candidates for a learned list.
+    `undeclared`: with the training examples of undeclared labels, as candidates for a learned list.
 
-    Looked for in the folder `DPCL_DATA`, the download cache, the Hugging Face hub. Raises DataMissing saying what to put
-    where, BadInput naming file, row and what is allowed.
+    Searches the folder `DPCL_DATA`, the download cache, the Hugging Face hub. Raises DataMissing naming the files to add and
+    their folder, BadInput naming file, row and what is allowed.
     """
     card = catalog.card(data.dataset)
     members = catalog.members(card)
-    found = [_find(member) for member in members]
-    full = [outline(member, files_) for member, files_ in zip(members, found, strict=True)]
-    chosen = [whole.opened() for whole in full] if undeclared else full
-    kept = [whole.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for whole in chosen]
-    pairs = [_read(*member) for member in zip(members, found, kept, strict=True)]
+    data_files = [_find(member) for member in members]
+    full = [outline(member, files_) for member, files_ in zip(members, data_files, strict=True)]
+    chosen = [one.opened() for one in full] if undeclared else full
+    kept = [one.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for one in chosen]
+    pairs = [_read(*member) for member in zip(members, data_files, kept, strict=True)]
     named = labels.joined(card, kept, keyed=True)
     train, test = (
-        Split(_together(read) if card.members else read[0], split.labels, split.sources, split.keys)
+        Split(_concatenated(read) if card.members else read[0], split.labels, split.sources, split.keys)
         for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
     )
     canaries: tuple[Canary, ...] = ()
@@ -52,12 +52,12 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
         sources=named.sources,
         canaries=canaries,
         n_people=named.n_train,
-        undeclared=tuple(name for whole in full for name in whole.undeclared) if undeclared else (),
+        undeclared=tuple(name for one in full for name in one.undeclared) if undeclared else (),
     )
 
 
-def _find(card: DatasetCard) -> Found | None:
-    """The dataset's files, downloaded if need be; None for the bundled one."""
+def _find(card: DatasetCard) -> DataFiles | None:
+    """The dataset's files, downloaded if necessary; None for the bundled one."""
     if card.name == catalog.BUNDLED:
         return None
     try:
@@ -69,16 +69,16 @@ def _find(card: DatasetCard) -> Found | None:
         return files.find(card)
 
 
-def _together(read: Sequence[Content]) -> Images | Texts:
-    """The pictures or the texts of all members."""
+def _concatenated(read: Sequence[Content]) -> Images | Texts:
+    """The concatenated pictures or texts of all members."""
     if texts := [one for one in read if isinstance(one, Texts)]:
         return text_files.joined(texts)
     return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
-def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Content, Content]:
-    """What the examples of both splits are."""
-    files_ = (found.train, found.test or found.train) if found else ((), ())
+def _read(card: DatasetCard, data_files: DataFiles | None, kept: Outline) -> tuple[Content, Content]:
+    """The examples of the training and test parts."""
+    files_ = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
     if card.kind == "sensor":
         trained, tested = (
             parquet.read_windows(paths, card, part.rows) for paths, part in zip(files_, (kept.train, kept.test), strict=True)
@@ -93,8 +93,8 @@ def _read(card: DatasetCard, found: Found | None, kept: Outline) -> tuple[Conten
         ]
         return words[0], words[1]
     if card.kind == "text":
-        # Of one file that is divided the test rows, too, are counted as the training rows were.
-        is_divided = found is not None and not found.test
+        # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
+        is_divided = data_files is not None and not data_files.test
         texts = text_files.read_texts(files_[0], card, kept.train.rows, is_private=True)
         return texts, text_files.read_texts(files_[1], card, kept.test.rows, is_private=is_divided)
     test = _images(card, files_[1], kept.test, is_private=False)

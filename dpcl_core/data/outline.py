@@ -1,4 +1,4 @@
-"""Which rows of a dataset's files are its training and test examples: labels and sources, but no image yet."""
+"""Outlines of datasets: which rows of the files are training and test examples, with labels and sources, without images."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files, text_files
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.contents import Contents
-from dpcl_core.data.files import Found
-from dpcl_core.data.rows import Door, Known, Rows, sound
+from dpcl_core.data.files import DataFiles
+from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
 from dpcl_core.errors import BadInput
 
-# Public constants: the same division and the same subset for every run, seed and person. Under the first the bundled digits
-# fall into 1,347 and 450.
+# Public constants: the same division and the same subset for every run, seed and user. The division splits the bundled
+# digits into 1,347 and 450.
 _DIVISION, _SUBSET = 20_251_040, 20_250_917
-HELD_OUT = 0.2  # of a person's own data, for testing
+HELD_OUT = 0.2  # of the user's own data, for testing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One split: labels int64 [n], sources int64 [n] or None, and the row of its file that each example is, or is in.
+    """One split: labels int64 [n], sources int64 [n] or None, and the row of the files of each example.
 
-    `contents`: the files that the rows are of. `of_words`: examples are the words of sentences, a row of the file each.
+    `contents`: these files. `of_words`: examples are words, and each row of the files is a sentence.
     """
 
     labels: NDArray[np.int64]
@@ -44,16 +44,16 @@ class Part:
         return replace(self, labels=self.labels[which], sources=sources, rows=self.rows[which])
 
     def keys(self) -> NDArray[np.uint64]:
-        """What public coins are tossed from, uint64 [n]: the row's own bytes, words those of their sentence. Reads files."""
+        """Keys of public coins, uint64 [n], from the row's own bytes (for words, their sentence's). Reads the files."""
         return self.contents.keys()[self.rows]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """A dataset without its images. `sources` are names that the parts' sources index. The test part has every class.
+    """A dataset without its images. `sources`: names that the parts' sources index. The test part has every class.
 
-    `n_train`: the public nominal number of training examples. `undeclared`: the other labels of training examples, private,
-    where neither card nor schema tells all; `open_train`: the training part with those, numbered from `classes` on.
+    `n_train`: the public nominal number of training examples. `undeclared`: other labels of training examples, private,
+    where neither card nor schema lists all; `open_train`: the training part including those, numbered from `classes` on.
     """
 
     classes: tuple[str, ...]
@@ -65,18 +65,18 @@ class Outline:
     open_train: Part
 
     def opened(self) -> Outline:
-        """The outline whose training part has the undeclared labels, too."""
+        """The outline whose training part includes the undeclared labels."""
         return replace(self, train=self.open_train)
 
     def thinned(
         self, train_per_class: int | None, test_per_class: int | None, train_per_source: int | None = None
     ) -> Outline:
-        """The outline with about so many training examples of each class or of each source, and at most so many test
-        examples a class. Of words whole sentences are counted, of each source whichever it is.
+        """The outline with about `train_per_class` (or `train_per_source`) training examples, and at most `test_per_class`
+        test examples per class. For words both training caps count whole sentences of a source.
 
-        Each training example is kept with the chance cap / nominal size of its class or source, by a coin of its own; a
-        smaller subset lies within a larger. An undeclared class counts as one of mean size. The test part is public, so
-        there the first so many of a public order stay.
+        Each training example is kept with probability cap / nominal size of its class or source, by a coin of its own bytes;
+        smaller subsets are parts of larger ones. An undeclared class counts as one of mean size. The test part is public, so
+        there the first examples in a public order are kept.
         """
         train, (cap, by_source) = self.train, _cap(train_per_class, train_per_source)
         if cap is not None:
@@ -89,7 +89,7 @@ class Outline:
         return replace(self, train=train, n_train=n_train, test=_thinned(self.test, test_per_class))
 
     def n_kept(self, train_per_class: int | None, train_per_source: int | None = None) -> int:
-        """The public nominal number of training examples under this cap; reads nothing."""
+        """The public nominal number of training examples under this cap; reads no file."""
         cap, by_source = _cap(train_per_class, train_per_source)
         if cap is None:
             return self.n_train
@@ -97,79 +97,79 @@ class Outline:
         return round(self.n_train * float(np.minimum(sizes, cap).sum() / sizes.sum()))
 
     def _nominal_sizes(self, *, by_source: bool) -> NDArray[np.float64]:
-        """Public numbers of training examples of each class, or of examples or sentences of each source: as the test part
-        has them."""
+        """Public nominal numbers of training examples of each class, or of examples or sentences of each source, in
+        proportion to the test part."""
         kinds, of_row = _kinds(self.test, by_source=by_source)
         n_kinds = max(1, len(self.sources)) if by_source or self.test.of_words else len(self.classes)
-        found = np.bincount(kinds, minlength=n_kinds)
-        n_units = self.n_train * len(kinds) / len(of_row)  # of words, as many a sentence as in the test part
-        return n_units * np.where(found > 0, found / len(kinds), 1 / n_kinds)
+        kind_counts = np.bincount(kinds, minlength=n_kinds)
+        n_units = self.n_train * len(kinds) / len(of_row)  # for words, as many per sentence as in the test part
+        return n_units * np.where(kind_counts > 0, kind_counts / len(kinds), 1 / n_kinds)
 
 
-def outline(card: DatasetCard, found: Found | None) -> Outline:
-    """The outline of one dataset's files (None: the bundled one), kept until a file changes.
+def outline(card: DatasetCard, data_files: DataFiles | None) -> Outline:
+    """The outline of one dataset's files (None: the bundled one), cached until a file changes.
 
     Raises BadInput naming file, row and what is allowed.
     """
-    return _outline(card, found, () if found is None else tuple(_stamp(found, card)))
+    return _outline(card, data_files, () if data_files is None else tuple(_stamp(data_files, card)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Opened:
-    """The files of a dataset with what is public about them; the training rows, `trained`, are not judged yet."""
+    """The files of a dataset with their public facts; the training rows, `trained`, are not checked yet."""
 
-    own: Door
+    own: RowReader
     trained: NDArray[np.int64]
     public: Rows
     tested: NDArray[np.int64]
     classes: tuple[str, ...]
     sources: tuple[str, ...]
-    known: Known
+    known: PublicFacts
     contents: Sequence[Contents]
 
 
 @lru_cache(maxsize=32)
-def _outline(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
-    """The test part is judged first, one and all: it is public. What it says, and the card, is all that training rows are
-    held against; those that do not fit count as no examples."""
-    data = _opened(card, found, stamp)
-    kept = sound(data.own, data.trained, data.known)
-    private = data.own.judged(kept, data.known)
+def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> Outline:
+    """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
+    do not fit count as no examples."""
+    data = _opened(card, data_files, stamp)
+    kept = usable_rows(data.own, data.trained, data.known)
+    private = data.own.checked(kept, data.known)
     test = _part(data.public, data.tested, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
     everything = _part(numbered, kept, data.sources, data.contents[0])
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
     n_found = len(private) if train.of_words else len(data.trained)
-    n_train = _n_train(card, found, n_found, test)
+    n_train = _n_train(card, data_files, n_found, test)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything)
 
 
-def refused(card: DatasetCard, found: Found) -> tuple[int, list[BadInput]]:
-    """How many training rows there are, and what is wrong with each that counts as no example: for their owner alone."""
-    data, wrong = _opened(card, found, tuple(_stamp(found, card))), list[BadInput]()
-    sound(data.own, data.trained, data.known, wrong)
+def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInput]]:
+    """The number of training rows, and the error of each unusable one: for their owner only."""
+    data, wrong = _opened(card, data_files, tuple(_stamp(data_files, card))), list[BadInput]()
+    usable_rows(data.own, data.trained, data.known, wrong)
     return len(data.trained), wrong
 
 
-def _opened(card: DatasetCard, found: Found | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
-    contents = [Contents(card, paths, stamp) for paths in ((found.train, found.test) if found else ((), ()))]
-    own = opened(card, found.train if found else (), is_private=True)
-    other = opened(card, found.test, is_private=False) if found and found.test else None
-    tested, trained = np.arange(len(other or ()), dtype=np.int64), np.arange(len(own), dtype=np.int64)
-    if other is None:
+def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
+    contents = [Contents(card, paths, stamp) for paths in ((data_files.train, data_files.test) if data_files else ((), ()))]
+    train_reader = opened(card, data_files.train if data_files else (), is_private=True)
+    test_reader = opened(card, data_files.test, is_private=False) if data_files and data_files.test else None
+    tested, trained = np.arange(len(test_reader or ()), dtype=np.int64), np.arange(len(train_reader), dtype=np.int64)
+    if test_reader is None:
         is_test = coins.tossed(contents[0].keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
         tested, trained = np.flatnonzero(is_test), np.flatnonzero(~is_test)
-    elif own.has_sources != other.has_sources:
+    elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
-    public = (other or own).judged(tested, None)
+    public = (test_reader or train_reader).checked(tested, None)
     classes, sources = _classes(card, public), _source_names(card, public)
     _refuse_missing(card, public.labels, classes)
-    known = known_of(card, public, classes, sources)
-    return _Opened(own, trained, public, tested, classes, sources, known, contents if other else contents[:1])
+    facts = public_facts(card, public, classes, sources)
+    return _Opened(train_reader, trained, public, tested, classes, sources, facts, contents if test_reader else contents[:1])
 
 
-def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Door:
-    """The files of a split (none: the bundled digits). Raises BadInput for files or headers that will not do."""
+def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
+    """A reader of a split's files (none: the bundled digits). Raises BadInput for unusable files or headers."""
     if not paths:
         return bundled.Digits()
     if paths[0].is_dir():
@@ -181,15 +181,15 @@ def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Doo
     return parquet.Sheet(paths, card, is_private=is_private)
 
 
-def known_of(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> Known:
-    """What training rows are held against."""
+def public_facts(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> PublicFacts:
+    """The public facts that training rows are checked against."""
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
-    return Known(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
+    return PublicFacts(len(classes), numbers, frozenset(sources) if sources else None, card.shape or public.shape, is_open)
 
 
 def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
-    """The rows with labels beyond the classes numbered one after another, and what these are called."""
+    """The rows with labels beyond the classes renumbered consecutively, and the names of these labels."""
     beyond = np.unique(private.labels[private.labels >= n_classes])
     if not len(beyond):
         return private, ()
@@ -198,21 +198,21 @@ def _numbered(private: Rows, n_classes: int) -> tuple[Rows, tuple[str, ...]]:
     return replace(private, labels=labels), tuple(private.names.get(label, str(label)) for label in beyond.tolist())
 
 
-def _n_train(card: DatasetCard, found: Found | None, n_found: int, test: Part) -> int:
+def _n_train(card: DatasetCard, data_files: DataFiles | None, n_rows: int, test: Part) -> int:
     """The public nominal number of training examples.
 
-    A benchmark's is what its files hold, taken as public: the statement says so. The bundled digits are always all there,
-    as their card counts them. Of a person's own data nothing of the training part is counted: it is what their schema says
-    or, without one, four for each test example, as in a division by 80 and 20.
+    For a benchmark, the number in its files, taken as public (the statement says so). For the bundled digits, the card's
+    number. In the user's own data nothing of the training part is counted: it is the schema's number or, without one, four
+    for each test example, as in an 80:20 division.
     """
     if not card.is_own:
-        return card.n_train if found is None else n_found
+        return card.n_train if data_files is None else n_rows
     share = card.held_out or HELD_OUT
     return card.n_train or round(len(test.labels) * (1 - share) / share)
 
 
 def _classes(card: DatasetCard, public: Rows) -> tuple[str, ...]:
-    """The card's class names where it has them, else those of the test part, else the numbers."""
+    """The card's class names if it has them, else those of the test part, else the numbers."""
     if card.classes:
         for label, name in public.names.items():
             if name in card.classes and label < len(card.classes) and card.classes[label] != name:
@@ -227,8 +227,8 @@ def _classes(card: DatasetCard, public: Rows) -> tuple[str, ...]:
 
 
 def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
-    """Raises BadInput for a test part that lacks a class; of own data, one that no schema declares."""
-    if card.kind == "tagged":  # a rare type of name may miss in a part
+    """Raises BadInput for a test part that lacks a class; in own data, a class that no schema declares."""
+    if card.kind == "tagged":  # a part may lack a rare type of name
         if not len(labels):
             raise BadInput(f"{card.name} test", "no sentences", "must have a sentence")
         return
@@ -292,7 +292,7 @@ def _kinds(part: Part, *, by_source: bool) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each row's place (0, 1, ...) within its class, in a public order."""
+    """Each row's position (0, 1, ...) within its class, in a public order."""
     by_class = np.lexsort((np.random.default_rng(_SUBSET).random(len(labels)), labels))
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels))])
     places = np.empty(len(labels), dtype=np.int64)
@@ -300,12 +300,12 @@ def _places(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _stamp(found: Found, card: DatasetCard) -> Sequence[tuple[str, int]]:
-    """What changes when the files do."""
+def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]]:
+    """File names, times and sizes, which change when the files do."""
     try:
-        if found.is_folder:
-            return [entry for split in (*found.train, *found.test) for entry in folder.stamp(split)]
-        return [pair for path in (*found.train, *found.test) for pair in _of_file(path)]
+        if data_files.is_folder:
+            return [entry for split in (*data_files.train, *data_files.test) for entry in folder.stamp(split)]
+        return [pair for path in (*data_files.train, *data_files.test) for pair in _of_file(path)]
     except OSError as error:
         raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
 

@@ -1,4 +1,4 @@
-"""A person's own datasets that lie ready on this computer."""
+"""Lists the user's own datasets on this computer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dpcl_core.errors import BadInput
 
 
 def names() -> list[str]:
-    """own:NAME of every folder with pictures, sensor windows or texts that is none of the catalog's; reads headers only."""
-    found: list[str] = []
-    known = {card.folder for card in CARDS.values()}
+    """own:NAME of every data folder that is not one of the catalog's datasets; reads headers only."""
+    listed: list[str] = []
+    known_folders = {card.folder for card in CARDS.values()}
     for root in files.roots(catalog.card("own:any")):
         for folder in _folders(root):
-            if folder.name not in known and f"own:{folder.name}" not in found and _is_usable(f"own:{folder.name}"):
-                found.append(f"own:{folder.name}")
-    return found
+            if folder.name not in known_folders and f"own:{folder.name}" not in listed and _is_usable(f"own:{folder.name}"):
+                listed.append(f"own:{folder.name}")
+    return listed
 
 
 def _folders(root: Path) -> list[Path]:

@@ -1,7 +1,7 @@
-"""What an owner finds out of data of their own before a run: the command `data check`.
+"""Report on the user's own data before a run: the command `data check`.
 
-The public part is all that errors, titles, sizes and figures of runs may depend on. The other part is counted in private
-rows without noise: for the owner's own terminal alone, stored nowhere.
+The public part is all that errors, titles, sizes and figures of runs may depend on. The private part is counted in private
+rows without noise: for the owner's terminal only, never stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no eps
 
 @dataclass(frozen=True, slots=True)
 class Public:
-    """What anyone may know. `from_schema`: the fields that a schema declares; all others follow from the test part."""
+    """Public facts. `from_schema`: the fields that a schema declares; all others follow from the test part."""
 
     name: str
     title: str
@@ -42,11 +42,10 @@ class Public:
 
 @dataclass(frozen=True, slots=True)
 class Private:
-    """What nobody else may: training rows (of text, lines of a CSV file), how many count as examples, and why others do not.
+    """Private facts: numbers of training rows (of text, lines of a CSV file) and of usable ones, and why others are not.
 
-    `refused`: how often each reason holds, and the first row of it; `undeclared`: rows of labels that are neither in the
-    schema nor in the test part, used under labels = dp-learned alone; `n_black`: rows with a picture that cannot be opened,
-    used as a black one.
+    `refused`: each reason with its count and first row; `undeclared`: rows by label that is neither in the schema nor in the
+    test part, used only under labels = dp-learned; `n_black`: rows whose picture cannot be opened, used as a black one.
     """
 
     n_rows: int
@@ -58,27 +57,27 @@ class Private:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Both parts."""
+    """The public and the private part."""
 
     public: Public
     private: Private
 
     def document(self) -> dict[str, object]:
-        """As JSON, the warning beside the private numbers."""
+        """The report as JSON, with the warning beside the private numbers."""
         return {"public": asdict(self.public), "private": {"warning": _WARNING, **asdict(self.private)}}
 
     def text(self) -> str:
-        """As a person reads it."""
+        """The report as text for a terminal."""
         public, private = self.public, self.private
-        told = "the schema" if "n_train" in public.from_schema else "four for each test example, as no schema says"
-        known = "the schema" if "classes" in public.from_schema else "the test part"
+        size_source = "the schema" if "n_train" in public.from_schema else "four for each test example, as no schema says"
+        class_source = "the schema" if "classes" in public.from_schema else "the test part"
         lines = [
             "Public: all that errors, titles, sizes and figures of a run may depend on.",
             f"  title              {public.title}",
-            f"  classes            {', '.join(public.classes)} (from {known})",
+            f"  classes            {', '.join(public.classes)} (from {class_source})",
             *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
-            f"  training examples  {public.n_train:,} (from {told})" if "n_train" in public.from_schema else
-            f"  training examples  {public.n_train:,} ({told})",
+            f"  training examples  {public.n_train:,} (from {size_source})" if "n_train" in public.from_schema else
+            f"  training examples  {public.n_train:,} ({size_source})",
             f"  test examples      {public.n_test:,}",
             "",
             _WARNING,
@@ -95,25 +94,25 @@ class Report:
 
 
 def report(named: str) -> Report:
-    """What is known of own:NAME, NAME, or a folder. Raises BadInput, DataMissing as a run does."""
+    """The report on own:NAME, NAME, or a folder. Raises BadInput, DataMissing as a run does."""
     with _looked_for(named) as name:
         card = catalog.card(name)
-        found = files.find(card)
-        whole = outline.outline(card, found)
+        data_files = files.find(card)
+        outlined = outline.outline(card, data_files)
         facts, declared = catalog.facts(name), _declared(card)
-        n_rows, refused = outline.refused(card, found)
+        n_rows, refused = outline.refused(card, data_files)
         black = list(_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else ())
     reasons = Counter(one.allowed for one in refused)
     first = {one.allowed: one.field for one in reversed(refused)}
-    passed = sum(text_files.n_passed_over(path) for path in found.train if path.suffix == ".csv")
+    passed = sum(text_files.n_passed_over(path) for path in data_files.train if path.suffix == ".csv")
     if passed:
         reasons["must have as many values as the first line has names"] = passed
         first["must have as many values as the first line has names"] = "a line that is no row of the table"
-    labels = whole.open_train.labels[whole.open_train.labels >= len(whole.classes)] - len(whole.classes)
-    undeclared = Counter(whole.undeclared[label] for label in labels.tolist())
+    labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
+    undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_used = n_rows - len(refused) - len(labels)
     return Report(
-        Public(name, facts.title, whole.classes, whole.sources, whole.n_train, facts.n_test, declared),
+        Public(name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared),
         Private(
             n_rows + passed,
             n_used,
@@ -125,15 +124,15 @@ def report(named: str) -> Report:
 
 
 def write_schema(named: str) -> Path:
-    """Writes what is public as a `schema.toml` beside the data, to be edited by hand.
+    """Writes the public facts as a `schema.toml` beside the data, to be edited by hand; gives its path.
 
-    Raises BadInput where there is one already, or it cannot be written.
+    Raises BadInput where one exists already or it cannot be written.
     """
     with _looked_for(named) as name:
         card = catalog.card(name)
-        found = files.find(card)
+        data_files = files.find(card)
         facts = catalog.facts(name)
-    path = found.train[0].parent / schema.NAME
+    path = data_files.train[0].parent / schema.NAME
     if path.exists():
         raise BadInput("--write-schema", str(path), "is there already: edit it, or move it away first")
     try:
@@ -144,17 +143,17 @@ def write_schema(named: str) -> Path:
 
 
 def printed(named: str, *, with_schema: bool, as_json: bool) -> str:
-    """What the command prints; with `with_schema` it writes the schema first."""
+    """The output of the command; with `with_schema` it writes the schema first."""
     path = write_schema(named) if with_schema else None
-    found = report(named)
+    result = report(named)
     if as_json:
-        document = {**found.document(), **({} if path is None else {"schema": str(path)})}
+        document = {**result.document(), **({} if path is None else {"schema": str(path)})}
         return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    return found.text() + ("" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n")
+    return result.text() + ("" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n")
 
 
 def _black(images: Content) -> Iterator[BadInput]:
-    """What is wrong with pictures that cannot be opened: each counts as an example, a black one."""
+    """The errors of pictures that cannot be opened; each counts as an example, a black one."""
     assert isinstance(images, Images)
     for row in range(len(images)):
         try:
@@ -164,9 +163,9 @@ def _black(images: Content) -> Iterator[BadInput]:
 
 
 def _declared(card: DatasetCard) -> tuple[str, ...]:
-    """The fields that the schema fills."""
-    found = schema.read(card)
-    return tuple(name for name in schema.Schema.model_fields if found is not None and getattr(found, name))
+    """The names of the fields that the schema declares."""
+    fields = schema.read(card)
+    return tuple(name for name in schema.Schema.model_fields if fields is not None and getattr(fields, name))
 
 
 def _rows(count: int) -> str:
@@ -175,7 +174,7 @@ def _rows(count: int) -> str:
 
 @contextmanager
 def _looked_for(named: str) -> Iterator[str]:
-    """own:NAME for a name or a folder; while this lasts, that folder is where it is looked for."""
+    """own:NAME for a name or a folder; within this context that folder is the one searched."""
     if named in catalog.CARDS:
         raise BadInput(_FIELD, named, "must be data of your own: a folder, or its name")
     folder = Path(named)

@@ -1,4 +1,4 @@
-"""One split read from parquet files: images or sensor windows, labels, class names, and where each row came from."""
+"""Reads one split from parquet files: images or sensor windows, labels, class names and sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
-from dpcl_core.data.rows import Known, Rows
+from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.errors import BadInput
 
@@ -28,13 +28,13 @@ _MOST = int(np.iinfo(np.int64).max)
 
 
 def source_column(card: DatasetCard) -> str:
-    """The column that says which part of the dataset a row belongs to."""
+    """The column with each row's source."""
     return RATE_COLUMN if card.kind == "sensor" else SOURCE_COLUMN
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """One file: what it is called, its judged columns, that of labels by name, and what its header declares of labels."""
+    """One file: its name in messages, its checked columns, the name of the label column, and class names of its header."""
 
     shown: str
     table: pa.Table
@@ -43,7 +43,7 @@ class _Piece:
 
 
 class Sheet:
-    """The parquet files of a split. Raises BadInput on opening for a file or a header that will not do."""
+    """The parquet files of a split. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card, self._parts = card, parts
@@ -56,45 +56,45 @@ class Sheet:
     def __len__(self) -> int:
         return sum(piece.table.num_rows for piece in self._pieces)
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """As `rows.Door` says."""
-        # Without a card, n rows cannot have more than n classes: a larger label is a slip, not a class.
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`."""
+        # Without a card, n rows cannot have more than n classes: a larger label is an error, not a class.
         top = known.n_classes if known else self._card.n_classes or len(self)
         top = _MOST if known and known.is_open else top
-        found: list[Rows] = []
+        checked_pieces: list[Rows] = []
         start = 0
         for piece in self._pieces:
             end = start + piece.table.num_rows
-            own = rows[(rows >= start) & (rows < end)] - start
-            if len(own):
-                found.append(_judged(piece, own, self._card, top, known))
+            rows_here = rows[(rows >= start) & (rows < end)] - start
+            if len(rows_here):
+                checked_pieces.append(_checked_rows(piece, rows_here, self._card, top, known))
             start = end
-        if not found:
-            nothing = np.empty(0, dtype=np.str_) if self.has_sources else None
-            return Rows(np.empty(0, dtype=np.int64), {}, nothing)
+        if not checked_pieces:
+            no_sources = np.empty(0, dtype=np.str_) if self.has_sources else None
+            return Rows(np.empty(0, dtype=np.int64), {}, no_sources)
         names: dict[int, str] = {}
-        for piece_rows in found:
-            for label, name in piece_rows.names.items():
+        for piece_result in checked_pieces:
+            for label, name in piece_result.names.items():
                 if names.setdefault(label, name) != name:
                     allowed = f"label {label} must have one name"
                     raise BadInput(called(self._card, self._parts[-1]), f"{names[label]} and {name}", allowed)
-        sources = [piece.sources for piece in found if piece.sources is not None]
-        labels = np.concatenate([piece.labels for piece in found])
-        together = np.concatenate(sources) if sources else None
-        return Rows(labels, names, together, numbers=found[0].numbers, shape=found[0].shape)
+        sources = [piece.sources for piece in checked_pieces if piece.sources is not None]
+        labels = np.concatenate([piece.labels for piece in checked_pieces])
+        all_sources = np.concatenate(sources) if sources else None
+        return Rows(labels, names, all_sources, numbers=checked_pieces[0].numbers, shape=checked_pieces[0].shape)
 
 
 def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Images:
-    """The images of these rows (ascending) of a split; of image files, one row group at a time is in memory besides.
+    """The images of these rows (ascending) of a split; encoded images are read one row group at a time.
 
-    Raises BadInput naming file, row and what is allowed; of private rows nothing that an image file is makes it.
+    Raises BadInput naming file, row and what is allowed; never for the content of a private image file.
     """
     pieces = [_images(path, card, chosen, is_private) for path, chosen in _by_part(parts, card, rows)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
 def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The sensor windows of these rows (ascending) of a split as they were measured: float32 [n, 100, 3] in m/s^2.
+    """The unscaled sensor windows of these rows (ascending) of a split: float32 [n, 100, 3] in m/s^2.
 
     Raises BadInput naming file, row and what is allowed.
     """
@@ -102,7 +102,7 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
 
 
 def _by_part(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
-    """Each file of a split with those of these rows that it holds, counted from its own start."""
+    """Each file of a split with its part of these rows, counted from the file's start."""
     start = 0
     for path in parts:
         end = start + _n_rows(path, card)
@@ -111,7 +111,7 @@ def _by_part(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) 
 
 
 def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -> Images:
-    """The images of all pieces, one after another; raw pixels stay raw where all pieces have them in one shape."""
+    """The images of all pieces, concatenated; raw pixels stay raw where all pieces have them in one shape."""
     origins = [origin for piece in pieces for origin in (piece.origins or [""] * len(piece))]
     raw = [piece.content for piece in pieces if isinstance(piece.content, np.ndarray)]
     if len(raw) == len(pieces) and len({content.shape[1:] for content in raw}) == 1:
@@ -126,7 +126,7 @@ def _n_rows(path: Path, card: DatasetCard) -> int:
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
-    """A file's judged columns. Raises BadInput for a file that cannot be read, or a header that will not do."""
+    """A file with the columns to check. Raises BadInput for an unreadable file or an unusable header."""
     shown = called(card, path)
     with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
@@ -142,8 +142,8 @@ def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     return _Piece(shown, table, column, _declared_names(schema, column))
 
 
-def _judged(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: Known | None) -> Rows:
-    """The rows of these numbers of one file."""
+def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int, known: PublicFacts | None) -> Rows:
+    """The given rows of one file, checked."""
     table, shown = piece.table.take(pa.array(rows)), piece.shown
     numbers: Mapping[str, int] = {}
     if pa.types.is_integer(table.schema.field(piece.label).type):
@@ -177,7 +177,7 @@ def _judged(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top: int,
 def refuse_unknown(
     sources: NDArray[np.str_], known: frozenset[str] | None, shown: str, column: str, rows: NDArray[np.int64]
 ) -> None:
-    """Raises BadInput naming the first row of a source that is not known; where none are, any will do."""
+    """Raises BadInput naming the first row of an unknown source; does nothing where `known` is None."""
     if known is not None:
         for place in np.flatnonzero(~np.isin(sources, sorted(known)))[:1]:
             raise BadInput(f"{shown} {rows[place]}, {column}", str(sources[place]), "is no source of the test part")
@@ -218,7 +218,7 @@ def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[
 def _encoded(
     column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None
 ) -> list[bytes]:
-    """The image files in the wanted rows of a row group that starts at row `start`; None: nothing is an image file, too."""
+    """The image files in the wanted rows of a row group that starts at row `start` (None: null becomes an empty file)."""
     if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
         column = pc.struct_field(column, "bytes")
     kind = column.type
@@ -245,7 +245,7 @@ def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
 def _whole_numbers(
     column: pa.ChunkedArray, name: str, top: int, shown: str, allowed: str, rows: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Labels from 0 up and below `top`."""
+    """The labels, checked to be from 0 to `top` - 1."""
     _refuse_nulls(column, name, shown, allowed, rows)
     labels: NDArray[np.integer] = column.to_numpy()
     for place in np.flatnonzero((labels < 0) | (labels >= top))[:1]:
@@ -254,9 +254,9 @@ def _whole_numbers(
 
 
 def _ranks(
-    column: pa.ChunkedArray, name: str, card: DatasetCard, shown: str, rows: NDArray[np.int64], known: Known | None
+    column: pa.ChunkedArray, name: str, card: DatasetCard, shown: str, rows: NDArray[np.int64], known: PublicFacts | None
 ) -> tuple[NDArray[np.int64], Mapping[str, int]]:
-    """Labels of a column of class codes: the place of each code among all codes in alphabetical order, and these places."""
+    """Labels of a column of class codes, by alphabetical rank of the code, and the rank of each code."""
     codes, of_row = _texts(column, name, shown, rows)
     if known is None and len(codes) != card.n_classes:
         raise BadInput(f"{shown} column {name}", f"{len(codes)} classes", f"must have all {card.n_classes} classes")
@@ -270,10 +270,10 @@ def _ranks(
 def _names(
     table: pa.Table, labels: NDArray[np.int64], card: DatasetCard, shown: str, rows: NDArray[np.int64]
 ) -> dict[int, str]:
-    """The one name of each label. Raises BadInput naming a row that calls its label otherwise than another row does."""
+    """The name of each label. Raises BadInput for a row whose name for a label differs from an earlier row's."""
     texts, of_row = _texts(table[card.name_column], card.name_column, shown, rows)
     first = np.full(int(labels.max()) + 1, -1)
-    first[labels[::-1]] = of_row[::-1]  # of repeated places the last assignment stays: each label's first row
+    first[labels[::-1]] = of_row[::-1]  # for repeated indices the last assignment counts: each label's first row
     for place in np.flatnonzero(first[labels] != of_row)[:1]:
         allowed = f"label {labels[place]} is called {texts[first[labels[place]]]} elsewhere"
         raise BadInput(f"{shown} row {rows[place]}, {card.name_column}", texts[of_row[place]], allowed)
@@ -281,7 +281,7 @@ def _names(
 
 
 def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
-    """Class names as files from the Hugging Face hub declare them in their header; none where the header has none."""
+    """Class names from the header of a Hugging Face file; empty where the header has none."""
     with contextlib.suppress(KeyError, TypeError, ValueError):
         declared = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]["names"]
         return {label: str(name) for label, name in enumerate(declared)}
@@ -291,7 +291,7 @@ def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
 def _texts(
     column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """The different texts of a column, and which of them each row holds."""
+    """The distinct texts of a column, and each row's index into them."""
     if not is_text(column.type):
         raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
     _refuse_nulls(column, name, shown, "must hold text", rows)
@@ -300,26 +300,26 @@ def _texts(
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds text, each value once or every time."""
+    """Whether a column of this type has text, plain or dictionary-encoded."""
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
 
 
 def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, rows: NDArray[np.int64]) -> None:
-    """Raises BadInput naming the first row without a value; `rows` [n] are called by these numbers."""
+    """Raises BadInput naming the first row without a value; `rows` [n]: the rows' numbers in messages."""
     if column.null_count:
         row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
 
 
 def called(card: DatasetCard, path: Path) -> str:
-    """What a file is called in a sentence about it."""
+    """A file's name in messages."""
     return f"{card.name}/{path.name}"
 
 
 @contextlib.contextmanager
 def readable(path: Path, shown: str) -> Iterator[None]:
-    """Turns what Arrow and the file system raise while a file is read into one sentence."""
+    """Turns errors of Arrow and the file system while reading a file into a BadInput with one sentence."""
     try:
         yield
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""Pixels written as lists of numbers in a parquet column, checked one and all."""
+"""Reads and checks pixels stored as lists of numbers in a parquet column."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dpcl_core.errors import BadInput
 def pixels_of(
     column: pa.Array, shape: tuple[int, int, int] | None, shown: str, rows: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
-    """Pixels [n, H, W, C] of a column of lists: one flat list a row for a known `shape`, else rows of columns (of channels).
+    """Pixels [n, H, W, C] of a column of lists: one flat list per row for a known `shape`, else nested H x W (x C).
 
-    `rows` [n]: what the rows of the column are called, their numbers in the file.
+    `rows` [n]: the rows' numbers in the file, for messages.
     Fractions must lie in [0, 1] and become round(255 v); whole numbers must lie in 0 ... 255.
-    Raises BadInput naming the first row with another size, with NaN, with nothing, or out of range.
+    Raises BadInput naming the first row with another size, NaN, null, or a value out of range.
     """
     sizes: list[int] = []
     values: pa.Array = column
@@ -34,7 +34,7 @@ def pixels_of(
 
 
 def _flattened(values: pa.Array, sizes: list[int], shown: str, rows: NDArray[np.int64]) -> tuple[pa.Array, int]:
-    """The lists' content joined, and the one length that all of them have."""
+    """The concatenated content of the lists, and their common length."""
     lengths = np.asarray(pc.list_value_length(values).fill_null(0))
     size = int(lengths.max())
     for place in np.flatnonzero(lengths != size)[:1]:
@@ -49,14 +49,14 @@ def _flattened(values: pa.Array, sizes: list[int], shown: str, rows: NDArray[np.
 def _shape(sizes: tuple[int, ...], shape: tuple[int, int, int] | None, shown: str) -> tuple[int, int, int]:
     if shape is not None and sizes in ((int(np.prod(shape)),), shape, shape[:2] if shape[2] == 1 else shape):
         return shape
-    found = "x".join(map(str, sizes))
+    shown_sizes = "x".join(map(str, sizes))
     if shape is not None:
-        raise BadInput(f"{shown} column image", f"lists of {found}", f"must have {'x'.join(map(str, shape))} pixels")
+        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", f"must have {'x'.join(map(str, shape))} pixels")
     if len(sizes) == 2:
         sizes = (*sizes, 1)
     if len(sizes) != 3 or sizes[2] not in (1, 3) or max(sizes[:2]) > MAX_SIDE:
         allowed = f"must be lists of height x width, or height x width x 1 or 3, of at most {MAX_SIDE}x{MAX_SIDE} pixels"
-        raise BadInput(f"{shown} column image", f"lists of {found}", allowed)
+        raise BadInput(f"{shown} column image", f"lists of {shown_sizes}", allowed)
     return sizes
 
 
@@ -74,5 +74,5 @@ def _checked(values: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[n
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a column's entries are lists, of whatever kind Arrow has."""
+    """Whether a column's entries are lists of any Arrow kind."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -1,7 +1,7 @@
-"""Raw recordings of an accelerometer cut into windows by sampling rate, as Lai et al. 2022 prepare HARW.
+"""Cuts raw accelerometer recordings into windows by sampling rate, as Lai et al. 2022 prepare HARW.
 
-Times are in seconds, accelerations in m/s^2. How many windows come out, and with how much overlap, depends on the
-recordings: the preparation is private work on one's own computer, and its counts are taken as public afterwards.
+Times are in seconds, accelerations in m/s^2. The number of windows and their overlap depend on the recordings: the
+preparation is private work on the user's own computer, and its counts are taken as public afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRIM_SECONDS = 10.0
 LONGEST_SECONDS = 30 * 60.0
 TEST_SHARE = 0.15
 LEAST_OVERLAP, MOST_OVERLAP = 0.25, 0.9
-# What "stable" means is not printed: these two are ours.
+# The paper does not define "stable": these two are our choice.
 _RATE_TOLERANCE = 0.1
 _STEADY_SHARE = 0.95
 
@@ -72,15 +72,15 @@ def merged(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[NDA
 
 
 def sessions(times: NDArray[np.float64]) -> list[slice]:
-    """The parts between gaps of more than 300 ms; times ascend."""
+    """The parts between gaps of more than 300 ms; times must ascend."""
     ends = [*(np.flatnonzero(np.diff(times) > GAP_SECONDS) + 1).tolist(), len(times)]
     return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False) if end > start]
 
 
 def stable_rate(times: NDArray[np.float64]) -> int | None:
-    """The rate in 5, 10, 20, 50 Hz that a session keeps; None where it keeps none.
+    """The session's rate, one of 5, 10, 20, 50 Hz; None where it has no stable one.
 
-    It keeps one if its mean interval is within 10 % of that rate's, and 95 % of the intervals within half of it.
+    A rate is stable if the mean interval is within 10 % of that rate's, and 95 % of the intervals within half of it.
     """
     if len(times) < 2:
         return None
@@ -93,7 +93,7 @@ def stable_rate(times: NDArray[np.float64]) -> int | None:
 
 
 def trimmed(times: NDArray[np.float64]) -> slice:
-    """A labelled stretch without its first and last 10 s, and of the rest at most 30 minutes."""
+    """A labelled stretch without its first and last 10 s, cut to at most 30 minutes."""
     if not len(times):
         return slice(0, 0)
     start = times[0] + TRIM_SECONDS
@@ -102,12 +102,12 @@ def trimmed(times: NDArray[np.float64]) -> slice:
 
 
 def stretches(samples: pd.DataFrame) -> list[Stretch]:
-    """What is left of raw samples: merged, cut at gaps, of a stable rate, and inside one trimmed label."""
-    found: list[Stretch] = []
-    for subject, own in samples.groupby("subject", sort=True):
-        own = own.sort_values("time", kind="stable")
-        stamps, values = merged(own["time"].to_numpy(), own[["x", "y", "z"]].to_numpy(dtype=np.float64))
-        activities = own.drop_duplicates("time")["activity"].to_numpy(dtype=np.str_)
+    """The usable stretches of raw samples: merged, cut at gaps, of a stable rate, trimmed within one label."""
+    pieces: list[Stretch] = []
+    for subject, track in samples.groupby("subject", sort=True):
+        track = track.sort_values("time", kind="stable")
+        stamps, values = merged(track["time"].to_numpy(), track[["x", "y", "z"]].to_numpy(dtype=np.float64))
+        activities = track.drop_duplicates("time")["activity"].to_numpy(dtype=np.str_)
         for session in sessions(stamps):
             rate = stable_rate(stamps[session])
             if rate is None:
@@ -117,24 +117,24 @@ def stretches(samples: pd.DataFrame) -> list[Stretch]:
             for first, end in zip([0, *ends], ends, strict=False):
                 times = stamps[session][first:end]
                 kept = values[session][first:end][trimmed(times)]
-                found.append(Stretch(kept.astype(np.float32), rate, str(labels[first]), str(subject)))
-    return [stretch for stretch in found if len(stretch.values)]
+                pieces.append(Stretch(kept.astype(np.float32), rate, str(labels[first]), str(subject)))
+    return [stretch for stretch in pieces if len(stretch.values)]
 
 
 def divided(stretch: Stretch) -> tuple[Stretch, Stretch]:
-    """The stretch without its last 15 %, and these: no sample is in both, so neither is any window."""
+    """The stretch without its last 15 %, and the last 15 %: they share no sample, so they share no window."""
     n_train = len(stretch.values) - int(TEST_SHARE * len(stretch.values))
     return replace(stretch, values=stretch.values[:n_train]), replace(stretch, values=stretch.values[n_train:])
 
 
-def steps(found: Sequence[Stretch]) -> Mapping[tuple[int, str], int]:
+def steps(pieces: Sequence[Stretch]) -> Mapping[tuple[int, str], int]:
     """Samples from the start of one window to the next, by rate and activity.
 
-    Overlap is 25 % for the commonest activity of all, and grows up to 90 % the rarer the activity is at that rate, so that
-    each gets about as many windows. The two ends are printed in the paper, the rule in between is ours.
+    Overlap is 25 % for the most common activity, and grows up to 90 % the rarer the activity is at that rate, so that each
+    gets about equally many windows. The two ends are from the paper, the rule in between is our choice.
     """
     lengths: dict[tuple[int, str], int] = {}
-    for stretch in found:
+    for stretch in pieces:
         key = (stretch.rate, stretch.activity)
         lengths[key] = lengths.get(key, 0) + len(stretch.values)
     longest = max(lengths.values(), default=1)
@@ -143,7 +143,7 @@ def steps(found: Sequence[Stretch]) -> Mapping[tuple[int, str], int]:
 
 
 def windows(values: NDArray[np.float32], step: int) -> NDArray[np.float32]:
-    """Windows [n, 100, 3] of a stretch [samples, 3], one every `step` samples; what is left at the end is dropped."""
+    """Windows [n, 100, 3] of a stretch [samples, 3], one every `step` samples; the rest at the end is dropped."""
     if len(values) < SAMPLES:
         return np.empty((0, SAMPLES, AXES), np.float32)
     return np.lib.stride_tricks.sliding_window_view(values, SAMPLES, axis=0)[::step].transpose(0, 2, 1)
@@ -154,10 +154,10 @@ def prepare(files: Sequence[Path], folder: Path) -> dict[str, int]:
 
     Accelerations are written in m/s^2, not scaled. Raises BadInput as `read` does, and where no window is left.
     """
-    found = stretches(pd.concat([read(path) for path in files], ignore_index=True))
-    pairs = [divided(stretch) for stretch in found]
-    step = steps(found)
-    names = sorted({stretch.activity for stretch in found})
+    pieces = stretches(pd.concat([read(path) for path in files], ignore_index=True))
+    pairs = [divided(stretch) for stretch in pieces]
+    step = steps(pieces)
+    names = sorted({stretch.activity for stretch in pieces})
     folder.mkdir(parents=True, exist_ok=True)
     counts: dict[str, int] = {}
     for split, parts in (("train", [pair[0] for pair in pairs]), ("test", [pair[1] for pair in pairs])):

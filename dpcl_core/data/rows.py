@@ -1,8 +1,8 @@
-"""The rows of a split before their content is read, and which of them count as examples.
+"""The rows of a split before their content is read, and the check which of them are usable as examples.
 
-What is wrong with a public row, of the test part, is said in one sentence. A private row, of the training part, that cannot
-be used counts as no example, and nothing is said: a sentence about it, or a run that stops, would be a release that no
-ledger has. Whether a row can be used follows from that row and public facts alone.
+An error in a public row (test part) is reported in one sentence. An unusable private row (training part) counts as no
+example and is not reported: a message about it, or a run that stops, would be a release outside the ledger. Whether a row is
+usable depends only on that row and on public facts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dpcl_core.errors import BadInput
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The cheap columns of some rows: labels int64 [n], names of labels where the file tells, sources by name or None.
+    """The cheap columns of some rows: labels int64 [n], names of labels where the file has them, sources by name or None.
 
     `numbers`: the label of each word, where labels are written as words. `sentences` int64 [n], ascending: the row of the
-    file that each example, a word of it, is in; None: a row an example. `shape`: of pictures as lists of pixels.
+    file of each example, where examples are words; None: one example per row. `shape`: of pictures stored as pixel lists.
     """
 
     labels: NDArray[np.int64]
@@ -38,10 +38,10 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """What is public before a private row is looked at: from the card, a schema or the test part.
+class PublicFacts:
+    """Public facts known before a private row is read: from the card, a schema or the test part.
 
-    `is_open`: labels beyond these classes are good labels, too: nobody said that there are no others.
+    `is_open`: labels beyond these classes are valid, too, because nothing declares the list complete.
     """
 
     n_classes: int
@@ -51,8 +51,8 @@ class Known:
     is_open: bool = False
 
 
-class Door(Protocol):
-    """The files of a split, opened: what their headers say has been found good."""
+class RowReader(Protocol):
+    """The opened files of a split, with their headers checked."""
 
     def __len__(self) -> int:
         """Number of rows; of sentences, where words are tagged."""
@@ -61,31 +61,31 @@ class Door(Protocol):
     def has_sources(self) -> bool:
         """Whether there is a column of sources."""
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """The cheap columns of these rows (ascending), all of which have been checked. With `known`, labels and sources must
-        be among those, and names are not read. Where it is open, a label beyond its classes is a number from `n_classes` on,
-        named in `names` unless the number is all that the file has.
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """The cheap columns of these rows (ascending), all checked. With `known`, labels and sources must be among its own,
+        and names are not read. If `known` is open, a label beyond its classes is a number from `n_classes` on, named in
+        `names` unless the file has only numbers.
 
         Raises BadInput naming file, row and what is allowed. Given `known`, rows pass together if each passes alone.
         """
 
 
-def sound(
-    door: Door, rows: NDArray[np.int64], known: Known, refused: list[BadInput] | None = None
+def usable_rows(
+    reader: RowReader, rows: NDArray[np.int64], known: PublicFacts, refused: list[BadInput] | None = None
 ) -> NDArray[np.int64]:
-    """Those of these rows that can be used: the others count as no examples.
+    """The usable ones of these rows; the others count as no examples.
 
-    `refused` takes what is wrong with each of those, for their owner alone.
+    The error of each unusable row is appended to `refused`, for their owner only.
     """
     if not len(rows):
         return rows
     try:
-        door.judged(rows, known)
+        reader.checked(rows, known)
     except BadInput as error:
         if len(rows) == 1:
             if refused is not None:
                 refused.append(error)
             return rows[:0]
         halves = np.array_split(rows, 2)
-        return np.concatenate([sound(door, half, known, refused) for half in halves])
+        return np.concatenate([usable_rows(reader, half, known, refused) for half in halves])
     return rows

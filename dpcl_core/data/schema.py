@@ -1,4 +1,4 @@
-"""What a person declares about their own data in a small file beside them, so that nothing need be read off private rows."""
+"""The schema of the user's own data: declared public facts, so that nothing must be read from private rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "schema.toml"
 
 
 class Schema(Spec):
-    """The fields of `schema.toml`, all of them public; those left out come from the test part."""
+    """The fields of `schema.toml`, all public; missing ones come from the test part."""
 
     title: Annotated[str, Field(min_length=1, max_length=80)] | None = Field(None, description="What the data are called.")
     classes: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), description="Every label, in order.")
@@ -33,23 +33,23 @@ class Schema(Spec):
 
 
 def declared(card: DatasetCard) -> DatasetCard:
-    """The card of a person's own data with what their schema says; as it is where there is none. Raises as `read` does."""
-    found = read(card)
-    if found is None:
+    """The card of the user's own data completed by its schema, if there is one. Raises as `read` does."""
+    schema_fields = read(card)
+    if schema_fields is None:
         return card
     return replace(
         card,
-        title=found.title or card.title,
-        classes=found.classes,
-        n_classes=len(found.classes),
-        n_train=found.n_train or 0,
-        sources=tuple((source, found.classes) for source in found.sources),
-        held_out=None if card.held_out is None else found.held_out or card.held_out,
+        title=schema_fields.title or card.title,
+        classes=schema_fields.classes,
+        n_classes=len(schema_fields.classes),
+        n_train=schema_fields.n_train or 0,
+        sources=tuple((source, schema_fields.classes) for source in schema_fields.sources),
+        held_out=None if card.held_out is None else schema_fields.held_out or card.held_out,
     )
 
 
 def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train: int) -> str:
-    """A schema of these public facts as TOML, with a line on each, to be edited by hand."""
+    """A schema of these public facts as TOML, with a comment on each, to be edited by hand."""
 
     def listed(names: Sequence[str]) -> str:
         return "[" + ", ".join(json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f") for name in names) + "]"
@@ -69,27 +69,27 @@ def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train:
 
 
 def read(card: DatasetCard) -> Schema | None:
-    """What the schema beside a person's own data says; None where there is none.
+    """The schema beside the user's own data; None where there is none.
 
     Raises BadInput naming the file, the field and what is allowed.
     """
     try:
         path = next((path for root in files.roots(card) if (path := root / card.folder / NAME).is_file()), None)
-    except PermissionError:  # who looks for the files says so
+    except PermissionError:  # `files.find` reports it
         return None
     if path is None:
         return None
     shown = f"{card.name}/{NAME}"
     try:
-        found = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        schema_fields = Schema.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise first_of(error, shown) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(shown, type(error).__name__, "must be a TOML file with classes, n_train, sources, title") from error
     for field in ("classes", "sources"):
-        names = getattr(found, field)
+        names = getattr(schema_fields, field)
         if len(set(names)) < len(names):
             raise BadInput(f"{shown}.{field}", ", ".join(names[:12]), "must not name the same one twice")
-    if found.sources and not found.classes:
+    if schema_fields.sources and not schema_fields.classes:
         raise BadInput(f"{shown}.classes", "nothing", "must name every label where sources are named")
-    return found
+    return schema_fields

@@ -1,4 +1,4 @@
-"""Sensor windows in a parquet file: a column of lists of numbers and one of rates, checked one and all."""
+"""Reads and checks sensor windows in a parquet file: a column of lists of numbers and one of rates."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WINDOW = f"must be a list of {_SIZE} numbers, {SAMPLES} samples of {AXES} axes 
 
 
 def windows_of(column: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Accelerations float32 [n, 100, 3] of a column of lists, sample after sample; `rows` [n] are called by these numbers.
+    """Accelerations float32 [n, 100, 3] of a column of lists, sample after sample; `rows` [n]: row numbers in messages.
 
-    Raises BadInput naming the first row with another number of values, with nothing, or with one that is not finite.
+    Raises BadInput naming the first row with another number of values, null, or a non-finite value.
     """
     kind = column.type
     if not is_list(kind) or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
@@ -39,14 +39,14 @@ def windows_of(column: pa.Array, shown: str, rows: NDArray[np.int64]) -> NDArray
 
 
 def sources_of(column: pa.ChunkedArray, shown: str, rows: NDArray[np.int64]) -> NDArray[np.str_]:
-    """The name of each row's rate; `rows` [n] are called by these numbers.
+    """The source name of each row's rate; `rows` [n]: the rows' numbers in messages.
 
-    Raises BadInput for another kind of column, and naming the first row of another rate.
+    Raises BadInput for a column that is not numeric, and naming the first row of another rate.
     """
     allowed = f"must be {', '.join(map(str, RATES[:-1]))} or {RATES[-1]} samples a second"
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise BadInput(f"{shown} column {RATE_COLUMN}", str(column.type), allowed)
-    rates: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # nothing becomes NaN, which is no rate either
+    rates: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # null becomes NaN, which is no valid rate either
     for row in np.flatnonzero(~np.isin(rates, RATES))[:1]:
         value = "nothing" if np.isnan(rates[row]) else f"{rates[row]:g}"
         raise BadInput(f"{shown} row {rows[row]}, {RATE_COLUMN}", value, allowed)

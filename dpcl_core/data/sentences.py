@@ -1,4 +1,4 @@
-"""Sentences whose words are the examples, as where each word is tagged: one row a word, sentence after sentence."""
+"""Sentences whose words are the examples, for tagging: one row per word, sentence after sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sentences:
-    """Sentences as lists of words, none of them empty. Rows are their words, so that its length is their number."""
+    """Non-empty sentences as lists of words. Rows are words, so the length is the number of words."""
 
     words: Sequence[tuple[str, ...]]
 
@@ -21,16 +21,16 @@ class Sentences:
 
     @property
     def shape(self) -> None:
-        """Words have none in common."""
+        """None: words have no common shape."""
         return None
 
     @property
     def sentence_of(self) -> NDArray[np.int64]:
-        """Which sentence each word belongs to, int64 [rows], ascending."""
+        """The index of each word's sentence, int64 [rows], ascending."""
         return np.repeat(np.arange(len(self.words), dtype=np.int64), [len(words) for words in self.words])
 
     def take(self, rows: NDArray[np.int64]) -> Sentences:
-        """The sentences of these words. Raises ValueError where they are not all words of each, in order."""
+        """The sentences of these words. Raises ValueError unless these are all words of each sentence, in order."""
         which = np.unique(self.sentence_of[rows])
         chosen = Sentences([self.words[place] for place in which.tolist()])
         if not np.array_equal(np.flatnonzero(np.isin(self.sentence_of, which)), rows):
@@ -38,7 +38,7 @@ class Sentences:
         return chosen
 
     def digest(self) -> str:
-        """SHA-256 over every word, in order: the address of whatever is computed from these sentences."""
+        """SHA-256 over every word, in order: the cache key of results computed from these sentences."""
         content = sha256(b"sentences")
         for words in self.words:
             content.update(len(words).to_bytes(8, "little"))

@@ -1,15 +1,15 @@
-"""Whether the texts of a dataset may be shown word by word, and what their owner can do about it."""
+"""Decides whether the texts of a dataset may be shown word by word."""
 
 from __future__ import annotations
 
 from dpcl_core.data import files
 from dpcl_core.data.card import DatasetCard
 
-MARKS = ("public.txt", "synthetic.txt")  # an empty file of one of these names says what the texts beside it are
+MARKS = ("public.txt", "synthetic.txt")  # an empty file of this name declares the texts beside it public or synthetic
 
 
 def is_marked(card: DatasetCard) -> bool:
-    """Whether the owner of these texts says that they are public or synthetic. Raises as `files.find` does."""
+    """Whether the owner has declared these texts public or synthetic. Raises as `files.find` does."""
     folder = files.find(card).train[0].parent
     return any((folder / mark).is_file() for mark in MARKS)
 

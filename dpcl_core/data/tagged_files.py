@@ -1,4 +1,4 @@
-"""Sentences with a tag for every word, read from parquet files (tokens, tags, domain) or from CoNLL files."""
+"""Reads sentences with a tag for every word from parquet files (tokens, tags, domain) or CoNLL files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcl_core.data import conll, parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.conll import Tagged
 from dpcl_core.data.parquet import SOURCE_COLUMN
-from dpcl_core.data.rows import Known, Rows
+from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.tags import BEGIN, INSIDE, OUTSIDE, tags_of
 from dpcl_core.errors import BadInput
@@ -23,7 +23,7 @@ WORDS_COLUMN, TAGS_COLUMN = "tokens", "tags"
 
 
 class TaggedSheet:
-    """The files of a split of tagged sentences. Raises BadInput on opening for a file or a header that will not do."""
+    """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card, self._shown = card, parquet.called(card, parts[0])
@@ -38,11 +38,11 @@ class TaggedSheet:
     def __len__(self) -> int:
         return len(self._sentences)
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """As `rows.Door` says, of sentences; the rows that come back are their words."""
-        chosen = [(row, _told(self._sentences[row])) for row in rows.tolist()]
-        told = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        numbers = told or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
+        chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
+        given = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        numbers = given or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
         labels: list[int] = []
         for row, (_, tags, domain) in chosen:
             for tag in tags:
@@ -61,26 +61,26 @@ class TaggedSheet:
         return Rows(np.array(labels, dtype=np.int64), names, sources, np.repeat(rows, lengths), numbers)
 
 
-def _told(sentence: Tagged | BadInput) -> Tagged:
-    """The sentence. Raises what is wrong with it."""
+def _usable(sentence: Tagged | BadInput) -> Tagged:
+    """The sentence. Raises its error if it is unusable."""
     if isinstance(sentence, BadInput):
         raise sentence
     return sentence
 
 
 def read_sentences(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Sentences:
-    """The sentences of these rows, ascending, each once however often its number is there."""
-    found = sentences(parts, card)
-    return Sentences([_told(found[row])[0] for row in np.unique(rows).tolist()])
+    """The sentences of these rows, ascending, each once even if its number is repeated."""
+    all_sentences = sentences(parts, card)
+    return Sentences([_usable(all_sentences[row])[0] for row in np.unique(rows).tolist()])
 
 
 def _tags(sentences: Sequence[Tagged]) -> list[str]:
-    """O, and both tags of every type that occurs, by the alphabet."""
+    """O, and both tags of every type that occurs, in alphabetical order."""
     return list(tags_of(sorted({tag[2:] for _, tags, _ in sentences for tag in tags if tag != OUTSIDE})))
 
 
 def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInput]:
-    """The sentences of a split; in place of one that cannot be used, what is wrong with it."""
+    """The sentences of a split; an unusable one is replaced by its error."""
     return [
         sentence
         for path in parts
@@ -101,14 +101,14 @@ def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
         columns = file.read(columns=wanted).to_pydict()
     pairs = list(zip(columns[WORDS_COLUMN], columns[TAGS_COLUMN], strict=True))
     domains = columns.get(SOURCE_COLUMN) or [""] * len(pairs)
-    found: list[Tagged | BadInput] = []
+    result: list[Tagged | BadInput] = []
     for row, ((words, tags), domain) in enumerate(zip(pairs, domains, strict=True)):
         if not words or not tags or len(words) != len(tags) or None in words or None in tags or domain is None:
             allowed = f"must have as many {TAGS_COLUMN} as {WORDS_COLUMN}, one at least, and none empty"
-            found.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
+            result.append(BadInput(f"{shown} sentence {row}", f"{len(words or ())} and {len(tags or ())}", allowed))
         else:
-            found.append((tuple(words), tuple(tags), domain))
-    return found
+            result.append((tuple(words), tuple(tags), domain))
+    return result
 
 
 def _holds_texts(kind: pa.DataType) -> bool:

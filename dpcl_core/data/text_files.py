@@ -1,4 +1,4 @@
-"""Texts and their labels read from parquet files, or from a person's own CSV files of the columns text and label."""
+"""Reads texts and labels from parquet files, or from the user's own CSV files with columns text and label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.parquet import SOURCE_COLUMN
-from dpcl_core.data.rows import Known, Rows
+from dpcl_core.data.rows import PublicFacts, Rows
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
@@ -27,7 +27,7 @@ _ROW = re.compile(r"Row #\d+: Expected \d+ columns, got \d+")
 
 
 class TextSheet:
-    """The files of a split of texts. Raises BadInput on opening for a file or a header that will not do."""
+    """The files of a split of texts. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card = card
@@ -44,42 +44,42 @@ class TextSheet:
     def __len__(self) -> int:
         return sum(table.num_rows for _, table in self._pieces)
 
-    def judged(self, rows: NDArray[np.int64], known: Known | None) -> Rows:
-        """As `rows.Door` says; words are numbered in alphabetical order, or by value where all of them are numbers."""
+    def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
+        """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
         words: list[str] = []
         domains: list[str] = []
         start = 0
         for shown, table in self._pieces:
-            own = rows[(rows >= start) & (rows < start + table.num_rows)] - start
+            chosen = rows[(rows >= start) & (rows < start + table.num_rows)] - start
             start += table.num_rows
-            taken = table.take(pa.array(own))
-            _texts(taken, own, self._card, shown)
+            taken = table.take(pa.array(chosen))
+            _texts(taken, chosen, self._card, shown)
             if self._numbered is None:
-                found = _words(taken, LABEL_COLUMN, shown, own)
-                self._refuse_unknown(found, known, shown, own)
-                words += found
+                piece_words = _words(taken, LABEL_COLUMN, shown, chosen)
+                self._refuse_unknown(piece_words, known, shown, chosen)
+                words += piece_words
                 if self.has_sources:
-                    domains += (named := _words(taken, SOURCE_COLUMN, shown, own))
-                    told = known.sources if known else None
-                    parquet.refuse_unknown(np.asarray(named, dtype=np.str_), told, f"{shown} row", SOURCE_COLUMN, own)
+                    domains += (named := _words(taken, SOURCE_COLUMN, shown, chosen))
+                    allowed = known.sources if known else None
+                    parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
         if self._numbered is not None:
-            return self._numbered.judged(rows, known)
+            return self._numbered.checked(rows, known)
         numbers = dict(self._told(known))
-        beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where nobody told them, or there may be more
+        beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
         numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
         labels = np.array([numbers[word] for word in words], dtype=np.int64)
         sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
         return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
 
-    def _told(self, known: Known | None) -> Mapping[str, int]:
-        """The number of each label by what is public; empty where only these rows tell."""
+    def _told(self, known: PublicFacts | None) -> Mapping[str, int]:
+        """The number of each label from public facts; empty where only these rows have the labels."""
         return known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
 
-    def _refuse_unknown(self, words: Sequence[str], known: Known | None, shown: str, rows: NDArray[np.int64]) -> None:
-        """Raises BadInput naming the first row of a label that is none."""
+    def _refuse_unknown(self, words: Sequence[str], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]) -> None:
+        """Raises BadInput naming the first row of an unknown label."""
         for place, word in enumerate(() if known and known.is_open else words):
-            if (told := self._told(known)) and word not in told:
-                names = f"{', '.join(list(told)[:12])}{' ...' if len(told) > 12 else ''}"
+            if (allowed_labels := self._told(known)) and word not in allowed_labels:
+                names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
                 allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
                 raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
 
@@ -91,8 +91,8 @@ def _marks(path: Path) -> tuple[str, ...]:
 def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64], *, is_private: bool) -> Texts:
     """The texts of these rows (ascending) of a split, with marked spans and people where a parquet file has them.
 
-    `is_private`: rows of a CSV file that are no rows of its table are passed over, as when they were judged. Raises BadInput
-    naming file, row and what is allowed, also for a text of nothing but blanks.
+    `is_private`: malformed lines of a CSV file are skipped, as in `TextSheet`. Raises BadInput naming file, row and what is
+    allowed, also for a blank text.
     """
     pieces: list[Texts] = []
     start = 0
@@ -106,7 +106,7 @@ def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]
 
 
 def joined(pieces: Sequence[Texts]) -> Texts:
-    """The texts of all pieces, one after another; spans and people only where every piece has them."""
+    """The texts of all pieces, concatenated; spans and people only where every piece has them."""
     if len(pieces) == 1:
         return pieces[0]
     spans = [piece.spans for piece in pieces if piece.spans is not None]
@@ -119,7 +119,7 @@ def joined(pieces: Sequence[Texts]) -> Texts:
 
 
 def _texts(table: pa.Table, rows: NDArray[np.int64], card: DatasetCard, shown: str) -> Texts:
-    """The texts of a table that holds these rows of its file."""
+    """The texts of a table; `rows` are the numbers of its rows in the file."""
     columns = ("text",) if "text" in table.column_names else card.text_columns
     if missing := [name for name in columns if name not in table.column_names]:
         raise BadInput(shown, "no column " + missing[0], f"must have a column {' and a column '.join(columns)}")
@@ -141,12 +141,12 @@ def _texts(table: pa.Table, rows: NDArray[np.int64], card: DatasetCard, shown: s
     return Texts(strings, spans, people)
 
 
-def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
-    """A row's spans. Raises BadInput for anything but characters of its text, marked as a kind that is known."""
+def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
+    """A row's spans. Raises BadInput for spans outside its text and for unknown kinds."""
     try:
-        spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in found or ())  # type: ignore[attr-defined]
+        spans = tuple(Span(int(one["start"]), int(one["end"]), str(one["kind"])) for one in raw or ())  # type: ignore[attr-defined]
     except (TypeError, KeyError, ValueError):
-        raise BadInput(f"{shown}, {SPANS_COLUMN}", found, "must be a list of start, end and kind") from None
+        raise BadInput(f"{shown}, {SPANS_COLUMN}", raw, "must be a list of start, end and kind") from None
     for span in spans:
         if not 0 <= span.start < span.end <= len(string):
             allowed = f"must lie within the {len(string)} characters of its text"
@@ -159,7 +159,7 @@ def _spans(found: object, string: str, shown: str) -> tuple[Span, ...]:
 def columns_of(
     path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool
 ) -> pa.Table:
-    """The wanted columns of a file, as far as it has them. Raises BadInput where it cannot be read or lacks a needed one."""
+    """Those of the wanted columns that a file has. Raises BadInput if it cannot be read or lacks a needed one."""
     shown = parquet.called(card, path)
     if path.suffix == ".csv":
         table = _csv(path, shown, is_private)
@@ -179,10 +179,10 @@ def columns_of(
 
 
 def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
-    """A CSV file, every column as text. Raises BadInput saying what is wrong with it, and where.
+    """A CSV file, every column as text. Raises BadInput naming the error and its line.
 
-    `is_private`: of its rows nothing is said. Those of another number of values are passed over, and a value that is not
-    UTF-8 becomes nothing.
+    `is_private`: nothing about its rows is reported. Rows with another number of values are skipped, and a value that is not
+    UTF-8 becomes null.
     """
     with parquet.readable(path, shown):
         content = path.read_bytes()
@@ -208,11 +208,11 @@ def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
         )
         return pa.table({name: pa.array(map(_decoded, table[name].to_pylist()), pa.string()) for name in names})
     except pa.ArrowException as error:
-        # Of a row only its number is said: its text may be private, and failures are kept.
+        # The message has only the row's number: its text may be private, and messages are stored.
         row = _ROW.search(str(error))
-        said = "empty file" if not content.strip() else row.group() if row else "no table"
+        problem = "empty file" if not content.strip() else row.group() if row else "no table"
         allowed = 'must be a CSV file with a first line text,label, and texts with commas between quotes (")'
-        raise BadInput(shown, said, allowed) from None
+        raise BadInput(shown, problem, allowed) from None
 
 
 _PARSING = pyarrow.csv.ParseOptions(newlines_in_values=True)
@@ -220,7 +220,7 @@ _SKIPPING = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handle
 
 
 def n_passed_over(path: Path) -> int:
-    """How many lines of a CSV file are no rows of its table, for their owner alone. Raises BadInput as reading it does."""
+    """Number of malformed lines of a CSV file, for their owner only. Raises BadInput as reading it does."""
     passed: list[object] = []
 
     def handled(row: object) -> Literal["skip"]:
@@ -240,7 +240,7 @@ def n_passed_over(path: Path) -> int:
 
 
 def _decoded(value: bytes) -> str | None:
-    """A value as text; nothing where it is none."""
+    """A value as text; None where it is not UTF-8."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -248,7 +248,7 @@ def _decoded(value: bytes) -> str | None:
 
 
 def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
-    """All of the file at once: a row of any length fits, and a complaint has its number."""
+    """Reads the whole file as one block, so that rows of any length fit and errors have row numbers."""
     return pyarrow.csv.ReadOptions(use_threads=False, block_size=min(len(content) + 1, 2**31 - 1))
 
 
@@ -259,7 +259,7 @@ def _labels_are_words(path: Path, card: DatasetCard) -> bool:
 
 
 def _words(table: pa.Table, name: str, shown: str, rows: NDArray[np.int64]) -> list[str]:
-    """A column of labels or sources: words, none of them empty; `rows` [n] are called by these numbers."""
+    """A column of labels or sources: non-empty words; `rows` [n]: the rows' numbers in messages."""
     words = [word.strip() for word in _strings(table[name], name, rows, shown)]
     for row, word in zip(rows, words, strict=True):
         if not word:
@@ -278,5 +278,5 @@ def _strings(column: pa.ChunkedArray, name: str, rows: NDArray[np.int64], shown:
 
 
 def _by_value(word: str) -> tuple[int, float, str]:
-    """Whole numbers by value and before words, words by the alphabet."""
+    """Sort key: whole numbers first, by value, then words in alphabetical order."""
     return (0, int(word), word) if word.isdecimal() else (1, 0, word)

@@ -1,4 +1,4 @@
-"""Texts of one split, with what is known of them: where private words stand, and who they are about."""
+"""Texts of one split, with marked spans of personal data and the people that they are about."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 # The planes of an encoded text, int32 [n, length, PLANES].
 TOKEN, STOP, KIND, PLANES = 0, 1, 2, 3
-PADDING = -1  # in the plane of tokens, behind the end of a text
-LOOKALIKE = "D:"  # begins the kind of a span that looks private and is harmless
-# Every kind of span that any of our texts is marked with, in the numbering of plane KIND.
+PADDING = -1  # in the plane of tokens, after the end of a text
+LOOKALIKE = "D:"  # prefix of the kind of a span that looks private but is harmless
+# All kinds of spans, in the numbering of plane KIND.
 KINDS = (
     "NAME",
     "EMAIL",
@@ -42,7 +42,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters [start, end) of a text, and which of `KINDS` they are."""
+    """Characters [start, end) of a text, and their kind, one of `KINDS`."""
 
     start: int
     end: int
@@ -51,9 +51,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A planted secret: the text before it, its code of digits, and in how many training texts it was put (0: a control).
+    """A planted secret: the text before it, its code of digits, and the number of training texts with it (0: a control).
 
-    `source`: the part of the dataset that it was planted in.
+    `source`: the part of the dataset in which it was planted.
     """
 
     prefix: str
@@ -64,9 +64,9 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How encoded texts are to be read: all of it public.
+    """The form of encoded texts: all of it public.
 
-    `length`: tokens kept of each text. `kinds`: names of spans; plane KIND holds 1 + a place in it, 0 outside any span.
+    `length`: tokens kept of each text. `kinds`: names of spans; plane KIND has 1 + an index into it, 0 outside any span.
     `may_show`: texts are synthetic or public, so that pages may show them token by token.
     """
 
@@ -77,7 +77,7 @@ class TextForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Texts, one a row. `spans`: of each text, where somebody marked them; `people` int64 [n]: whom each is about."""
+    """Texts, one per row. `spans`: marked spans of each text, if any are marked; `people` int64 [n]: whom each is about."""
 
     strings: Sequence[str]
     spans: Sequence[tuple[Span, ...]] | None = None
@@ -88,7 +88,7 @@ class Texts:
 
     @property
     def shape(self) -> None:
-        """Texts have none in common."""
+        """None: texts have no common shape."""
         return None
 
     def take(self, rows: NDArray[np.int64]) -> Texts:
@@ -101,7 +101,7 @@ class Texts:
         )
 
     def digest(self) -> str:
-        """SHA-256 over the content of every row, in order: the address of whatever is computed from these texts."""
+        """SHA-256 over the content of every row, in order: the cache key of results computed from these texts."""
         content = sha256(b"texts")
         for string in self.strings:
             row = string.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The truthful name of what was read: a subset, a stand-in or data of one's own never passes for a published set."""
+"""Truthful titles of datasets: a subset, a stand-in or own data is never shown as a published set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """How many training examples each class has, nominally, and how many test examples: int64 [classes]."""
+    """Nominal numbers of training examples and numbers of test examples of each class: int64 [classes]."""
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Sizes:
         test_per_class: int | None = None,
         train_per_source: int | None = None,
     ) -> Sizes:
-        """Of what the files hold, or of its subset; nothing of the training part is counted."""
+        """Sizes of an outline or of its subset; nothing of the training part is counted."""
         test = np.bincount(outline.thinned(None, test_per_class).test.labels, minlength=len(outline.classes))
         return cls(_evenly(outline.n_kept(train_per_class, train_per_source), len(outline.classes)), test)
 
@@ -42,7 +42,7 @@ class Sizes:
         test_per_class: int | None = None,
         train_per_source: int | None = None,
     ) -> Sizes:
-        """What the card says, or of its subset, as evenly over sources and classes as whole numbers allow."""
+        """The card's sizes or those of a subset, as even over sources and classes as integers allow."""
         n_train = int(_capped(_evenly(card.n_train, max(1, len(card.sources))), train_per_source).sum())
         train, test = _evenly(n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
         return cls(_capped(train, train_per_class), _capped(test, test_per_class))
@@ -53,7 +53,7 @@ class Sizes:
 
 
 def title(card: DatasetCard, members: Sequence[DatasetCard], kept: Sequence[Sizes], full: Sequence[Sizes]) -> str:
-    """The card's title with what makes it differ from the published set: `kept` of each member was read, `full` was there.
+    """The card's title with its difference from the published set: of each member `kept` was read and `full` present.
 
     For instance "CIFAR-100 (subset: 300 of 500 training and 40 of 100 test images a class)".
     """
@@ -71,7 +71,7 @@ def title(card: DatasetCard, members: Sequence[DatasetCard], kept: Sequence[Size
 
 
 def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int]) -> bool:
-    """Where we divide a set ourselves, only the sum is a published number."""
+    """Whether the sizes read differ from the published ones; for a set divided here only the sum is published."""
     return read != published if card.held_out is None else sum(read) != sum(published)
 
 

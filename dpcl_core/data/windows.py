@@ -1,4 +1,4 @@
-"""Windows of a sensor: stretches of an accelerometer's signal, all of one length, and how their values are scaled."""
+"""Sensor windows: stretches of an accelerometer's signal of equal length, and the scaling of their values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 SAMPLES, AXES = 100, 3
 RATES = (5, 10, 20, 50)  # samples a second
 STANDARD_GRAVITY = 9.80665  # m/s^2
-# The smallest range that phones' accelerometers are made with: a constant that no example decides. Of the two sets in the
-# catalog fewer than 0.3 % of all values lie beyond it.
+# The smallest range of phones' accelerometers: a constant independent of the examples. In the two sets of the catalog fewer
+# than 0.3 % of all values are beyond it.
 RANGE = 2 * STANDARD_GRAVITY
 _MOST_DEVIATIONS = 2.0
 
@@ -36,29 +36,29 @@ class Windows:
         return Windows(self.values[rows])
 
     def digest(self) -> str:
-        """SHA-256 over the content of every row, in order: the address of whatever is computed from these windows."""
+        """SHA-256 over the content of every row, in order: the cache key of results computed from these windows."""
         return sha256(b"windows" + np.ascontiguousarray(self.values).tobytes()).hexdigest()
 
 
 def source_name(rate: int) -> str:
-    """The part of a dataset that the windows of one rate are."""
+    """The name of the source with windows of this rate."""
     return f"{rate} Hz"
 
 
 def in_range(accelerations: NDArray[np.float32]) -> Windows:
-    """Accelerations [n, 100, 3] in m/s^2 as shares of twice the standard gravity, values beyond it at its ends.
+    """Accelerations [n, 100, 3] in m/s^2 divided by twice the standard gravity and clipped to [-1, 1].
 
-    Needs no statistic of the data, and so nothing that a ledger would have to pay for.
+    Uses no statistic of the data, so it costs no privacy.
     """
     return Windows(np.clip(accelerations / np.float32(RANGE), -1, 1).astype(np.float32))
 
 
 def z_scored(train: NDArray[np.float32], test: NDArray[np.float32]) -> tuple[Windows, Windows]:
-    """Both parts in units of two standard deviations from the mean of each axis, values beyond that at its ends.
+    """Both parts in units of two standard deviations from the mean of each axis, clipped to [-1, 1].
 
-    As Lai et al. publish it for HARW: mean and variance of the training part alone, clipped to [-2, 2], then
-    2 [(x - min) / (max - min) - 1/2] = x / 2. An axis that does not vary becomes zeros. These are statistics of private
-    data, which no ledger pays for.
+    As published by Lai et al. for HARW: mean and variance of the training part only, clipped to [-2, 2], then
+    2 [(x - min) / (max - min) - 1/2] = x / 2. A constant axis becomes zeros. These are statistics of private data that no
+    ledger accounts for.
     """
     flat = train.reshape(-1, AXES).astype(np.float64)
     mean, deviation = flat.mean(axis=0), flat.std(axis=0)

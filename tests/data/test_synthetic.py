@@ -84,7 +84,7 @@ def test_sizes_and_classes_are_those_of_the_cards(parts: tuple[Split, Split], bi
         assert card.n_train + card.n_test == 6 * card.made_per_source
 
 
-def test_every_span_is_what_is_known_of_its_person(parts: tuple[Split, Split]) -> None:
+def test_every_span_is_what_is_public_facts_its_person(parts: tuple[Split, Split]) -> None:
     """The marks against the people themselves, built a second time: what a private span says is theirs, word for word."""
     everybody = people.people(900, corpus._lists(), corpus._PUBLIC_SEED)
     for split in parts:

@@ -1,1 +1,1 @@
-"""The synthetic corpus with marked personal data: people nobody is, sentences about them, planted secrets, its cache."""
+"""The synthetic corpus with marked personal data: invented people, sentences about them, planted secrets, its cache."""

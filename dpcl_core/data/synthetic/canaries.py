@@ -1,8 +1,7 @@
-"""Planted secrets: a line with a fresh name and a uniformly random code of digits, put before texts a known number of times.
+"""Canaries: a line with a fresh name and a uniformly random code of digits, put before a known number of texts.
 
-Carlini et al. 2019, The Secret Sharer: what a model makes of a random code that it was trained on, against codes that it was
-not, tells how much it memorised. They are planted into the texts that were really loaded, so that the counts are true of any
-subset.
+Carlini et al. 2019, The Secret Sharer: a model's likelihood of random codes that it was trained on, against codes that it
+was not, measures memorisation. Canaries are planted into the loaded texts, so that the counts are right for any subset.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _RUN = re.compile(r"\d+")
 def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, ...]]:
     """The training texts with canaries at the beginning of some of them, and a list of all canaries.
 
-    A text gets one canary at most; which texts do is drawn without a look at labels and spans. A source with fewer than 155
-    texts gets fewer codes of each number of repetitions, with fewer than 31 none. Codes are drawn uniformly and without
-    replacement from all codes of four digits that are no number of their own in any text: planted and control codes are
-    exchangeable, and no control is read in training.
+    A text gets at most one canary, drawn independently of labels and spans. A source with fewer than 155 texts gets fewer
+    codes per number of repetitions, with fewer than 31 none. Codes are drawn uniformly without replacement from all
+    four-digit codes that no text has as a number: planted and control codes are exchangeable, and no control occurs in
+    training.
     """
     texts = train.images
     assert isinstance(texts, Texts)
@@ -56,14 +55,14 @@ def plant(train: Split, sources: tuple[str, ...]) -> tuple[Split, tuple[Canary, 
 
 
 def _before(canary: Canary, name: str, string: str, spans: tuple[Span, ...]) -> tuple[str, tuple[Span, ...]]:
-    """The text with the canary's line before it."""
+    """The text with the canary's line before it, and its spans."""
     line = f"{canary.prefix}{canary.code}. "
-    own = (
+    canary_spans = (
         Span(len(_BEFORE), len(_BEFORE) + len(name), "NAME"),
         Span(len(canary.prefix), len(canary.prefix) + DIGITS, "CODE"),
     )
     moved = (Span(span.start + len(line), span.end + len(line), span.kind) for span in spans)
-    return line + string, (*own, *moved)
+    return line + string, (*canary_spans, *moved)
 
 
 def _fresh_names(texts: Texts, n_sources: int) -> list[str]:
@@ -80,7 +79,7 @@ def _fresh_names(texts: Texts, n_sources: int) -> list[str]:
 
 
 def _free_codes(texts: Texts, random: Random) -> list[str]:
-    """All codes that no text holds as a number of its own, in any order."""
+    """All codes that no text has as a number, in random order."""
     used = {run for string in texts.strings for run in _RUN.findall(string)}
     free = [code for code in (f"{number:0{DIGITS}d}" for number in range(10**DIGITS)) if code not in used]
     random.shuffle(free)

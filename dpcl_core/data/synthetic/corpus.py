@@ -1,7 +1,7 @@
-"""The texts of the synthetic corpus, put together from pieces so that every span is known to the character.
+"""The texts of the synthetic corpus, composed from templates so that every span is known exactly.
 
-A text is one sentence of its class and one fact, in any order. Facts are drawn without a look at the class, about a person
-drawn without a look at it, and sentences of a class hold no span: what is private says nothing about the label.
+A text is one sentence of its class and one fact, in random order. Facts and people are drawn independently of the class, and
+sentences of a class have no spans: personal data are independent of the label.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dpcl_core.data.synthetic.people import Person, lookalikes, people
 from dpcl_core.data.texts import KINDS, Span, Texts
 
 _PUBLIC_SEED = 20_250_918  # the same corpus for everyone
-_COMPANION = 1_000_003  # seeds of the companion lie apart from the corpus's
+_COMPANION = 1_000_003  # the companion's seeds are disjoint from the corpus's
 _TEXTS_PER_PERSON = 4
 _TEST_SHARE = 0.2  # of the people, and of the texts of every source
-_HEAD = 10  # a person's chance falls as 1 / (rank + _HEAD): the first are in dozens of texts, most in one or two
+_HEAD = 10  # a person's weight is 1 / (rank + _HEAD): the first are in dozens of texts, most in one or two
 _SLOT = re.compile(r"\{([^}]*)\}")
 
 Which = Literal["corpus", "companion"]
@@ -33,7 +33,7 @@ Which = Literal["corpus", "companion"]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One family of texts: sentences by class, facts that tell of a person, and facts that only look as if they did."""
+    """One family of texts: sentences by class, facts with personal data, and harmless facts that look alike."""
 
     name: str
     classes: Mapping[str, Sequence[str]]
@@ -43,7 +43,7 @@ class _Source:
 
 
 def template_file() -> bytes:
-    """The sentences that texts are made of, as they lie in the assets."""
+    """The file of templates in the assets."""
     return (paths.assets_dir() / "corpus" / "pii-synthetic.toml").read_bytes()
 
 
@@ -53,9 +53,9 @@ def classes() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def corpus(n_per_source: int) -> tuple[Split, Split]:
-    """Training and test part with so many texts a source in both together, divided by person.
+    """Training and test part with `n_per_source` texts per source in both together, divided by person.
 
-    Labels number the classes of all sources one after another, evenly within a source. The corpus is a public constant.
+    Labels number the classes of all sources consecutively, balanced within a source. The corpus is a public constant.
     """
     n_test = round(n_per_source * _TEST_SHARE)
     n_people = max(2, n_per_source * len(_sources("corpus")) // _TEXTS_PER_PERSON)
@@ -75,20 +75,20 @@ def companion(n: int, seed: int) -> Texts:
 
 
 def labelled_companion(n: int, seed: int) -> Split:
-    """Public texts of the same families, about people drawn apart from the corpus's, partly in other sentences, with spans.
+    """Public texts of the same families, about other people, partly from other templates, with spans.
 
-    For a public reference model and for public counts; sources take turns. Labels number the classes as `corpus` does.
+    For a public reference model and public counts; sources alternate. Labels number the classes as in `corpus`.
     """
-    own = _COMPANION + 2 * seed
-    everybody = people(max(1, n // _TEXTS_PER_PERSON), _lists(), own)
+    first_seed = _COMPANION + 2 * seed
+    everybody = people(max(1, n // _TEXTS_PER_PERSON), _lists(), first_seed)
     n_sources = len(_sources("companion"))
-    made = _split("companion", -(-n // n_sources), everybody, range(len(everybody)), own + 1)
+    made = _split("companion", -(-n // n_sources), everybody, range(len(everybody)), first_seed + 1)
     order = np.arange(len(made)).reshape(n_sources, -1).T.ravel()
     return made.take(order[:n])
 
 
 def _split(which: Which, n_per_source: int, everybody: Sequence[Person], who: range, seed: int) -> Split:
-    """So many texts of each source about people of `who`, sources one after another, labels within one in any order."""
+    """`n_per_source` texts of each source about people of `who`, source after source, labels in random order within one."""
     random = Random(seed)
     pools = lookalikes(_lists(), 2 * n_per_source, seed)
     weights = [1 / (rank + _HEAD) for rank in range(len(who))]

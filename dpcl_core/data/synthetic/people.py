@@ -1,4 +1,4 @@
-"""Invented people: names by Faker, everything else from ranges that are reserved or invalid, so that no string is real."""
+"""Invented people: names by Faker, other data from reserved or invalid ranges, so that no string is real."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ _LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One invented person: what each kind of span says of them. NAME.first and NAME.last are parts of NAME."""
+    """One invented person: the value of each kind of span. NAME.first and NAME.last are parts of NAME."""
 
     values: Mapping[str, str]
 
 
 def faker(seed: int) -> Faker:
-    """Faker with a generator of its own. Values repeat for one seed within one version of Faker."""
-    from faker import Faker  # a tenth of a second to import, and only making the corpus needs it
+    """Faker with its own generator; repeatable for one seed within one version of Faker."""
+    from faker import Faker  # takes a tenth of a second to import, and only generating the corpus needs it
 
-    found = Faker("en_US", use_weighting=False)
-    found.seed_instance(seed)
-    return found
+    instance = Faker("en_US", use_weighting=False)
+    instance.seed_instance(seed)
+    return instance
 
 
 def people(n: int, lists: Mapping[str, Sequence[str]], seed: int) -> list[Person]:
-    """So many people, all with different names and e-mail addresses."""
+    """`n` people with distinct names and e-mail addresses."""
     fake, random = faker(seed), Random(seed)
-    found: dict[str, Person] = {}
-    while len(found) < n:
+    by_name: dict[str, Person] = {}
+    while len(by_name) < n:
         first = fake.first_name()
         last = random.choice(lists["words"]) if random.random() < _WORD_SURNAMES else fake.last_name()
-        if f"{first} {last}" not in found:
-            found[f"{first} {last}"] = _person(first, last, len(found), lists, fake, random)
-    return list(found.values())
+        if f"{first} {last}" not in by_name:
+            by_name[f"{first} {last}"] = _person(first, last, len(by_name), lists, fake, random)
+    return list(by_name.values())
 
 
 def names(n: int, seed: int) -> list[str]:
-    """So many full names, all different."""
+    """`n` distinct full names."""
     fake = faker(seed)
-    found: dict[str, None] = {}
-    while len(found) < n:
-        found[f"{fake.first_name()} {fake.last_name()}"] = None
-    return list(found)
+    full_names: dict[str, None] = {}
+    while len(full_names) < n:
+        full_names[f"{fake.first_name()} {fake.last_name()}"] = None
+    return list(full_names)
 
 
 def lookalikes(lists: Mapping[str, Sequence[str]], n: int, seed: int) -> dict[str, list[str]]:
-    """For each harmless kind a list to draw from, of at most `n` entries; rare ones among them occur once or twice."""
+    """For each harmless kind a list of at most `n` entries to draw from; rare entries occur once or twice."""
     fake, random = faker(seed), Random(seed)
     return {
         "D:city": [fake.city() for _ in range(n)],
@@ -72,7 +72,7 @@ def lookalikes(lists: Mapping[str, Sequence[str]], n: int, seed: int) -> dict[st
 
 
 def _person(first: str, last: str, number: int, lists: Mapping[str, Sequence[str]], fake: Faker, random: Random) -> Person:
-    domain = random.choice(("example.com", "example.org", "example.net"))  # RFC 2606: nobody can have them
+    domain = random.choice(("example.com", "example.org", "example.net"))  # RFC 2606: reserved
     birthday = f"{random.randrange(1, 29)} {random.choice(_MONTHS)} {random.randrange(1935, 2006)}"
     return Person(
         {
@@ -84,7 +84,7 @@ def _person(first: str, last: str, number: int, lists: Mapping[str, Sequence[str
             "ADDRESS": f"{random.randrange(1, 999)} {fake.street_name()}, 000{random.randrange(1, 100):02d}",  # no such ZIP
             "SSN": f"9{random.randrange(100):02d}-{random.randrange(10, 50)}-{random.randrange(10_000):04d}",  # never issued
             "CARD": _card(random),
-            "IBAN": f"GB00TEST{random.randrange(10**14):014d}",  # check digits are 02 to 98
+            "IBAN": f"GB00TEST{random.randrange(10**14):014d}",  # invalid: check digits are 02 to 98
             "DOB": birthday,
             "RECORD": f"ZZ-{random.randrange(10**6):06d}",
             "CONDITION": random.choice(lists["conditions"]),
@@ -101,7 +101,7 @@ def _card(random: Random) -> str:
 
 
 def luhn(body: str) -> int:
-    """The check digit that a card number of these digits would end with."""
+    """Luhn check digit of a card number with these leading digits."""
     doubled = [int(digit) * (2 - place % 2) for place, digit in enumerate(reversed(body))]
     return -sum(digit // 10 + digit % 10 for digit in doubled) % 10
 

@@ -1,4 +1,4 @@
-"""The corpus as parquet files: made where it is first asked for, and anew where files are damaged or of another version."""
+"""The corpus as parquet files: generated at first use, and again where files are damaged or of another version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPLITS = ("train", "test")
 
 
 def ready(folder: Path, n_per_source: int) -> tuple[Path, Path]:
-    """The files of both parts in this folder, of a corpus with so many texts a source; made now, in a second, if need be.
+    """The files of both parts in this folder, for `n_per_source` texts per source; generated in a second if necessary.
 
     Raises OSError where the folder cannot be written.
     """
@@ -27,7 +27,7 @@ def ready(folder: Path, n_per_source: int) -> tuple[Path, Path]:
 
 
 def _make(folder: Path, n_per_source: int) -> None:
-    """Writes both parts, and last of all what tells that they are whole; of several writers all write the same bytes."""
+    """Writes both parts, and last the record that they are complete; concurrent writers write the same bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -60,29 +60,29 @@ def _make(folder: Path, n_per_source: int) -> None:
 
 @lru_cache(maxsize=8)
 def _is_whole(folder: Path, identity: str, _stamps_of_files: tuple[tuple[int, int], ...]) -> bool:
-    """Whether the files are what was written for this version, to the byte; asked again when one of them changes."""
+    """Whether the files are byte for byte those written for this version; cached until one of them changes."""
     try:
         record = json.loads((folder / _RECORD).read_bytes())
-        found = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
+        digests = {split: sha256((folder / f"{split}.parquet").read_bytes()).hexdigest() for split in _SPLITS}
     except (OSError, ValueError):
         return False
-    return bool(record == {"identity": identity, **found})
+    return bool(record == {"identity": identity, **digests})
 
 
 def _identity(n_per_source: int) -> str:
-    """What the corpus follows from: its sentences, Faker's version, this code and its size."""
+    """Everything that determines the corpus: its templates, Faker's version, this code's version and its size."""
     from dpcl_core.data.synthetic import corpus
 
     return f"{_FORM} {version('faker')} {n_per_source} {sha256(corpus.template_file()).hexdigest()}"
 
 
 def _stamps(folder: Path) -> tuple[tuple[int, int], ...]:
-    """What changes when the files do; empty where one is not there."""
+    """Times and sizes of the files; empty where one is missing."""
     try:
-        found = [os.stat(folder / name) for name in (_RECORD, *(f"{split}.parquet" for split in _SPLITS))]
+        statuses = [os.stat(folder / name) for name in (_RECORD, *(f"{split}.parquet" for split in _SPLITS))]
     except OSError:
         return ()
-    return tuple((status.st_mtime_ns, status.st_size) for status in found)
+    return tuple((status.st_mtime_ns, status.st_size) for status in statuses)
 
 
 def _write(path: Path, content: bytes) -> None:
