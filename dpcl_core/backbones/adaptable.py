@@ -1,4 +1,4 @@
-"""A backbone as a network that gradients can pass through, for methods that adapt layers inside it."""
+"""A backbone as a differentiable network, for methods that adapt its layers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dpcl_core.errors import BadInput
 class Pictures(nn.Module):
     """uint8 pictures [b, side, side, channels] of any side -> features float [b, K] of the network inside.
 
-    Small pictures are brought to the network's size here, batch by batch, so that memory holds them as they came. `mean`
-    and `std` are of pixel values from 0 to 255, one a channel.
+    Small pictures are resized to the network's size here, batch by batch, so that memory holds them at their own size.
+    `mean` and `std`: of pixel values from 0 to 255, one per channel.
     """
 
     mean: Tensor
@@ -36,7 +36,7 @@ class Pictures(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         maps = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
         if pixels.shape[1] != self.asked.size:
-            # With `antialias` torch resizes as Pillow does, which made the pictures of the frozen extractor.
+            # With `antialias` torch resizes as Pillow does, which the frozen extractor uses.
             maps = functional.interpolate(maps, size=self.asked.size, mode=self.asked.interpolation, antialias=True)
             maps = maps.round().clamp(0, 255)
         features: Tensor = self.network((maps - self.mean) / self.std)
@@ -45,7 +45,7 @@ class Pictures(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A frozen network on one device; nothing ever changes its tensors, so that all cells of a process share them."""
+    """A frozen network on one device; its tensors never change, so all cells of a process share them."""
 
     name: str
     features: Pictures
@@ -58,7 +58,7 @@ class Network:
 
 
 class MakeNetwork(Protocol):
-    """What a card's module offers under the name `make_network`, where there is a network."""
+    """`make_network` of a card's module, where there is a network."""
 
     def __call__(self, card: BackboneCard, device: str) -> Network: ...
 
@@ -66,7 +66,7 @@ class MakeNetwork(Protocol):
 def load(name: str, device: str = "cpu") -> Network:
     """The network of a backbone, frozen and in evaluation mode.
 
-    Raises BadInput for a backbone without a network and what `extractor.load` raises.
+    Raises BadInput for a backbone without a network, and whatever `extractor.load` raises.
     """
     card = catalog.card(name)
     make = getattr(import_module(card.module), "make_network", None)

@@ -21,7 +21,7 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a network asks for: side of the square image, channels, and how images are brought to that size."""
+    """A network's required input: side of the square image, channels, and interpolation for resizing."""
 
     size: int
     n_channels: Literal[1, 3]
@@ -38,9 +38,9 @@ def in_batches(
 ) -> Iterator[NDArray[np.float32]]:
     """Features float32 [b, feature_dim] of one batch after the other.
 
-    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises itself; `enlarged_to`: the side it brings
-    them to, where that is larger than what it takes. A batch that does not fit into
-    memory is halved until it does. Raises MemoryError where even one image does not fit.
+    `forward` takes uint8 [b, size, size, n_channels] on `device` and normalises them itself; `enlarged_to`: the side it
+    resizes them to, where that is larger. A batch that does not fit into memory is halved until it does. Raises MemoryError
+    where even one image does not fit.
     """
     yield np.zeros((0, feature_dim), np.float32)
     seen = max(asked.size, enlarged_to)
@@ -63,20 +63,20 @@ def in_batches(
 
 @torch.inference_mode()
 def _computed(forward: Callable[[Tensor], Tensor], batch: NDArray[np.uint8], device: str) -> NDArray[np.float32]:
-    pixels = torch.from_numpy(batch.copy()).to(device)  # a copy: decoded arrays may be read-only, which torch warns of
+    pixels = torch.from_numpy(batch.copy()).to(device)  # a copy: decoded arrays may be read-only, and torch would warn
     with mixed_precision(device):
         return forward(pixels).float().cpu().numpy()
 
 
 def mixed_precision(device: str) -> AbstractContextManager[object]:
-    """Half precision where a graphics card gains by it; float32 on a CPU."""
+    """Half precision on a graphics card, float32 on a CPU."""
     if not device.startswith("cuda"):
         return nullcontext()
     return torch.autocast("cuda", dtype=torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16)
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory does not suffice, of the computer or of its graphics card."""
+    """Whether an error means that the computer's or graphics card's memory is too small."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return "allocate memory" in str(error)  # the CPU allocator raises a plain RuntimeError

@@ -57,7 +57,7 @@ def make(card: BackboneCard, device: str) -> Bundled:
 
 
 def make_network(card: BackboneCard, device: str) -> Network:
-    """The network up to its frozen features, for layers in it to be adapted. Raises what `network` raises."""
+    """The network up to its frozen features, for adapting its layers. Raises what `network` raises."""
     from torch import nn
 
     from dpcl_core.backbones.adaptable import Network, Pictures
@@ -72,9 +72,9 @@ def make_network(card: BackboneCard, device: str) -> Network:
 
 
 def network(name: str) -> Whitened:
-    """The network itself, float32 on the CPU, to be adapted: head included, everything trainable.
+    """The network itself, float32 on the CPU, with its head and everything trainable.
 
-    Raises DataMissing where its files are missing, BadInput where they are not the ones the card describes.
+    Raises DataMissing where its files are missing, BadInput where they do not match the card.
     """
     import torch
     from safetensors import SafetensorError

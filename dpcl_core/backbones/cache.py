@@ -1,6 +1,6 @@
-"""Features computed once: kept under the hash of who computed them and of what images.
+"""Cache of features, addressed by a hash of extractor and images.
 
-The files hold features of possibly private images; they are written readable by their owner alone.
+The files have features of possibly private images; only their owner can read them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpcl_core.data.dataset import Content
 
 
 def features(backbone: str, images: Content, device: str = "cpu") -> NDArray[np.float32]:
-    """Features of the images [n, K] float32 by the backbone of that name, from the cache where they are in it.
+    """Features of the images [n, K] float32 by the named backbone, from the cache if present.
 
     Raises what `computed` raises.
     """
@@ -38,14 +38,14 @@ def features(backbone: str, images: Content, device: str = "cpu") -> NDArray[np.
 def computed(backbone: str, images: Content, device: str = "cpu") -> Generator[int, None, NDArray[np.float32]]:
     """The same in steps: yields the number of images done, returns the features.
 
-    A damaged file is computed anew. A cache that cannot be written costs a warning, never the features.
+    A damaged file is recomputed. If the cache cannot be written, there is a warning, and the features are still returned.
     Raises what `extractor.load` raises, and BadInput naming an image that cannot be decoded.
     """
     extractor = load(backbone, device)
     path = paths.features_dir() / f"{key(extractor, images)}.npz"
-    found = _read(path, len(images))
-    if found is not None:
-        return found
+    cached = _read(path, len(images))
+    if cached is not None:
+        return cached
     parts = []
     done = 0
     for part in extractor.batches(images):
@@ -61,25 +61,25 @@ def computed(backbone: str, images: Content, device: str = "cpu") -> Generator[i
 
 
 def key(extractor: Extractor, images: Content) -> str:
-    """Address of the features: 64 hexadecimal digits over extractor, content of the images, and their public shape."""
+    """Cache key of the features: 64 hexadecimal digits over extractor, content of the images, and their public shape."""
     return sha256(f"{extractor.identity}\n{images.digest()}\n{images.shape}".encode()).hexdigest()
 
 
 def _read(path: Path, n_images: int) -> NDArray[np.float32] | None:
-    """The stored array; None where there is none, or where what lies there is damaged (zip keeps a checksum)."""
+    """The stored array; None where there is none or the file is damaged (zip has a checksum)."""
     try:
         with np.load(path, allow_pickle=False) as stored:
-            found = stored["features"]
+            stored_features = stored["features"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    fits = found.dtype == np.float32 and found.ndim == 2 and len(found) == n_images
-    return found if fits else None
+    fits = stored_features.dtype == np.float32 and stored_features.ndim == 2 and len(stored_features) == n_images
+    return stored_features if fits else None
 
 
 def _write(path: Path, computed: NDArray[np.float32]) -> None:
-    """All at once: of several writers the last wins, with the same content, and no reader sees half a file."""
+    """Writes atomically: of several writers the last wins, with the same content, and no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem[:16]}.", dir=path.parent)  # mkstemp: for the owner alone
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem[:16]}.", dir=path.parent)  # readable by its owner only
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, features=computed)

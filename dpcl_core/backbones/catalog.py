@@ -1,4 +1,4 @@
-"""The backbones by name: what each is, what it was trained on, whether it can be used here. Imports no torch, no timm."""
+"""The backbones by name: cards, training data, and availability on this computer. Imports no torch, no timm."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _TAGS = {"in1k": "imagenet-1k", "in12k": "imagenet-12k", "in21k": "imagenet-21k"
 
 @dataclass(frozen=True, slots=True)
 class BackboneCard:
-    """What a visitor reads of a backbone. All of it is public.
+    """Description of a backbone. All of it is public.
 
-    `feature_dim`: None where the images or the model's own settings decide. `saw`: names of the datasets it was trained on;
-    for a timm model as far as the name tells. `reads`: kinds of data it can turn into features. `module` holds
-    `make(card, device)`. `size_mb`: size of the weights in MB, None where only the hub knows. `is_language_model`: it gives
-    no features but is trained itself, by methods that read texts; `module` holds `load(name, device)` then. `context`: how
-    many tokens a language model can look back on, None where only the hub knows.
+    `feature_dim`: None where it depends on the images or the model's settings. `saw`: names of the datasets it was trained
+    on; for a timm model as far as its name says. `reads`: kinds of data it can turn into features. `module` has
+    `make(card, device)`. `size_mb`: size of the weights in MB, None if unknown here. `is_language_model`: it gives no
+    features but is trained itself, by methods that read texts; then `module` has `load(name, device)`. `context`: length of
+    a language model's context in tokens, None if unknown here.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -124,11 +124,11 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
 
 
 def available(card: BackboneCard) -> str | None:
-    """None where the backbone can be used; else one sentence that says what to put where. Opens no weights.
+    """None if the backbone can be used; else one sentence with the files to add and their folder. Opens no weights.
 
     Weights that are not on this computer count as usable while the hub answers.
     """
-    if card.size_mb == 0:  # nothing to put anywhere
+    if card.size_mb == 0:  # there are no weights
         return None
     if card.is_language_model:
         return _language_model_missing(card)
@@ -212,7 +212,7 @@ def _language_model_missing(card: BackboneCard) -> str | None:
 
 
 def _saw(model: str) -> tuple[str, ...]:
-    """What the model's name says of its training data, under our datasets' names where they have one."""
+    """The training data according to the model's name, under this catalog's names where they have one."""
     words = re.split(r"[._]", model)
     named = [_TAGS[word] for word in words if word in _TAGS]
     return tuple(named + [word for word in words if word in datasets.CARDS])

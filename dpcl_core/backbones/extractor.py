@@ -1,4 +1,4 @@
-"""Opens a backbone by name. Imports no torch: a backbone that needs it loads it when it first computes features."""
+"""Loads extractors by name. Imports no torch: a backbone that needs it loads it when it first computes features."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from dpcl_core.errors import BadInput
 
 
 class Extractor(Protocol):
-    """A frozen public function from an example, mostly an image, to a feature vector."""
+    """A frozen public function from an example (an image, a window, a text) to a feature vector."""
 
     @property
     def feature_dim(self) -> int | None:
-        """Length of a feature vector; None where the images' own size decides."""
+        """Length of a feature vector; None where it depends on the images' size."""
 
     @property
     def identity(self) -> str:
         """Name, hash of the weights, preprocessing and precision: two extractors of one identity give the same features."""
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
-        """Features [b, K] of some images after the other, in order; rows not finite come out all zero, never dropped.
+        """Features [b, K] of the images in order, batch by batch; non-finite rows become zero, never dropped.
 
-        At least one batch, empty where there are no images, so that K is known. Raises BadInput for what it cannot read.
+        At least one batch, empty where there are no images, so that K is known. Raises BadInput for unreadable content.
         """
 
 
 class Make(Protocol):
-    """What a card's module offers under the name `make`."""
+    """`make` of a card's module."""
 
     def __call__(self, card: BackboneCard, device: str) -> Extractor: ...
 
 
 def load(name: str, device: str = "cpu") -> Extractor:
-    """The extractor of that name on a torch device. Raises BadInput for unknown names and damaged weights, DataMissing for
-    weights or packages that are not here."""
+    """The named extractor on a torch device. Raises BadInput for unknown names and damaged weights, DataMissing for missing
+    weights or packages."""
     card = catalog.card(name)
     if card.is_language_model:
         raise BadInput(catalog.FIELD, name, "must be a backbone that gives features: a language model is trained itself")
@@ -50,20 +50,20 @@ def load(name: str, device: str = "cpu") -> Extractor:
 
 
 def pictures(content: Content, name: str) -> Images:
-    """The examples as a network reads them. Raises BadInput, naming the network, where they are no pictures."""
+    """The examples as pictures. Raises BadInput, naming the network, where they are not pictures."""
     if not isinstance(content, Images):
         raise BadInput(catalog.FIELD, name, catalog.NO_PICTURES)
     return content
 
 
 def precision(device: str) -> str:
-    """Part of an extractor's identity: half precision on a graphics card gives slightly other features."""
+    """Part of an extractor's identity: half precision on a graphics card gives slightly different features."""
     return "half" if device.startswith("cuda") else "single"
 
 
 def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The same rows with every row that holds NaN or infinity replaced by zeros.
+    """The rows with every row that has NaN or infinity replaced by zeros.
 
-    Dropping it instead would tell how many images break the network, and would shift all later rows.
+    Dropping it instead would reveal how many images break the network, and would shift all later rows.
     """
     return np.where(np.isfinite(features).all(axis=1, keepdims=True), features, np.float32(0))

@@ -1,4 +1,4 @@
-"""Pictures as one array, for methods that read them anew in every step instead of features computed once."""
+"""Pictures as one array, for methods that train on pictures instead of fixed features."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BATCH = 1000
 
 
 def side(images: Images, asked: Input) -> int:
-    """Side of the squares that are kept: the pictures' own where it is public and smaller, else the network's."""
+    """Side of the stored squares: the pictures' own where it is public and smaller, else the network's."""
     return asked.size if images.shape is None else min(asked.size, max(images.shape[:2]))
 
 
 def table(images: Images, asked: Input) -> Generator[int, None, NDArray[np.uint8]]:
     """Decodes all pictures: yields the number done, returns uint8 [n, side, side, channels].
 
-    They are kept at their own size where that is the smaller one: 32x32 pictures for a network of 224x224 then take 49
+    They are stored at the smaller of their own and the network's size: 32x32 pictures for a network of 224x224 then take 49
     times less memory. Raises BadInput naming a picture that cannot be decoded.
     """
     square = side(images, asked)

@@ -18,7 +18,7 @@ from dpcl_core.data.windows import Windows
 from dpcl_core.errors import BadInput
 
 _BATCH = 1000
-_SIZE = 32  # side to which images of differing sizes are brought; a constant, since the images' own sizes may be private
+_SIZE = 32  # side to which images of different sizes are resized; a constant, since the images' own sizes may be private
 
 
 class Pixels:
@@ -28,7 +28,7 @@ class Pixels:
     identity = f"pixels|255|{_SIZE}"
 
     def batches(self, content: Content) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K]: pixels over 255, windows as they are. Images without a public shape become 32x32 in colour."""
+        """float32 [b, K]: pixels over 255, windows unchanged. Images without a public shape become 32x32 in colour."""
         images, shape = _valued(content), form(content).shape
         if isinstance(images, Windows):
             yield images.values.reshape(-1, math.prod(shape))
@@ -40,7 +40,7 @@ class Pixels:
 
 
 def form(content: Content) -> Form:
-    """How the values that `Pixels` gives lie in a row. Raises BadInput for texts, which have none."""
+    """The layout of the values of `Pixels` in a row. Raises BadInput for texts."""
     images = _valued(content)
     if isinstance(images, Windows):
         return Form(images.shape, -1.0, 1.0)
@@ -56,5 +56,5 @@ def _valued(content: Content) -> Images | Windows:
 
 
 def make(card: BackboneCard, device: str) -> Pixels:
-    """There is one kind only, and it computes on no device."""
+    """The extractor; both arguments are unused, since there is one kind and it uses no device."""
     return Pixels()

@@ -25,7 +25,7 @@ from dpcl_core.errors import BadInput, DataMissing
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimmExtractor:
-    """One model without its classifier. `mean` and `std` are of pixel values in [0, 1], one a channel."""
+    """One model without its classifier. `mean` and `std`: of pixel values in [0, 1], one per channel."""
 
     network: nn.Module
     feature_dim: int
@@ -36,7 +36,7 @@ class TimmExtractor:
     device: str
 
     def batches(self, images: Content) -> Iterator[NDArray[np.float32]]:
-        """float32 [b, K], pooled as the model's own classifier would read them."""
+        """float32 [b, K], pooled as for the model's own classifier."""
         mean, std = (torch.tensor(values, device=self.device) * 255 for values in (self.mean, self.std))
 
         def forward(pixels: Tensor) -> Tensor:
@@ -49,8 +49,8 @@ class TimmExtractor:
 def make(card: BackboneCard, device: str) -> TimmExtractor:
     """The extractor of a timm model.
 
-    Whole images are resized to the model's size: its own centre crop is for photographs, and would cut the rim off small
-    ones. Raises BadInput for a model timm does not know, DataMissing where timm or the weights are missing.
+    Whole images are resized to the model's size: its own centre crop is for photographs and would cut off the edges of small
+    images. Raises BadInput for a model unknown to timm, DataMissing where timm or the weights are missing.
     """
     if find_spec("timm") is None or ensure_torchvision() == "absent":
         raise DataMissing(weights.FIELD, card.name, "needs timm and torchvision: run pip install -r requirements.txt")
@@ -60,7 +60,7 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
     model = card.name.removeprefix(TIMM)
     try:
         network: nn.Module = timm.create_model(model, pretrained=False, num_classes=0)
-    except RuntimeError as error:  # timm's word for an unknown name or an unknown tag
+    except RuntimeError as error:  # timm's error for an unknown name or tag
         raise BadInput(weights.FIELD, card.name, f"is no model of the installed timm {timm.__version__}") from error
     network.eval().requires_grad_(False)
     settings = resolve_data_config({}, model=network)  # type: ignore[no-untyped-call]
@@ -83,7 +83,7 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
 
 
 def make_network(card: BackboneCard, device: str) -> Network:
-    """The model without its classifier, for layers in it to be adapted. Raises what `make` raises."""
+    """The model without its classifier, for adapting its layers. Raises what `make` raises."""
     opened = make(card, device)
     mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
     pictures = Pictures(with_plain_norms(opened.network), opened.asked, mean, std).eval().to(device)
@@ -91,9 +91,9 @@ def make_network(card: BackboneCard, device: str) -> Network:
 
 
 def with_plain_norms(network: nn.Module) -> nn.Module:
-    """The same network with torch's own LayerNorm in place of timm's, which computes the same.
+    """The same network with torch's LayerNorm in place of timm's equivalent subclass.
 
-    Opacus knows the rule of a layer's per-example gradients by its exact class, and takes a slow detour for any other.
+    Opacus finds the rule for a layer's per-example gradients by its exact class, and uses a slow fallback for any other.
     """
     from timm.layers.norm import LayerNorm as TimmLayerNorm
 
@@ -108,12 +108,12 @@ def with_plain_norms(network: nn.Module) -> nn.Module:
 
 @torch.inference_mode()
 def _feature_dim(network: nn.Module, n_channels: int, size: int) -> int:
-    """By one blank image: timm's own attributes name different stages in different families."""
+    """Feature dimension, from one blank image: timm's attributes refer to different stages in different families."""
     return int(network(torch.zeros(1, n_channels, size, size)).shape[1])
 
 
 def _load(network: nn.Module, name: str, model: str) -> str:
-    """Fills the network from a safetensors file, classifier left out; gives the file's SHA-256."""
+    """Loads the network from a safetensors file, without its classifier; gives the file's SHA-256."""
     settings: dict[str, object] = network.pretrained_cfg  # type: ignore[assignment]
     path = weights.local(model)
     if path is None:

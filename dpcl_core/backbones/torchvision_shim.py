@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import torch
 
 _OPERATORS = ("nms", "qnms")
-_declared: list[torch.library.Library] = []  # torch forgets the declarations when this object goes
+_declared: list[torch.library.Library] = []  # keeps the declarations alive: torch drops them with this object
 
 
 def ensure_torchvision() -> Literal["absent", "native", "declared"]:
     """Imports torchvision, declaring its operators where its own extension could not. Safe to call again.
 
-    Says which of the three it found; "absent" imports nothing. Raises what the import raises for any other reason.
+    Gives which case applies; "absent" imports nothing. Raises any other error of the import.
     """
     if find_spec("torchvision") is None:
         return "absent"
@@ -36,7 +36,7 @@ def ensure_torchvision() -> Literal["absent", "native", "declared"]:
     import torch
 
     for loaded in [name for name in sys.modules if name == "torchvision" or name.startswith("torchvision.")]:
-        del sys.modules[loaded]  # left half imported by the failure
+        del sys.modules[loaded]  # half imported by the failed attempt
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in _OPERATORS:
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]

@@ -1,9 +1,9 @@
 """The bundled Vision Transformer: small, for 32x32 pictures, its weights all in plain Conv2d, Linear and LayerNorm modules.
 
-Blocks after Dosovitskiy et al. 2021. Three things differ, each for training a small one on few pictures: patches are read by
-three small convolutions (Xiao et al. 2021, Early Convolutions Help Transformers See Better), positions are fixed sines, and
-the mean of all tokens takes the place of a class token (both Beyer et al. 2022, Better plain ViT baselines). So nothing
-trainable lies outside a module that LoRA, FiLM and per-example gradient hooks can take hold of.
+Blocks after Dosovitskiy et al. 2021. Three differences help to train a small one on few pictures: patches are read by three
+small convolutions (Xiao et al. 2021, Early Convolutions Help Transformers See Better), positions are fixed sines, and the
+mean of all tokens replaces the class token (both Beyer et al. 2022, Better plain ViT baselines). So every trainable tensor
+is in a module that LoRA, FiLM and per-example gradient hooks support.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.nn import functional
 from dpcl_core.backbones.networks import ChannelNorm
 from dpcl_core.backbones.whitening import Whitened, start_as_identity
 
-PATCH = 8  # side of the square of pixels that one token stands for
+PATCH = 8  # side of the square of pixels of one token
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides the network: width of a token, number of blocks, attention heads of each, and classes."""
+    """Shape of the network: width of a token, number of blocks, attention heads per block, and classes."""
 
     width: int = 128
     depth: int = 6
@@ -32,7 +32,7 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Self-attention of tokens [b, n, width] with several heads; one Linear makes queries, keys and values."""
+    """Multi-head self-attention of tokens [b, n, width]; one Linear computes queries, keys and values."""
 
     def __init__(self, width: int, n_heads: int) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then an MLP per token; each reads normed tokens and adds to what it read."""
+    """Residual attention, then a residual MLP per token; both read normed tokens."""
 
     def __init__(self, width: int, n_heads: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Block(nn.Module):
 class ViT(Whitened):
     """Images [b, 3, 32, 32] -> scores [b, n_classes]; `features` stops before the head, at [b, width].
 
-    Other sides that are a multiple of 8 work as well: positions are computed for whatever grid there is.
+    Other sides that are a multiple of 8 work as well: positions are computed for any grid.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -90,14 +90,14 @@ class ViT(Whitened):
         self.head = nn.Linear(width, shape.n_classes)
 
     def tokens(self, images: Tensor) -> Tensor:
-        """Patches with the codes of their places: float [b, n_patches, width]."""
+        """Patch tokens plus position codes: float [b, n_patches, width]."""
         maps: Tensor = self.patches(images)
         return maps.flatten(2).transpose(1, 2) + positions(*maps.shape[1:]).to(maps)
 
     def pooled(self, images: Tensor) -> Tensor:
         """Mean of the tokens one block before the end: float [b, width].
 
-        As in the ConvNeXt, what the last block adds serves the classes trained on. Nearest class means of whitened features
+        As in the ConvNeXt, the last block is specialised to the training classes. Nearest class means of whitened features
         were right on 64.1 instead of 62.5 % of CIFAR-10 (2000 test pictures) and on 78.2 instead of 73.4 % of MNIST.
         """
         mean: Tensor = self.blocks[:-1](self.tokens(images)).mean(1)
@@ -114,7 +114,7 @@ class ViT(Whitened):
 
 
 def positions(width: int, height: int, breadth: int) -> Tensor:
-    """Fixed codes of the places on a grid [height * breadth, width]: sines and cosines of row and column."""
+    """Fixed position codes of a grid [height * breadth, width]: sines and cosines of row and column."""
     rates = 10_000 ** -(torch.arange(width // 4) / (width // 4))
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(breadth), indexing="ij")
     angles = [place.flatten()[:, None] * rates for place in (rows, columns)]
@@ -122,5 +122,5 @@ def positions(width: int, height: int, breadth: int) -> Tensor:
 
 
 def build(shape: Shape) -> ViT:
-    """A freshly initialised network."""
+    """A newly initialised network."""
     return ViT(shape)

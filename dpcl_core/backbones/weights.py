@@ -1,4 +1,4 @@
-"""Where weights are: bundled with the project, in a folder of yours, or on the hub. Imports no torch."""
+"""Finds weights: bundled with the project, in the user's folder, or on the hub. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HUB_FILE = "model.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundled network: its weights file, and from the JSON card beside it what is needed before torch is loaded."""
+    """A bundled network: its weights file, and the fields of its JSON card needed before torch is loaded."""
 
     path: Path
     architecture: str
@@ -28,7 +28,7 @@ class Bundle:
 
 
 def bundled(name: str) -> Bundle:
-    """The bundled weights of that name. Raises DataMissing where one of the two files is missing or the card is damaged."""
+    """The bundled weights by name. Raises DataMissing where one of the two files is missing or the card is damaged."""
     folder = paths.assets_dir() / "backbones"
     path, written = (paths.inside(folder, f"{name}.{ending}", FIELD) for ending in ("safetensors", "json"))
     if path.is_file():
@@ -43,7 +43,7 @@ def bundled(name: str) -> Bundle:
 
 
 def local(model: str) -> Path | None:
-    """`MODEL.safetensors` in the folder named by `DPCL_WEIGHTS`, if it is there."""
+    """`MODEL.safetensors` in the folder `DPCL_WEIGHTS`, if it exists."""
     folder = os.environ.get("DPCL_WEIGHTS")
     if not folder:
         return None
@@ -52,7 +52,7 @@ def local(model: str) -> Path | None:
 
 
 def in_hub_cache(repository: str) -> Path | None:
-    """The weights of a hub repository, if an earlier download left them on this computer."""
+    """The weights of a hub repository in the download cache, if they are there."""
     from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only timm's models need it
 
     found = try_to_load_from_cache(repository, _HUB_FILE)
@@ -60,7 +60,7 @@ def in_hub_cache(repository: str) -> Path | None:
 
 
 def from_hub(repository: str, model: str) -> Path:
-    """The weights of a hub repository, downloaded where needed. Raises DataMissing saying what to put where."""
+    """The weights of a hub repository, downloaded if necessary. Raises DataMissing naming the file to add."""
     if found := in_hub_cache(repository):
         return found
     if not hub.is_reachable():
@@ -69,19 +69,19 @@ def from_hub(repository: str, model: str) -> Path:
 
     try:
         return Path(hf_hub_download(repository, _HUB_FILE))
-    except Exception as error:  # the hub's client raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         reason = f"the Hugging Face hub did not give them ({type(error).__name__})"
         raise DataMissing(FIELD, f"timm:{model}", wish(model, reason)) from error
 
 
 def wish(model: str, reason: str) -> str:
-    """What to put where, so that `local` finds it."""
+    """The instruction which file to put where, so that `local` finds it."""
     folder = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
     return f"put {model}.safetensors into {folder}; its weights are not on this computer, and {reason}"
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, read in pieces: weights can be larger than what memory should hold twice."""
+    """SHA-256 of a file, read in pieces: weights may be too large to hold twice in memory."""
     content = sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -90,6 +90,6 @@ def digest(path: Path) -> str:
 
 
 def damaged(name: str, path: Path, error: Exception) -> BadInput:
-    """What a loader raises for weights that cannot be read or do not fit the model."""
+    """The error for weights that cannot be read or do not fit the model."""
     reason = str(error).partition("\n")[0]
     return BadInput(FIELD, name, f"its weights {path} must be a whole safetensors file made for this model ({reason})")

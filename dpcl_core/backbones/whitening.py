@@ -1,4 +1,4 @@
-"""What the bundled networks have in common: frozen features whitened by constants of the public training pictures."""
+"""Common base of the bundled networks: frozen features whitened by constants of the public training pictures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class Whitened(nn.Module):
-    """A network of images [b, 3, H, W] with a `head` of classes; `features` [b, feature_dim] is what the head reads.
+    """A network of images [b, 3, H, W] with a classification `head`; `features` [b, feature_dim] are the head's inputs.
 
-    `frozen` is what the frozen extractor gives: `pooled`, which each network chooses for itself, whitened.
+    `frozen`: the outputs of the frozen extractor, which are `pooled` (defined by each network), whitened.
     """
 
     centre: Tensor
@@ -22,15 +22,15 @@ class Whitened(nn.Module):
         self.register_buffer("whitening", torch.eye(feature_dim))
 
     def pooled(self, images: Tensor) -> Tensor:
-        """The features that are whitened: float [b, feature_dim]."""
+        """The features to be whitened: float [b, feature_dim]."""
         raise NotImplementedError
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head reads: float [b, feature_dim]."""
+        """The inputs of the head: float [b, feature_dim]."""
         raise NotImplementedError
 
     def frozen(self, images: Tensor) -> Tensor:
-        """What the frozen extractor gives [b, feature_dim]: `pooled`, whitened by constants of the training pictures."""
+        """The frozen features [b, feature_dim]: `pooled`, whitened by constants of the training pictures."""
         white: Tensor = (self.pooled(images) - self.centre) @ self.whitening
         return white
 
@@ -38,8 +38,8 @@ class Whitened(nn.Module):
     def whiten(self, pooled: Tensor) -> None:
         """Fixes centre and whitening from `pooled` [n, feature_dim] of the public training pictures.
 
-        Trained features crowd into few directions, and cosines of such features tell little apart. The spread of a
-        direction is raised by 0.3 of the average one, so that quiet directions do not come out as noise.
+        Trained features concentrate on few directions, and their cosines separate little. The variance of each direction is
+        increased by 0.3 of the mean variance, so that directions of small variance are not blown up to noise.
         """
         spread, directions = torch.linalg.eigh(torch.cov(pooled.T.double()))
         self.centre.copy_(pooled.mean(0))
@@ -47,7 +47,7 @@ class Whitened(nn.Module):
 
 
 class Frozen(nn.Module):
-    """A network that gives its frozen features."""
+    """A module whose output is the network's frozen features."""
 
     def __init__(self, network: Whitened) -> None:
         super().__init__()
@@ -58,6 +58,6 @@ class Frozen(nn.Module):
 
 
 def start_as_identity(out: nn.Linear) -> None:
-    """With its last layer at zero a residual block passes its input on unchanged: no warm-up needed, any depth trains."""
+    """Sets a residual block's last layer to zero: the block starts as the identity, and any depth trains without warm-up."""
     nn.init.zeros_(out.weight)
     nn.init.zeros_(out.bias)

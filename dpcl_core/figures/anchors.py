@@ -1,4 +1,4 @@
-"""What more anchors buy, and whether a released statistic carries anything but noise."""
+"""Figures of the gain from more anchors, and of the noise in released statistics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NO_PAIRS = "There are no two modes to tell apart, so anchors have nothing to be
 
 
 def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool = False) -> Picture:
-    """Over the number of anchors: how many of them see a pair apart, agreement with the truth, and the least gap below.
+    """By number of anchors: share of anchors that separate a pair, agreement with the truth, and below, the least gap.
 
-    Columns m, gap, mean_rate, least_rate, least_gap, needed, agreement; several rows an m are averaged. `chosen`: the m
-    that is looked at.
+    Columns m, gap, mean_rate, least_rate, least_gap, needed, agreement; several rows per m are averaged. `chosen`: the
+    selected m.
     """
     if anchors.empty:
         return Picture(theme.empty(_NO_PAIRS, dark, 420), _NO_PAIRS, _NO_PAIRS)
@@ -69,9 +69,9 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
 
 
 def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """The length of each released statistic beside the length of its noise, on a logarithmic axis.
+    """Length of each released statistic and of its noise, on a logarithmic axis.
 
-    Columns statistic, signal, noise (0: none); several rows a statistic are averaged.
+    Columns statistic, signal, noise (0: none); several rows per statistic are averaged.
     """
     if statistics.empty:
         none = "Nothing has been released yet."

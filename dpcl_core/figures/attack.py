@@ -1,4 +1,4 @@
-"""The membership duel drawn: how an attack compares with what the noise allows, and what its rounds prove about ε."""
+"""Figures of the membership duel: an attack against the exact bound of its noise, and the lower bounds on ε it gives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dpcl_core.lessons.duel import Duel, exact_hits, is_held, promised_hits
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown
 
 _GRID = np.concatenate([[0.0], np.logspace(-4, -2, 40), np.linspace(0.011, 1, 160)])
-_DOTS = 50  # cuts drawn of the thousands there are
+_DOTS = 50  # thresholds drawn out of thousands
 
 
 def duel(played: Duel, *, sigma: float, epsilon: float, delta: float, dark: bool = False) -> Picture:
-    """True alarms against false ones: the attack's dots, the exact curve of this noise, the ground that ε promises."""
+    """True alarms against false alarms: dots of the attack, the exact curve of this noise, the region allowed by ε."""
     inks = theme.ink(dark)
     attack, exact = theme.colour_of_series(1, dark), theme.colour_of_series(0, dark)
     figure = go.Figure(
@@ -87,9 +87,9 @@ def _finding(played: Duel, sigma: float) -> str:
 def proven(
     bounds: Mapping[str, Sequence[float]], rounds: Sequence[int], *, advertised: float, dark: bool = False
 ) -> Picture:
-    """What a game proves about ε after so many rounds a side, one line an attack, beside the ε that was advertised.
+    """Lower bound on ε by number of rounds per side, one line per attack, with the advertised ε.
 
-    `bounds`: by name, one lower bound an entry of `rounds`.
+    `bounds`: by name, one lower bound for each entry of `rounds`.
     """
     top = max([advertised, *(value for values in bounds.values() for value in values)])
     colours = [theme.colour_of_series(index, dark) for index in (1, 0)]
@@ -110,7 +110,7 @@ def proven(
             margin={"l": 52, "r": 16, "t": 40, "b": 44},
         )
     )
-    said = []
+    sentences = []
     for (name, values), colour in zip(bounds.items(), colours, strict=False):
         figure.add_trace(
             go.Scatter(
@@ -125,12 +125,12 @@ def proven(
         )
         verdict = "more than was promised" if values[-1] > advertised else "no more than was promised"
         lead = f"{name[0].upper()}{name[1:]}: after {rounds[-1]:,} rounds a side"
-        said.append(f"{lead} ε is at least {values[-1]:.2f}, {verdict}")
+        sentences.append(f"{lead} ε is at least {values[-1]:.2f}, {verdict}")
     line = theme.ink(dark).text
     figure.add_hline(y=advertised, line={"color": line, "width": 1.4, "dash": "dash"})
     figure.add_annotation(
         x=1, xref="paper", xanchor="right", y=advertised, yanchor="bottom", showarrow=False, font={"color": line},
         text=f"promised: ε = {shown(advertised)}",
     )  # fmt: skip
-    finding = ". ".join(said) + "."
+    finding = ". ".join(sentences) + "."
     return Picture(figure, finding, finding)

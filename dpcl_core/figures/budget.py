@@ -1,4 +1,4 @@
-"""Where a budget goes over the tasks, and how noise grows under the label settings."""
+"""Figures of the budget spent over the tasks, and of the growth of noise under the label settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcl_core.spec import LabelSetting
 
 
 def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """ε spent so far, as steps over the tasks, one row a kind of person; the plain sum of the steps as a faint line.
+    """ε spent so far, as steps over the tasks, one line per kind of person; the plain sum of the steps as a faint line.
 
     Columns: people (kind of person), after_task (from 0), epsilon (accounted so far), and step (ε of the task alone, for the
     plain sum). Kinds are drawn in their order of appearance; infinite values are not drawn but named in the finding.
@@ -77,7 +77,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
-    """Standard deviation of the noise in one class sum, one line a label setting; entry k: after task k + 1."""
+    """Standard deviation of the noise in one class sum, one line per label setting; entry k: after task k + 1."""
     n_tasks = max((len(values) for values in noise.values()), default=0)
     if not n_tasks:
         sentence = "Noise appears with the first task."

@@ -1,4 +1,4 @@
-"""Released class sums as pictures: what can be seen in them, noise and all."""
+"""Released noisy class sums as pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
 _GAP = 1  # empty pixels between two pictures
-_ROOM = 5  # pictures that a strip has room for: fewer are not drawn larger
+_ROOM = 5  # pictures per strip; fewer are not drawn larger
 
 
 def strips(
@@ -24,10 +24,10 @@ def strips(
     missing: str = "",
     dark: bool = False,
 ) -> Picture:
-    """One strip of small square pictures a row, from pixels [side * side] each; None leaves a place empty.
+    """One strip of small square pictures per row, from pixels [side * side] each; None leaves a gap.
 
-    Ink is scaled by each row's own largest and smallest number. `finding` is the caller's, who knows what was released;
-    `missing` is written where a place is empty.
+    The grey scale is that of each row's own largest and smallest number. `finding`: the sentence, by the caller; `missing`:
+    the label of a gap.
     """
     side = next(round(len(one) ** 0.5) for row in rows.values() for one in row if one is not None)
     width = len(columns) * (side + _GAP) - _GAP

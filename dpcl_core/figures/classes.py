@@ -1,4 +1,4 @@
-"""Who pays for privacy: accuracy of every class at the end, one bar a class and state."""
+"""Final accuracy of every class, one bar per class and state."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpcl_core.figures.picture import Picture
 def class_bars(
     states: Mapping[str, NDArray[np.float64]], classes: Sequence[str], *, colours: Sequence[str], dark: bool = False
 ) -> Picture:
-    """Mean over seeds of each class's accuracy. `states`: name to accuracies [seeds, classes], the first one is spoken of.
+    """Mean over seeds of each class's accuracy. `states`: name to accuracies [seeds, classes]; the finding is on the first.
 
-    The whisker of a bar is its smallest and largest seed.
+    The whiskers of a bar are its smallest and largest seed.
     """
     if not states:
         sentence = "Accuracies of single classes were not recorded for this run."

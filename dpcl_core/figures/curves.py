@@ -1,4 +1,4 @@
-"""Accuracy and forgetting over tasks: one line a budget, a 95 % band over seeds, dots where seeds are too few for a band."""
+"""Accuracy and forgetting over tasks: one line per budget, a 95 % band over seeds, or dots where there are few seeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
 HEIGHT = 400
-_TOTAL = ", total"  # of a name of two lines
+_TOTAL = ", total"  # second line of a name
 _LABEL_GAP = 5.2  # percentage points between two names at line ends, at HEIGHT
 
 
@@ -32,9 +32,9 @@ def accuracy_over_tasks(
 ) -> Picture:
     """Mean accuracy on the tasks seen so far, after each task.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); what was not evaluated has no row and leaves
-    a gap. An empty frame gives an empty picture. `score`: what accuracy is here, as it is written; `standing`: what
-    the budgets are; those that are no bound on all that gets out are named and dashed so.
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]); missing rows leave a gap. An empty frame
+    gives an empty picture. `score`: the name of the score; `standing`: the kind of the budgets; those that do not bound all
+    releases are named and dashed differently.
     """
     if accuracy.empty:
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
@@ -64,11 +64,11 @@ def compared_over_tasks(
 ) -> Picture:
     """The accuracy curves of several runs, one line each; frames as `accuracy_over_tasks` takes them, one budget each.
 
-    `score` likewise; `standings`: what the budgets are of those runs that have no bound on all that gets out; they are named
-    and dashed differently.
+    `score` likewise; `standings`: the kind of budget of those runs that have no bound on all releases; they are named and
+    dashed differently.
     """
     figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
-    ends, said = [], []
+    ends, ranked = [], []
     for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True):
         if frame.empty:
             continue
@@ -76,12 +76,12 @@ def compared_over_tasks(
         per_seed, called = mean_so_far(frame), apart(name, kind)
         ends.append((called, colour, _line(figure, per_seed, called, colour, setting, _dash(setting, kind))))
         last = int(per_seed["after_task"].max())
-        said.append((called, interval(_values(per_seed, last)), last + 1))
+        ranked.append((called, interval(_values(per_seed, last)), last + 1))
     if not ends:
         return _nothing("None of the chosen runs has a point here yet.", dark)
     _name_ends(figure, ends, n_tasks, low=0, high=100, dark=dark)
-    said.sort(key=lambda item: -item[1].mean)
-    finding = "; ".join(f"{name}: {_amount(found)} after {_tasks(k)}" for name, found, k in said) + "."
+    ranked.sort(key=lambda item: -item[1].mean)
+    finding = "; ".join(f"{name}: {_amount(amount)} after {_tasks(k)}" for name, amount, k in ranked) + "."
     return Picture(figure, finding, finding)
 
 
@@ -93,7 +93,7 @@ def forgetting_over_tasks(
     standing: Standing = "bound",
     dark: bool = False,
 ) -> Picture:
-    """Average forgetting (points) after each task from the second on; before it is undefined and nothing is drawn.
+    """Average forgetting (points) after each task from the second on; undefined and not drawn before.
 
     Columns and `standing` as `accuracy_over_tasks`.
     """
@@ -145,13 +145,13 @@ def forgetting_compared(
     low, high = min(-1.0, 1.15 * min(values)), max(10.0, 1.15 * max(values))
     figure = _frame(n_tasks, dark, "points lost since the best, mean of old tasks")
     figure.update_yaxes(range=[low, high], tickvals=None, ticktext=None, zeroline=True)
-    ends, said = [], []
+    ends, sentences = [], []
     for name, (rows, colour, setting, dash) in drawn.items():
         end = _line(figure, rows, name, colour, setting, dash)
         ends.append((name, colour, end))
-        said.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
+        sentences.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
     _name_ends(figure, ends, n_tasks, low=low, high=high, dark=dark)
-    finding = "; ".join(said) + "."
+    finding = "; ".join(sentences) + "."
     return Picture(figure, finding, finding)
 
 
@@ -201,7 +201,7 @@ def _frame(n_tasks: int, dark: bool, y_title: str) -> go.Figure:
                 "zeroline": False,
             },
             yaxis=theme.percent_axis(title=y_title),
-            margin={"l": 48, "r": 84, "t": 12, "b": 40},  # the right one holds the names at the line ends
+            margin={"l": 48, "r": 84, "t": 12, "b": 40},  # the right margin has the names at the line ends
         )
     )
 
@@ -213,7 +213,7 @@ def _dash(labels: LabelSetting, standing: Standing) -> str:
 def _line(
     figure: go.Figure, per_seed: pd.DataFrame, name: str, colour: str, labels: LabelSetting, dash: str
 ) -> tuple[float, float]:
-    """Adds one line with its band, or its dots; gives the end of the line (task from 1, per cent)."""
+    """Adds one line with its band or dots; gives the end of the line (task from 1, per cent)."""
     tasks = sorted(int(k) for k in per_seed["after_task"].unique())
     stats = [interval(_values(per_seed, k)) for k in tasks]
     x = np.array(tasks, dtype=np.float64) + 1
@@ -287,11 +287,11 @@ def _nothing(sentence: str, dark: bool) -> Picture:
     return Picture(theme.empty(sentence, dark, HEIGHT), sentence, sentence)
 
 
-def _amount(found: Interval) -> str:
-    mean = f"{100 * found.mean:.1f} %"
-    if found.low is None or found.high is None:
-        return f"{mean} ({'a single draw' if found.n == 1 else f'{found.n} draws'})"
-    return f"{mean} ({100 * found.low:.1f} to {100 * found.high:.1f})"
+def _amount(mean_interval: Interval) -> str:
+    mean = f"{100 * mean_interval.mean:.1f} %"
+    if mean_interval.low is None or mean_interval.high is None:
+        return f"{mean} ({'a single draw' if mean_interval.n == 1 else f'{mean_interval.n} draws'})"
+    return f"{mean} ({100 * mean_interval.low:.1f} to {100 * mean_interval.high:.1f})"
 
 
 def _tasks(k: int) -> str:

@@ -1,4 +1,4 @@
-"""Is one run better than another, and is it real? Differences paired by seed, with their interval and a zero line."""
+"""Differences of two runs, paired by seed, with 95 % intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpcl_core.figures.statistics import Verdict, verdict
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str]) -> dict[float, Verdict]:
-    """The verdict at every budget that both have, over the seeds that both have.
+    """The verdict at every shared budget, over the shared seeds.
 
     Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
     """
@@ -62,13 +62,13 @@ def paired_difference(
     )
     figure.add_trace(
         go.Scatter(
-            x=[found.mean for found in intervals],
+            x=[one.mean for one in intervals],
             y=[rows[epsilon] for epsilon in budgets],
             mode="markers",
             marker={"color": colour, "size": 10},
             error_x={
                 "type": "data",
-                "array": [found.high - found.mean if found.high is not None else 0 for found in intervals],
+                "array": [one.high - one.mean if one.high is not None else 0 for one in intervals],
                 "color": colour,
                 "thickness": 2,
             },
@@ -81,7 +81,7 @@ def paired_difference(
 
 
 def _summary(verdicts: Mapping[float, Verdict], names: tuple[str, str]) -> str:
-    """One budget: its sentence. Several: at which of them the sign is clear, and nothing about the others but that."""
+    """For one budget its sentence; for several, the budgets with a clear sign and those without."""
     if len(verdicts) == 1:
         ((epsilon, only),) = verdicts.items()
         lead = given(epsilon)

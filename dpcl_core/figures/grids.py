@@ -1,4 +1,4 @@
-"""Tasks against time: the accuracy matrix and what each old task has lost, numbers in the cells."""
+"""The accuracy matrix and the forgetting of each old task, as grids with numbers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dpcl_core.figures.curves import matrix_of
 from dpcl_core.figures.picture import Picture, given
 from dpcl_core.privacy.statement import Standing
 
-_MAX_NUMBERS = 14  # tasks; with more the numbers would not fit into the cells and are shown on hover only
-# Every shade leaves the numbers in it, in the theme's ink, a contrast of at least 4.5 to 1.
+_MAX_NUMBERS = 14  # tasks; with more, numbers do not fit into the cells and are shown on hover only
+# On every shade the numbers, in the theme's ink, have a contrast of at least 4.5 to 1.
 _BLUES = ((0.0, "#f3f8fc"), (0.5, "#bcdaef"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (0.5, "#1f4a66"), (1.0, "#236690"))
 _LOSS = ((0.0, "#8cbfe4"), (0.5, "#fbf6f1"), (0.75, "#f6cda6"), (1.0, "#ee9a55"))
@@ -30,8 +30,8 @@ def accuracy_matrix(
 ) -> Picture:  # fmt: skip
     """Accuracy on every task (column) after every task learned (row), mean over seeds; empty where nothing was evaluated.
 
-    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `score`: what accuracy is
-    here, as it is written; `standing`: what the budget is.
+    Columns: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). `score`: the name of the score; `standing`:
+    the kind of the budget.
     """
     values = _mean_matrix(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -67,9 +67,9 @@ def accuracy_matrix(
 def forgetting_grid(
     accuracy: pd.DataFrame, *, epsilon: float, n_tasks: int, standing: Standing = "bound", dark: bool = False
 ) -> Picture:
-    """Points each old task (row) has lost since its best, after each later task (column), mean over seeds.
+    """Points that each old task (row) has lost since its best, after each later task (column), mean over seeds.
 
-    Undefined until the second task, and there nothing is drawn. Columns and `standing` as `accuracy_matrix`.
+    Undefined and not drawn before the second task. Columns and `standing` as in `accuracy_matrix`.
     """
     values = _mean_forgetting(accuracy, epsilon, n_tasks)
     known = np.flatnonzero(~np.isnan(values).all(axis=1))
@@ -133,7 +133,7 @@ def _grid(
 ) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
-            z=np.round(values, 1),  # as the sentence below has them: a browser rounds 48.25 up, Python down
+            z=np.round(values, 1),  # rounded as in the sentence below: a browser rounds 48.25 up, Python down
             x=columns,
             y=rows,
             zmin=bounds[0],

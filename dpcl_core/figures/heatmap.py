@@ -1,6 +1,6 @@
-"""A text with each token shaded by a number: five shades and five kinds of underline, the number itself at hand.
+"""A text with each token shaded by a number, in five shades with five kinds of underline.
 
-What the element of `assets/heatmap/` is fed with: the text, which it draws once, and a layer, which it repaints in place.
+Input of the element in `assets/heatmap/`: the text, which it draws once, and a layer, which it repaints in place.
 Its classes are those of `pages/parts/shell/style.css`.
 """
 
@@ -26,23 +26,23 @@ def document(
 ) -> dict[str, dict[str, object]]:
     """The element's document: `text` (drawn once) and `layer` (repainted).
 
-    Args: tokens as printed, blanks included ("": one that only goes on with a character); of each its shade, 0 to 4, -1 for
-    one without a number; what is told of it on focus; the span it lies in, "" outside any. `legend`: that of this layer.
-    `label`: what it is a text of.
+    Args: tokens as printed, blanks included ("": a token that only continues a character); for each its shade, 0 to 4 (-1:
+    no number), its text on focus, and the kind of its span ("": none). `legend`: of this layer. `label`: what the text is
+    from.
     """
-    told = zip(numbers, kinds, strict=True)
+    pairs = zip(numbers, kinds, strict=True)
     return {
         "text": {"label": label, "tokens": [_parted(token) for token in tokens], "spans": _spans(kinds)},
         "layer": {
             "names": [_name(token, shade) for token, shade in zip(tokens, shades, strict=True)],
-            "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in told],
+            "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in pairs],
             "ranges": list(legend),
         },
     }
 
 
 def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> list[list[str]]:
-    """What shades and outlines mean: tag, class and words of each. `ranges`: the numbers of each shade, lightest first."""
+    """The legend of shades and outlines: tag, class and words of each. `ranges`: of each shade, lightest first."""
     items = [["i", f"t{shade}", text] for shade, text in enumerate(ranges)]
     if has_stops:
         items.append(["i", "quiet", f"stop word: {NO_NUMBER}"])
@@ -52,9 +52,9 @@ def legend(ranges: Sequence[str], *, has_spans: bool, has_stops: bool) -> list[l
 
 
 def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[str]:
-    """The five ranges between four edges as they are printed, in order of the shades. `falling`: a small number is dark.
+    """The five printed ranges between four edges, in order of the shades. `falling`: small numbers are dark.
 
-    `beyond`: what the numbers are distances from, for those that are.
+    `beyond`: the origin of numbers that are distances.
     """
     one, *_, last = edges
     texts = [f"below {one:g}", *(f"{low:g} to {high:g}" for low, high in pairwise(edges))]
@@ -64,9 +64,9 @@ def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[s
 
 
 def number(value: float, edges: Sequence[float], origin: float | None = None) -> str:
-    """A number in three digits, or as many more as it takes to stay on its side of every edge.
+    """A number in three digits, or in as many as keep it on its side of every edge.
 
-    `origin`: where edges are distances from. NaN is said in words.
+    `origin`: the number from which edges are distances. NaN is written in words.
     """
     if math.isnan(value):
         return NO_NUMBER
@@ -82,13 +82,13 @@ def _far(value: float, origin: float | None) -> float:
 
 
 def _parted(token: str) -> list[str]:
-    """Blanks before a token, which belong to no shade, and the token."""
+    """The blanks before a token, which are not shaded, and the token."""
     word = token.lstrip(" ") or token
     return [token[: len(token) - len(word)], word]
 
 
 def _name(token: str, shade: int) -> str:
-    """A token's class. One that only goes on with a character has no letters to hold its shade."""
+    """A token's class. A token that only continues a character has no letters to shade."""
     name = f"t{shade}" if shade >= 0 else "quiet"
     return name if token else f"{name} part"
 

@@ -1,4 +1,4 @@
-"""Figures as a page of their own, with findings and provenance, that opens without a server or a network."""
+"""Figures as a standalone page with findings and provenance, which opens without a server or network."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BODY = '<body style="font-family:sans-serif;max-width:60rem;margin:2rem auto;pa
 
 
 def page(picture: Picture, provenance: Provenance | None) -> str:
-    """The whole HTML document (about 5 MB: the drawing library is inside)."""
+    """The whole HTML document (about 5 MB, including the drawing library)."""
     source = escape(provenance.line()) if provenance is not None else ""
     head = _HEAD.format(title=escape(picture.finding))
     return f"{head}{_BODY}{_drawn(picture, with_library=True)}<p>{source}</p></body></html>"
 
 
 def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str) -> str:
-    """A page of several figures and a privacy statement, which is plain text; the drawing library is inside once."""
+    """A page of several figures and a plain-text privacy statement, with one copy of the drawing library."""
     drawn = "".join(_drawn(picture, with_library=place == 0) for place, picture in enumerate(pictures))
     said = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
     head = f"{_HEAD.format(title=escape(title))}{_BODY}<h1>{escape(title)}</h1><p>{escape(provenance.line())}</p>"

@@ -1,4 +1,4 @@
-"""How well list entries were matched: against the truth, matcher against matcher, and under more and more noise."""
+"""Figures of matching quality: against the truth, by matcher, and by level of noise."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dpcl_core.explorers import rand_index as agreeing
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
-_NEAR = 0.3  # of the axis: on a phone two names that near lie on each other
+_NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
 _UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
 _NOT_COMPARED = (
     "No agreement here: what the entries really are of is not known, or all are of one kind, or lists are too long for it."
 )
 _BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))
-_CHANCE = 0.1  # an index below it is hardly more than lot
+_CHANCE = 0.1  # an index below it is hardly above chance
 _STYLES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str], *, dark: bool = False) -> Picture:
     """Counts of entries by true mode (rows) and by the group they were matched to (columns).
 
-    Columns as `runs.matching.entries` has them, of one round; `groups`, `modes`: names in order of their ids.
+    Columns as in `runs.matching.entries`, of one round; `groups`, `modes`: names in order of their ids.
     """
     rows = entries[entries["mode"] >= 0]
     if rows.empty:
@@ -64,22 +64,22 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
 
 
 def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """Agreement with the truth on the same lists, a bar a matcher; the one that is used stands out.
+    """Agreement with the truth on the same lists, one bar per matcher; the run's own matcher is highlighted.
 
-    Columns matcher, is_own, agreement (several rows a matcher are averaged).
+    Columns matcher, is_own, agreement (several rows per matcher are averaged).
     """
     if agreement.empty:
         return Picture(theme.empty(_NOT_COMPARED, dark, 260), _NOT_COMPARED, _NOT_COMPARED)
     means = agreement.groupby("matcher", sort=False)[["agreement", "is_own"]].mean()
     inks = theme.ink(dark)
     names = means.index.tolist()
-    own = means["is_own"] > 0
+    is_own = means["is_own"] > 0
     figure = go.Figure(
         go.Bar(
             x=means["agreement"],
             y=names,
             orientation="h",
-            marker={"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in own]},
+            marker={"color": [theme.colour_of_series(0, dark) if mine else inks.soft for mine in is_own]},
             hovertemplate="%{y}: %{x:.3f}<extra></extra>",
         ),
         layout=theme.layout(
@@ -92,10 +92,10 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
         ),
     )  # fmt: skip
     figure.add_trace(
-        go.Scatter(  # right of zero even where a bar goes left of it: the names stand there
+        go.Scatter(  # names are right of zero even where a bar goes left
             x=means["agreement"].clip(lower=0), y=names, mode="text", textposition="middle right", hoverinfo="skip",
             text=[f"{'<b>' if mine else ''} {_number(value)}{'</b>' if mine else ''}"
-                  for value, mine in zip(means["agreement"], own, strict=True)],
+                  for value, mine in zip(means["agreement"], is_own, strict=True)],
             textfont={"color": inks.text}, cliponaxis=False,
         )
     )  # fmt: skip
@@ -107,7 +107,7 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     first = f"{winners[0]} agrees best with the truth ({best:.2f})"
     if len(winners) > 1:
         first = f"{'; '.join(winners[:-1])} and {winners[-1]} agree best with the truth ({best:.2f})"
-    mine = [name for name in names if own[name] and name not in winners]
+    mine = [name for name in names if is_own[name] and name not in winners]
     finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
     return Picture(figure, _capital(finding), _capital(finding))
 
@@ -115,10 +115,10 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
 def by_noise(
     agreement: pd.DataFrame, demanded: Mapping[str, float], *, chosen: float | None = None, dark: bool = False
 ) -> Picture:
-    """Agreement against the noise on a coordinate of every entry's mean, one line a matcher.
+    """Agreement against the noise on a coordinate of every entry's mean, one line per matcher.
 
-    Columns matcher, noise (ascending levels, 0 among them), agreement. `demanded`: the noise that a budget asks for, by
-    name of who is trusted; each is a vertical line. `chosen`: the level that the page is at.
+    Columns matcher, noise (ascending levels, 0 among them), agreement. `demanded`: the noise that a budget requires, by kind
+    of trust; each is a vertical line. `chosen`: the level selected on the page.
     """
     rows = agreement.dropna(subset=["noise"])
     if rows.empty:
@@ -149,7 +149,7 @@ def by_noise(
     )  # fmt: skip
     if chosen is not None and chosen in places:
         figure.add_vline(x=places[chosen], line={"color": inks.grid, "width": 14}, layer="below")
-    above: list[float] = []  # lines whose names stand above the plot; of two near ones the second stands within it
+    above: list[float] = []  # lines whose names are above the plot; of two close ones the second name is within it
     for name, level in finite.items():
         x = math.log10(level)
         is_near = any(abs(x - other) < _NEAR * (max(ends) - min(ends)) for other in above)
@@ -186,7 +186,7 @@ def _which_side(
     demanded: Mapping[str, float],
     chosen: float | None,
 ) -> str:
-    """What the best matcher reaches at the noise that is looked at, or at the largest that a budget demands."""
+    """Sentence on the best matcher at the selected noise, or at the largest that a budget requires."""
     wanted = max(demanded.values()) if demanded and chosen is None else chosen if chosen is not None else levels[-1]
     level = min(levels, key=lambda each: abs(math.log10(max(each, 1e-9)) - math.log10(max(wanted, 1e-9))))
     best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))

@@ -1,4 +1,4 @@
-"""Members of an ensemble alone and together, by budget: does noise cost the one more than the other?"""
+"""Accuracy of an ensemble and of its members alone, by budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = {"member": "each member alone, told the task", "ensemble": "the ensembl
 
 
 def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """A mark for the members' mean accuracy and one for the ensemble's at every budget; bars span the seeds.
+    """Mean accuracy of the members and accuracy of the ensemble at every budget; bars span the seeds.
 
     Columns: epsilon, seed, member, ensemble (percent). After figure A.1 of the workshop version of Tobaben et al.
     """
@@ -47,7 +47,7 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def _finding(means: pd.DataFrame) -> str:
-    """What noise costs each of the two, from the largest finite budget to none; means by epsilon."""
+    """Sentence on the cost of noise for both, from the largest finite budget to no noise; means by epsilon."""
     finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
     if not finite or math.inf not in means.index:
         told = "; ".join(f"at {epsilon_label(e, 'bound')} {_pair(means.loc[e])}" for e in means.index)

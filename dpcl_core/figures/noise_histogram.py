@@ -1,4 +1,4 @@
-"""Noise over tasks beside its formula, and what it costs in accuracy, by number of tasks."""
+"""Figures of noise over tasks, measured and computed, and of its cost in accuracy by number of tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measured_noise(
     n_numbers: int,
     dark: bool = False,
 ) -> Picture:
-    """Spread of the noise in one class's sum after each task: dots measured over `n_numbers` numbers, lines computed."""
+    """Standard deviation of the noise in one class sum after each task: measured on `n_numbers` (dots), computed (lines)."""
     n_tasks = len(next(iter(measured.values())))
     figure = go.Figure(
         layout=theme.layout(
@@ -73,9 +73,9 @@ def measured_noise(
 def accuracy_by_cuts(
     finals: Mapping[LabelSetting, Mapping[int, Sequence[float]]], *, epsilon: float, dark: bool = False
 ) -> Picture:
-    """Final accuracy against the number of tasks that the same examples were dealt out to; bars are 95 % over seeds.
+    """Final accuracy against the number of tasks over which the same examples are split; bars are 95 % over seeds.
 
-    `finals`: by label setting and number of tasks, one accuracy in [0, 1] a seed.
+    `finals`: by label setting and number of tasks, one accuracy in [0, 1] per seed.
     """
     cuts = sorted(next(iter(finals.values())))
     figure = go.Figure(

@@ -1,4 +1,4 @@
-"""What every figure builder returns, and the line that says where its numbers come from."""
+"""The result of every figure builder, and the provenance line of its numbers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure, its text for those who cannot see it (the finding, not the drawing), and the finding in one sentence.
+    """A figure, its text for screen readers (the finding, not the drawing), and the finding in one sentence.
 
-    The finding is computed from the same numbers that are drawn and claims nothing beyond them.
+    The finding is computed from the drawn numbers and claims nothing beyond them.
     """
 
     figure: go.Figure
@@ -34,10 +34,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where the numbers of a figure come from; printed under it and inside every export.
+    """Where the numbers of a figure come from; printed under it and in every export.
 
-    `standings`: what the budgets are, each kind that there is among the runs.
-    `spent`: what was spent of them by which way out, where private data leave in several (`statement.spent`).
+    `standings`: the kinds of budgets among the runs.
+    `spent`: epsilons by channel, for methods with several (`statement.spent`).
     """
 
     dataset: str
@@ -54,7 +54,7 @@ class Provenance:
     spent: str = ""
 
     def line(self) -> str:
-        """One line, parts that are unknown left out."""
+        """One line, without unknown parts."""
         people = f"n = {self.n_train:,}" if self.n_train is not None else ""
         parts = [
             "example" if self.is_example else "",
@@ -85,12 +85,12 @@ class Provenance:
 
 
 def epsilon_text(epsilon: float) -> str:
-    """A budget as a reader writes it: short, and infinity as ∞."""
+    """A budget as text: short, and infinity as ∞."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
 def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
-    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger bears it out, "replay ε = 1, total ∞", or "no noise"."""
+    """The name of a line: "ε = 1", "claimed ε = 1" where no ledger supports it, "replay ε = 1, total ∞", or "no noise"."""
     if math.isinf(epsilon):
         return "no noise"
     said = f"ε = {epsilon_text(epsilon)}"
@@ -98,7 +98,7 @@ def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
 
 
 def apart(name: str, standing: Standing) -> str:
-    """The name of a run among others, set apart where its budget is no bound on all that gets out."""
+    """The name of a run among others, marked where its budget does not bound all releases."""
     return {"bound": name, "claimed": f"{name} (claimed)", "replay": f"{name} (replay alone)"}[standing]
 
 

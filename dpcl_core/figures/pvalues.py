@@ -1,4 +1,4 @@
-"""Do two curves of average accuracy differ? A t-test after every task, as papers print it; descriptive, and said so."""
+"""t-tests between two curves of average accuracy after every task, as printed in papers; descriptive only."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CAVEAT = (
     "Descriptive only. Each point of a curve is an average that holds the tasks of the points before it, so they are no "
     "independent samples, and p is not the chance of an error. For a verdict look at the paired difference over seeds."
 )
-_NO_SPREAD = 1e-12  # accuracies carry 16 digits: a smaller spread is rounding
-_SMALLEST = 1e-12  # smaller values are drawn here: a few tasks cannot carry more
+_NO_SPREAD = 1e-12  # accuracies have 16 digits: a smaller spread is rounding
+_SMALLEST = 1e-12  # smaller values are drawn here: a few tasks cannot support less
 
 
 @dataclass(frozen=True, slots=True)
 class PValue:
     """A two-tailed t-test of the first `n_tasks` points of two curves.
 
-    `difference`: of their means. `t` and `p` are None where there is no such test; `why_not` then says why.
+    `difference`: of their means. `t` and `p` are None where there is no test; `why_not` gives the reason.
     """
 
     n_tasks: int
@@ -42,23 +42,23 @@ class PValue:
 def p_values(
     first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True
 ) -> list[PValue]:
-    """For every number of tasks from 2 on: do acc_1..acc_n of two runs differ? (Lai et al. 2022, "p value" curves.)
+    """Tests of acc_1..acc_n of two runs for every number n of tasks from 2 on (Lai et al. 2022, "p value" curves).
 
     `first` and `second`: average accuracy after each task, in [0, 1], None where nothing was evaluated; such a task is left
-    out of both. Paired: the test of the differences task by task. Not paired: Student's test, both variances taken as equal.
-    Their values are descriptive (`CAVEAT`). Raises BadInput where the curves differ in length or are shorter than two.
+    out of both. Paired: test of the differences by task. Not paired: Student's test with equal variances. The values are
+    descriptive (`CAVEAT`). Raises BadInput where the curves differ in length or are shorter than two.
     """
     if len(first) != len(second):
         lengths = f"{len(first)} and {len(second)} tasks"
         raise BadInput("curves", lengths, "must be of the same length for a t-test; choose two runs with as many tasks")
     if len(first) < 2:
         raise BadInput("curves", f"{len(first)} task{'s' if len(first) != 1 else ''}", "must have two tasks for a t-test")
-    found = []
+    tests = []
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
         values = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-        found.append(_tested(n, values[:, 0], values[:, 1], is_paired))
-    return found
+        tests.append(_tested(n, values[:, 0], values[:, 1], is_paired))
+    return tests
 
 
 def _tested(n_tasks: int, first: NDArray[np.float64], second: NDArray[np.float64], is_paired: bool) -> PValue:
@@ -81,23 +81,23 @@ def _tested(n_tasks: int, first: NDArray[np.float64], second: NDArray[np.float64
     return PValue(n_tasks, mean, t, float(2 * stdtr(freedom, -abs(t))))
 
 
-def table(found: Sequence[PValue]) -> pd.DataFrame:
+def table(tests: Sequence[PValue]) -> pd.DataFrame:
     """Columns tasks, difference (mean, in [-1, 1]), t, p (NaN: no test), note."""
-    rows = [(one.n_tasks, one.difference, one.t, one.p, one.why_not) for one in found]
+    rows = [(one.n_tasks, one.difference, one.t, one.p, one.why_not) for one in tests]
     columns = ["tasks", "difference", "t", "p", "note"]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:4], "float64"))
 
 
-def p_value_curve(found: Sequence[PValue], *, names: tuple[str, str], dark: bool = False) -> Picture:
-    """The p value after each number of tasks on a logarithmic axis, lines at 0.05 and 0.01; a gap where there is no test."""
-    tests = [one for one in found if one.p is not None]
-    reasons = dict.fromkeys(one.why_not for one in found if one.p is None)
-    missing = f"No test after {_numbers([one.n_tasks for one in found if one.p is None])}: {'; '.join(reasons)}."
+def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bool = False) -> Picture:
+    """The p value by number of tasks on a logarithmic axis, with lines at 0.05 and 0.01; gaps where there is no test."""
+    tests = [one for one in results if one.p is not None]
+    reasons = dict.fromkeys(one.why_not for one in results if one.p is None)
+    missing = f"No test after {_numbers([one.n_tasks for one in results if one.p is None])}: {'; '.join(reasons)}."
     if not tests:
         sentence = f"{names[0]} and {names[1]}: {missing[0].lower()}{missing[1:]}"
         return Picture(theme.empty(missing, dark, 200), sentence, sentence)
-    n_tasks = found[-1].n_tasks
-    drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in found]
+    n_tasks = results[-1].n_tasks
+    drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in results]
     low = min(min(value for value in drawn if value is not None) / 2, LINES[-1] / 4)
     powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
     step = max(1, -(-n_tasks // 10))
@@ -127,17 +127,17 @@ def p_value_curve(found: Sequence[PValue], *, names: tuple[str, str], dark: bool
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=[one.n_tasks for one in found],
+            x=[one.n_tasks for one in results],
             y=drawn,
-            mode="lines+markers" if len(found) <= 30 else "lines",
+            mode="lines+markers" if len(results) <= 30 else "lines",
             line={"color": colour, "width": 2.2},
             marker={"size": 6},
             connectgaps=False,
-            text=[f"{100 * one.difference:+.1f} points" for one in found],
+            text=[f"{100 * one.difference:+.1f} points" for one in results],
             hovertemplate="%{x} tasks: p = %{y:.2g}, %{text}<extra></extra>",
         )
     )
-    finding = _finding(tests, len(found), names)
+    finding = _finding(tests, len(results), names)
     return Picture(figure, finding, f"{finding} {missing}" if reasons else finding)
 
 

@@ -1,4 +1,4 @@
-"""Published values and ours, a pair of marks for every method and budget."""
+"""Published and reproduced values, a pair of marks for every method and budget."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, epsilon_label, given
 
 ROW = 24  # pixels
-_ABOVE = 1.15  # rows from one method's last budget to the next one's first, where its name stands
+_ABOVE = 1.15  # rows between one method's last budget and the next one's first, for the name
 
 
 def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> Picture:
-    """A hollow mark for what was published, a full one for ours, with their deviations; a line joins what compares.
+    """Published values as hollow marks, ours as filled ones, with deviations; a line joins comparable pairs.
 
     Columns: name, epsilon, published, published_std, ours, ours_std (percent; NaN: none), is_comparable (whether a
-    difference means something), is_nominal (whether the epsilon is only claimed). Rows of one name stand together, in the
-    order given. `what` names the quantity, such as "accuracy".
+    difference is meaningful), is_nominal (whether the epsilon is only claimed). Rows of one name must be adjacent; their
+    order is kept. `what` names the quantity, such as "accuracy".
     """
     if rows.empty or rows[["published", "ours"]].isna().all(axis=None):
         sentence = "Nothing was published in numbers, and nothing has run yet."
@@ -62,7 +62,7 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
 
 
 def _places(rows: pd.DataFrame, names: list[str]) -> tuple[list[float], dict[str, float]]:
-    """The height of every row from above, and of every name over its rows."""
+    """The vertical position of every row, and of every name above its rows."""
     heights, headings, place, known = list[float](), dict[str, float](), 0.0, ""
     for name in rows["name"]:
         if name != known:
@@ -101,7 +101,7 @@ def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: 
 
 
 def _finding(rows: pd.DataFrame, what: str) -> str:
-    """How many pairs there are and how far apart they are; for data that cannot be compared, how many values ours are."""
+    """Sentence on the number of pairs and their distance; for data that cannot be compared, on the number of our values."""
     n_published, n_ours = int(rows["published"].notna().sum()), int(rows["ours"].notna().sum())
     if n_ours == 0:
         return f"{_values(n_published)} of {what} published; none of the runs has been carried out here yet."

@@ -1,4 +1,4 @@
-"""Metrics of finished models seed by seed, with what a publication prints of them as grey ticks."""
+"""Metrics of finished models by seed, with published values as grey ticks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def by_seed(
     metrics: pd.DataFrame, *, epsilon: float, n_tasks: int, published: Mapping[str, Sequence[float]] | None = None,
     score: str = "accuracy", standing: Standing = "bound", dark: bool = False,
 ) -> Picture:  # fmt: skip
-    """AA, BWT and FWT of the models of one budget in points: a dot a seed, a bar their mean.
+    """AA, BWT and FWT of the models of one budget in points: one dot per seed, a bar for their mean.
 
-    Columns epsilon, seed, metric, value (shares; NaN: not defined, and then there is no dot). `published`: printed values in
-    points by metric, each a grey tick. `score`: what accuracy is here, as it is written. The finding says what AA and BWT
-    together imply for the time right after learning.
+    Columns epsilon, seed, metric, value (shares; NaN: undefined, no dot). `published`: printed values in points by metric,
+    each a grey tick. `score`: the name of the score. The finding includes the accuracy right after learning that AA and BWT
+    imply.
     """
     titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
     rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(METRICS)].dropna(subset=["value"])

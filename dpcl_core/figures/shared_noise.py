@@ -1,4 +1,4 @@
-"""What a learner reaches by the scale of the noise: one noise for all pictures beside fresh noise for each."""
+"""Accuracy by scale of the noise: one shared noise for all pictures against independent noise for each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CLEAN = "none"
 
 
 def accuracy_by_scale(
-    found: Mapping[str, Mapping[float, float]], *, chosen: float, chance: float, dark: bool = False
+    accuracies: Mapping[str, Mapping[float, float]], *, chosen: float, chance: float, dark: bool = False
 ) -> Picture:
-    """Accuracy against the scale of the noise, one line a learner; the chosen scale is marked and told.
+    """Accuracy against the scale of the noise, one line per learner; the chosen scale is marked and in the finding.
 
-    `found`: by the learner's name and scale (the same scales for all, 0 among them: no noise), accuracy in [0, 1]. `chance`:
-    what guessing reaches.
+    `accuracies`: by the learner's name and scale (the same scales for all, 0 among them: no noise), in [0, 1]. `chance`:
+    accuracy of guessing.
     """
-    scales = sorted(next(iter(found.values())))
+    scales = sorted(next(iter(accuracies.values())))
     names = [scale_text(scale) for scale in scales]
     figure = go.Figure(
         layout=theme.layout(
@@ -45,7 +45,7 @@ def accuracy_by_scale(
         fillcolor=inks.grid, line={"width": 0},
     )  # fmt: skip
     styles = zip(("solid", "dash", "dot"), ("circle", "square", "x"), strict=True)
-    for index, ((name, by_scale), (dash, symbol)) in enumerate(zip(found.items(), styles, strict=False)):
+    for index, ((name, by_scale), (dash, symbol)) in enumerate(zip(accuracies.items(), styles, strict=False)):
         colour = theme.colour_of_series(index, dark)
         figure.add_trace(
             go.Scatter(
@@ -58,13 +58,13 @@ def accuracy_by_scale(
                 hovertemplate=f"{name}, b = %{{x}}: %{{y:.1f}} %<extra></extra>",
             )
         )
-    said = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in found.items())
-    clean = sorted(100 * by_scale[0.0] for by_scale in found.values())
+    said = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
+    clean = sorted(100 * by_scale[0.0] for by_scale in accuracies.values())
     before = f"Without noise {clean[0]:.1f} to {clean[-1]:.1f} %. " if chosen else ""
     finding = f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {said}."
     return Picture(figure, finding, finding)
 
 
 def scale_text(scale: float) -> str:
-    """A scale as it is written on the axis: plain digits, and a word where there is no noise."""
+    """A scale as text for the axis: plain digits, or words where there is no noise."""
     return f"{scale:g}" if scale else _CLEAN

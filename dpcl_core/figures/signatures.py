@@ -1,4 +1,4 @@
-"""Entries of clients' lists on a map of public axes, and how clearly each was matched: the simulator's view."""
+"""Entries of clients' lists on a map of public axes, and the margins of their matching. Simulation only."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dpcl_core.figures.picture import Picture
 Space = Literal["mean", "signature"]
 Extent = tuple[float, float, float, float]
 Side = Literal["top center", "bottom center", "middle right", "middle left"]
-AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as near
-_DEVIATIONS = 2.0  # of the noise, what an ellipse shows
+AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as close
+_DEVIATIONS = 2.0  # of the noise, radius of an ellipse
 _SYMBOLS = (
     "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star",
     "triangle-left", "triangle-right", "hexagram", "star-square", "star-diamond", "diamond-tall", "diamond-wide", "bowtie",
     "hourglass", "star-triangle-up",
 )  # fmt: skip
 _HEIGHT = 420
-_NAMED = 40  # prototypes of which some are named
+_NAMED = 40  # with more prototypes, names are shown on hover only
 _MAP_PIXELS = (460, 380)  # of a map on a wide screen
 _LETTER = (8, 15)  # a bold letter's width and height
 _ARM, _CROSS_PIXELS = 7, 8  # of a cross, and from its middle to its name
 
 
 def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Extent:
-    """The part of the map (left, right, bottom, top) that all of these entries and prototypes fit into, a little more.
+    """The part of the map (left, right, bottom, top) that contains all these entries and prototypes, with a margin.
 
-    Ellipses of noise fit as well, unless they are so wide that entries would shrink to nothing.
+    It contains the noise ellipses as well, unless they are so wide that entries could not be separated.
     """
     sides: list[float] = []
     for axis in ("x", "y"):
@@ -57,18 +57,18 @@ def on_map(
     within: Extent | None = None,
     dark: bool = False,
 ) -> Picture:
-    """One mark an entry of one round: colour its group (or true mode), shape its client, size its weight.
+    """One mark per entry of one round: colour by group (or true mode), shape by client, size by weight.
 
-    Faint and hollow: ambiguous; a ring: not in the group that stands for its mode. Crosses are prototypes, each in an
-    ellipse of two standard deviations of its privacy noise. Columns as `runs.matching.entries` and `.prototypes` have them;
-    `within`: the part of the map that is shown, so that it stays the same over rounds.
+    Faint and hollow: ambiguous; a ring: not in the group of its mode. Crosses are prototypes, each in an ellipse of two
+    standard deviations of its privacy noise. Columns as in `runs.matching.entries` and `.prototypes`; `within`: the shown
+    part of the map, so that it stays the same over rounds.
     """
     if entries.empty:
         none = "No list has been matched yet."
         return Picture(theme.empty(none, dark, _HEIGHT), none, none)
     left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
     inks = theme.ink(dark)
-    # There are no ticks: a browser need not look anew for the margin that they take, with every change.
+    # No ticks, so that the browser does not recompute their margin with every change.
     quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
     figure = go.Figure(
         layout=theme.layout(
@@ -123,15 +123,15 @@ def on_map(
 
 
 def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
-    """On which side of its point [n, 2] each name stands so that it covers no other and no cross; None: there is no room.
+    """The side of its point [n, 2] where each name overlaps no other name and no cross; None: no side is free.
 
-    Names come in turn. Sizes are those on a map as wide as a card's on a wide screen; on a narrow one they come closer.
+    Greedy, in the order of the names. Sizes are for a map on a wide screen; on a narrow one names are closer together.
     """
     left, right, bottom, top = within
     unit = max((right - left) / _MAP_PIXELS[0], (top - bottom) / _MAP_PIXELS[1])  # of the axes, in a pixel
     arm = unit * _ARM
     taken = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
-    found: list[Side | None] = []
+    sides: list[Side | None] = []
     for (x, y), name in zip(points.tolist(), names, strict=True):
         wide, high = unit * _LETTER[0] * len(name), unit * _LETTER[1]
         away = unit * _CROSS_PIXELS
@@ -145,15 +145,15 @@ def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) ->
             box = (low_x, low_x + wide, low_y, low_y + high)
             if all(box[1] <= a or b <= box[0] or box[3] <= c or d <= box[2] for a, b, c, d in taken):
                 taken.append(box)
-                found.append(side)
+                sides.append(side)
                 break
         else:
-            found.append(None)
-    return found
+            sides.append(None)
+    return sides
 
 
 def _cross(n_prototypes: int, colour: str) -> dict[str, object]:
-    """Large ones where they are few; many would hide the entries, and are named on hovering alone."""
+    """Crosses: large where they are few; small where they are many, with names on hover only."""
     size, width = (20, 3.5) if n_prototypes <= _NAMED else (7, 1.0)
     return {"size": size, "line": {"color": colour, "width": width}}
 
@@ -171,11 +171,11 @@ def found(entries: pd.DataFrame) -> str:
 
 
 def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) -> Picture:
-    """The margin of every entry in a column of its client's, clients from the least to the most certain.
+    """The margin of every entry, one column per client, clients from the least to the most certain.
 
-    `regret`: instead, the share that its list's cost would grow by were the entry barred from its group, where matching is
+    `regret`: instead, the relative increase of its list's cost if the entry were barred from its group, where matching is
     one to one.
-    Columns as `runs.matching.entries` has them, of one round.
+    Columns as in `runs.matching.entries`, of one round.
     """
     value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
     rows = entries.dropna(subset=[value])
@@ -228,7 +228,7 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
 def ellipse(
     x: float, y: float, xx: float, xy: float, yy: float, n: int = 48
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Points on the ellipse of two standard deviations of a normal with this middle and covariance (xx, xy, yy)."""
+    """Points on the two-standard-deviation ellipse of a normal distribution with this mean and covariance (xx, xy, yy)."""
     scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
     angle = np.linspace(0, 2 * math.pi, n)
     circle = np.stack([np.cos(angle), np.sin(angle)])
@@ -237,7 +237,7 @@ def ellipse(
 
 
 def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> go.Scatter:
-    """The entries of one colour; a negative one is "none" or "not known"."""
+    """The entries of one colour; a negative id is "none" or "not known"."""
     ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
     doubtful = rows["margin"] < AMBIGUOUS
     symbols = [_SYMBOLS[client % len(_SYMBOLS)] for client in rows["client"]]

@@ -1,4 +1,4 @@
-"""Intervals over seeds and the verdict on a paired difference. Student's t, because seeds are few."""
+"""Confidence intervals over seeds and the verdict on a paired difference, by Student's t."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-MIN_SEEDS = 3  # below this an interval says next to nothing: draw the dots instead
+MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead
 MAX_SEEDS = 1000
 
 
@@ -25,9 +25,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A paired difference (in points), whether its sign is clear, and about how many seeds would make it so.
+    """A paired difference (in points), whether its sign is clear, and about how many seeds would be needed.
 
-    `n_needed` is None where the sign is clear already or no number of seeds up to 1,000 would do.
+    `n_needed` is None where the sign is clear already or no number of seeds up to 1,000 is enough.
     """
 
     interval: Interval
@@ -47,33 +47,33 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def verdict(differences: Sequence[float], first: str, second: str) -> Verdict:
-    """What paired differences first - second (points, one a seed) say; never more than the interval allows.
+    """The verdict on paired differences first - second (points, one per seed), as far as the interval supports it.
 
     Raises ValueError without any pair.
     """
-    found = interval(differences)
-    better, worse = (first, second) if found.mean >= 0 else (second, first)
-    if found.low is None or found.high is None:
-        sentence = f"Cannot tell from {_seeds(found.n)}: at least {MIN_SEEDS} seeds that both runs share are needed."
-        return Verdict(found, False, MIN_SEEDS, sentence)
+    mean = interval(differences)
+    better, worse = (first, second) if mean.mean >= 0 else (second, first)
+    if mean.low is None or mean.high is None:
+        sentence = f"Cannot tell from {_seeds(mean.n)}: at least {MIN_SEEDS} seeds that both runs share are needed."
+        return Verdict(mean, False, MIN_SEEDS, sentence)
     if not any(differences):
-        return Verdict(found, False, None, f"{first} and {second} agree exactly in each of {_seeds(found.n)}.")
-    if found.low > 0 or found.high < 0:
-        low, high = sorted((abs(found.low), abs(found.high)))
-        size = f"{abs(found.mean):.1f} points ({low:.1f} to {high:.1f})"
-        return Verdict(found, True, None, f"{better} is better than {worse} by {size}, {_seeds(found.n)}.")
+        return Verdict(mean, False, None, f"{first} and {second} agree exactly in each of {_seeds(mean.n)}.")
+    if mean.low > 0 or mean.high < 0:
+        low, high = sorted((abs(mean.low), abs(mean.high)))
+        size = f"{abs(mean.mean):.1f} points ({low:.1f} to {high:.1f})"
+        return Verdict(mean, True, None, f"{better} is better than {worse} by {size}, {_seeds(mean.n)}.")
     spread = float(np.std(differences, ddof=1))
     needed = next(
-        (n for n in range(found.n + 1, MAX_SEEDS + 1) if _half_width(spread, n) < abs(found.mean)),
+        (n for n in range(mean.n + 1, MAX_SEEDS + 1) if _half_width(spread, n) < abs(mean.mean)),
         None,
     )
-    range_text = f"the difference lies between {found.low:+.1f} and {found.high:+.1f} points"
+    range_text = f"the difference lies between {mean.low:+.1f} and {mean.high:+.1f} points"
     advice = f"about {needed} seeds needed" if needed is not None else f"more than {MAX_SEEDS:,} seeds would be needed"
-    return Verdict(found, False, needed, f"Cannot tell yet: {range_text} ({_seeds(found.n)}); {advice}.")
+    return Verdict(mean, False, needed, f"Cannot tell yet: {range_text} ({_seeds(mean.n)}); {advice}.")
 
 
 def interval_factor(n: int) -> float | None:
-    """Half width of the 95 % interval of n values, in their standard deviations; None with fewer than three."""
+    """Half width of the 95 % interval of n values of this standard deviation; None with fewer than three."""
     return _half_width(1.0, n) if n >= MIN_SEEDS else None
 
 

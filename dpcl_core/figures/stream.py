@@ -1,4 +1,4 @@
-"""The stream before anything runs: how many examples of each class every task brings, classes in the order of their home."""
+"""Preview of a stream: training examples by class and task, classes in the order of their home task."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def stream(
     tasks: Sequence[str] = (),
     dark: bool = False,
 ) -> Picture:
-    """A grid class by task, stronger for more training examples, a frame around classes at home; task sizes above it.
+    """A grid of classes by tasks, darker for more training examples, with frames around home classes; task sizes above.
 
-    Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then the homes alone are
-    drawn. homes: class indices of each task. tasks: their names, written where there are few (of more tasks their numbers).
-    Shades follow the square root, so that a few stray examples can be seen.
+    Args: counts: training examples int64 [tasks, classes], or None where they may not be shown: then only the homes are
+    drawn. homes: class indices of each task. tasks: their names, shown where there are few (numbers where there are more).
+    Shades follow the square root, so that few examples are visible, too.
     """
     called = list(tasks) or [f"task {number}" for number in range(1, len(homes) + 1)]
     rows = _ordered(homes, counts)
@@ -65,7 +65,7 @@ def stream(
 
 
 def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -> list[int]:
-    """The classes of the stream by their first home; within a home those that stay in one task come first."""
+    """The classes by their first home task; within a home, those in one task only come first."""
     order = list(dict.fromkeys(label for home in homes for label in home))
     if counts is None:
         return order
@@ -133,7 +133,7 @@ def _ground(n_tasks: int, dark: bool) -> dict[str, object]:
 
 
 def _frames(is_home: NDArray[np.bool_], dark: bool) -> list[dict[str, object]]:
-    """A thin frame around the classes at home in each task, where they are a block of rows."""
+    """Thin frames around the home classes of each task, where they are a block of rows."""
     frames: list[dict[str, object]] = []
     for task, column in enumerate(is_home.T, start=1):
         places = np.flatnonzero(column)
@@ -176,7 +176,7 @@ def _plan_finding(homes: Sequence[Sequence[int]]) -> str:
 
 
 def _tick(name: str, place: int, is_named: bool) -> str:
-    """What stands below a task: its name where there is room, else the number in it, or its place."""
+    """The label of a task: its name where there is room, else the number in its name, or its position."""
     number = name.removeprefix("task ")
     return name if is_named else number if number.isdecimal() else str(place)
 

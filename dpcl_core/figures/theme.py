@@ -1,7 +1,7 @@
-"""Colours, axes and line handling that all figures share, in light and dark.
+"""Colours, axes and line handling of all figures, in light and dark.
 
-Eight colours that stay apart for colour-blind eyes (after Okabe and Ito), fixed per method. Inside one method's run colour
-is the budget, on a scale ordered in lightness too: a small ε is warm, a large one cold, no noise is ink.
+Eight colours that colour-blind readers can distinguish (after Okabe and Ito), fixed per method. Within one method's run,
+colour shows the budget, on a scale that is also ordered in lightness: a small ε is warm, a large one cold, no noise is ink.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from dpcl_core.spec import LabelSetting
 
 MAX_POINTS = 1000
-_READABLE = 4.8  # more than is asked for: a figure that is drawn anew is a little pale for a moment
+_READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
-CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # where an epsilon is only claimed: never a line of proved ones
+CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # for claimed epsilons: never the style of proved ones
 _FIXED = {"cosine": 0}
 _PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#a87900", "#3a87b8", "#6a4fb3", "#7a5230")
 _PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#e0b040", "#8fd0f5", "#b3a0f2", "#c79b76")
-# (log10 epsilon, colour); between two of them the colour is mixed
+# (log10 epsilon, colour); colours between two of them are interpolated
 _BUDGETS = ((-1.0, "#dd6a0a"), (0.0, "#0c7452"), (0.9, "#175fa8"), (1.3, "#3c3590"))
 _BUDGETS_DARK = ((-1.0, "#f5944a"), (0.0, "#3fc39b"), (0.9, "#62b2ee"), (1.3, "#b0a4f5"))
 
@@ -52,13 +52,13 @@ def ink(dark: bool) -> Ink:
 
 
 def colour_of_method(method: str, dark: bool) -> str:
-    """The fixed colour of a method; a method without one of its own gets one by its name, the same everywhere."""
+    """The fixed colour of a method; a method without one gets one by its name, the same everywhere."""
     palette = _PALETTE_DARK if dark else _PALETTE
     return palette[_FIXED.get(method, zlib.crc32(method.encode()) % len(palette))]
 
 
 def colour_of_series(index: int, dark: bool) -> str:
-    """The colour of the n-th of several things of one kind."""
+    """The colour of the n-th of several series."""
     palette = _PALETTE_DARK if dark else _PALETTE
     return palette[index % len(palette)]
 
@@ -76,7 +76,7 @@ def colour_of_epsilon(epsilon: float, dark: bool) -> str:
 
 
 def readable(colour: str, dark: bool) -> str:
-    """The colour for text: mixed with ink until it has 4.8 to 1 on a card's ground (WCAG 2.2, 1.4.3, asks for 4.5)."""
+    """The colour for text: mixed with ink to a contrast of 4.8 to 1 on a card (WCAG 2.2, 1.4.3, requires 4.5)."""
     inks = ink(dark)
     steps = (_mixed(colour, inks.text, share / 20) for share in range(21))
     return next((mixed for mixed in steps if contrast(mixed, inks.ground) >= _READABLE), inks.text)
@@ -89,7 +89,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def translucent(colour: str, alpha: float) -> str:
-    """The colour as the ground of a band."""
+    """The colour as the fill of a band."""
     return "rgba({}, {}, {}, {:g})".format(*_rgb(colour), alpha)
 
 
@@ -120,19 +120,19 @@ def layout(dark: bool, *, height: int, **axes: object) -> go.Layout:
 
 
 def percent_axis(**more: object) -> dict[str, object]:
-    """An axis of accuracies, 0 to 100 % always, so that figures can be compared by eye."""
+    """An axis of accuracies, always 0 to 100 %, so that figures are comparable by eye."""
     ticks = [0, 25, 50, 75, 100]
     return {"range": [0, 101], "tickvals": ticks, "ticktext": [f"{tick} %" for tick in ticks], "zeroline": False, **more}
 
 
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Heights for labels as near as possible to `wanted`, at least `gap` apart and inside [low, high] where that fits."""
+    """Heights of labels as close as possible to `wanted`, at least `gap` apart and within [low, high] if they fit."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed: list[float] = []
     for index in order:
         placed.append(max(wanted[index], placed[-1] + gap) if placed else max(wanted[index], low))
     ceiling = high
-    for place in range(len(placed) - 1, -1, -1):  # push back down what was pushed out at the top
+    for place in range(len(placed) - 1, -1, -1):  # push back down labels that were pushed out at the top
         placed[place] = min(placed[place], ceiling)
         ceiling = placed[place] - gap
     result = [0.0] * len(wanted)
@@ -142,7 +142,7 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
 
 
 def decimated(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """At most 1,000 points of a line [n], its extremes kept: first, last, and the lowest and highest of every stretch."""
+    """At most 1,000 points of a line [n] that keep its extremes: first, last, lowest and highest of every stretch."""
     if len(x) <= MAX_POINTS:
         return x, y
     edges = np.linspace(0, len(x), MAX_POINTS // 2, dtype=np.int64)  # two points from each of 499 stretches, and two ends
@@ -154,7 +154,7 @@ def decimated(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[n
 
 
 def empty(sentence: str, dark: bool, height: int) -> go.Figure:
-    """A figure of the usual size that says in words why there is nothing to draw yet."""
+    """A figure of the usual size with a sentence why there is nothing to draw yet."""
     figure = go.Figure(layout=layout(dark, height=height, xaxis={"visible": False}, yaxis={"visible": False}))
     middle = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}
     figure.add_annotation(text=sentence, showarrow=False, font_color=ink(dark).soft, **middle)

@@ -1,4 +1,4 @@
-"""What a token's nominal budget really costs: as printed, in one release, over epochs and occurrences, for a text."""
+"""True costs of a token's nominal budget: in one release, over epochs and occurrences, for a text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _STYLES = (("solid", "circle"), ("dash", "square"), ("dot", "diamond"), ("dashdo
 def true_costs(
     nominal: Sequence[float], true: Mapping[str, Sequence[float]], *, chosen: float, dark: bool = False
 ) -> Picture:
-    """True ε against the nominal one, one line for each thing it is a cost of, on two logarithmic axes; the chosen one told.
+    """True ε against nominal ε, one line per kind of cost, on two logarithmic axes; the finding is at the chosen one.
 
-    `true`: by name, one finite number for each entry of `nominal` (ascending, `chosen` among them). A faint line is where
-    both would be equal, as the paper claims for one token.
+    `true`: by name, one finite number for each entry of `nominal` (ascending, including `chosen`). A faint line marks
+    equality, which the paper claims for one token.
     """
     inks = theme.ink(dark)
     top = max(max(values) for values in true.values())
@@ -65,7 +65,7 @@ def true_costs(
 
 
 def number(value: float) -> str:
-    """Four digits, and whole numbers from a thousand on."""
+    """A number in four digits, or as an integer from 1,000 on."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 

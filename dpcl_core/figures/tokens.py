@@ -1,4 +1,4 @@
-"""What a score of tokens finds, what a model remembers of its tasks, and what it tells of planted secrets."""
+"""Figures of token scores: detection of personal data, memorisation of tasks, and exposure of planted secrets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NEVER = 1.44  # bits: mean exposure of a code that was never seen, by exact rank
 
 
 def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """AUROC bars of the score and of a plain pattern, group by group; a coin's line.
+    """AUROC bars of the score and of a plain pattern by group, with a line at chance.
 
-    Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: nothing to tell apart).
+    Columns group (in their order), detector ("score" or "pattern"), auroc (in [0, 1]; NaN: undefined).
     """
     groups = list(dict.fromkeys(table["group"]))
     inks = theme.ink(dark)
@@ -58,19 +58,19 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def _auroc_axis(top: float) -> dict[str, object]:
-    """An axis of AUROCs, 0 to 1 always, that says where a coin stands."""
+    """An axis of AUROCs, always 0 to 1, with a mark at chance."""
     ticks = {0: "0", 0.25: "0.25", COIN: "coin 0.5", 0.75: "0.75", 1: "1"}
     return {
         "range": [0, top], "tickvals": list(ticks), "ticktext": list(ticks.values()), "title": "AUROC", "zeroline": False,
     }  # fmt: skip
 
 
-def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark: bool = False) -> Picture:
-    """AUROC against alpha, one line a comparison; the chosen alpha is marked and told.
+def by_alpha(aurocs: Mapping[str, Mapping[float, float]], *, chosen: float, dark: bool = False) -> Picture:
+    """AUROC against alpha, one line per comparison; the chosen alpha is marked and in the finding.
 
-    `found`: by the comparison's name and alpha (the same ones for all), AUROC in [0, 1].
+    `aurocs`: by the comparison's name and alpha (the same ones for all), in [0, 1].
     """
-    alphas = sorted(next(iter(found.values())))
+    alphas = sorted(next(iter(aurocs.values())))
     inks = theme.ink(dark)
     figure = go.Figure(
         layout=theme.layout(
@@ -86,7 +86,7 @@ def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark:
     figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
     figure.add_vline(x=chosen, line={"color": inks.grid, "width": 14}, layer="below")
     styles = zip(("solid", "dash", "dot"), ("circle", "square", "x"), strict=True)
-    for index, ((name, by), (dash, symbol)) in enumerate(zip(found.items(), styles, strict=False)):
+    for index, ((name, by), (dash, symbol)) in enumerate(zip(aurocs.items(), styles, strict=False)):
         colour = theme.colour_of_series(index, dark)
         figure.add_trace(
             go.Scatter(
@@ -99,15 +99,15 @@ def by_alpha(found: Mapping[str, Mapping[float, float]], *, chosen: float, dark:
                 hovertemplate=f"{name}, α = %{{x}}: %{{y:.3f}}<extra></extra>",
             )
         )
-    said = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in found.items())
+    said = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in aurocs.items())
     finding = f"With α = {chosen:g} the AUROC is: {said}. A coin has 0.5."
     return Picture(figure, finding, finding)
 
 
 def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """Nats a token that a model remembers of each task after its last one: ordinary tokens beside personal ones.
+    """Memorisation of each task after the last one in nats per token: ordinary tokens and personal ones.
 
-    Columns after_task, of_task, ordinary, private (NaN: none marked), one or several rows a pair; their mean is drawn.
+    Columns after_task, of_task, ordinary, private (NaN: none marked), one or several rows per pair; their mean is drawn.
     """
     if table.empty:
         return Picture(theme.empty("Nothing is remembered yet.", dark, 300), "Nothing to show yet.", "Nothing to show yet.")
@@ -148,10 +148,10 @@ def retained(table: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
-    """Exposure of planted codes by how often they were planted: before the first task, after the last one told, and
-    counted from the other end, so that too much forgetting shows too.
+    """Exposure of planted codes by how often they were planted: before the first task, after the last recorded one, and
+    counted from the least likely end, so that excessive forgetting is visible, too.
 
-    Columns after_task (-1: before), planted (0: controls), exposure, below (bits); several rows a level are averaged.
+    Columns after_task (-1: before), planted (0: controls), exposure, below (bits); several rows per level are averaged.
     """
     if table.empty:
         none = "No secrets were planted."
@@ -203,15 +203,15 @@ def exposure(table: pd.DataFrame, *, dark: bool = False) -> Picture:
 
 
 def course(table: pd.DataFrame) -> str:
-    """Exposure of the codes planted most, before training and after one task after the other, in a sentence.
+    """Sentence on the exposure of the most often planted codes, before training and after each task.
 
-    Columns as for `exposure`; empty where they were asked for twice at most, which the picture shows.
+    Columns as in `exposure`; empty where they were tested at most twice, which the figure shows.
     """
     most = table["planted"].max()
-    told = table[table["planted"] == most].groupby("after_task")["exposure"].mean()
-    if len(told) < 3:
+    rows = table[table["planted"] == most].groupby("after_task")["exposure"].mean()
+    if len(rows) < 3:
         return ""
-    steps = [f"{value:.1f} " + ("before training" if task < 0 else f"after task {task + 1}") for task, value in told.items()]
+    steps = [f"{value:.1f} " + ("before training" if task < 0 else f"after task {task + 1}") for task, value in rows.items()]
     return f"Codes planted in {most} texts, in bits: {', '.join(steps)}."
 
 

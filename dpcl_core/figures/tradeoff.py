@@ -1,4 +1,4 @@
-"""What privacy costs: final accuracy, and forgetting in a panel of its own, against the budget."""
+"""The cost of privacy: final accuracy and, in a second panel, forgetting against the budget."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def trade_off(
     standings: Mapping[str, Standing] | None = None,
     dark: bool = False,
 ) -> Picture:
-    """Final accuracy and average forgetting against ε, one colour a run; a dot is a trained model, bars are 95 % over seeds.
+    """Final accuracy and average forgetting against ε, one colour per run; dots are trained models, bars 95 % over seeds.
 
     Columns of each frame: epsilon, seed, after_task, on_task (from 0), accuracy (in [0, 1]). Lines join finite budgets only:
-    "no noise" is a column of its own, not a point on the axis. `standings`: what the budgets are of runs that have no bound
-    on all that gets out: hatched bars at their value, which no line joins with one another or with budgets that are bounds.
-    `score`: what accuracy is here, as it is written.
+    "no noise" is a separate column, not a point on the axis. `standings`: the kind of budget of runs that have no bound on
+    all releases: hatched bars at their value, which no line joins with one another or with budgets that are bounds.
+    `score`: the name of the score.
     """
     standings = standings or {}
     shown = [name for name, frame in series.items() if not frame.empty]

@@ -1,4 +1,4 @@
-"""A tuning, trial by trial: accuracy on the held-out examples, and the best so far."""
+"""The trials of a tuning: accuracy on the held-out examples, and the best so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEIGHT = 260
 
 
 def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool = False) -> Picture:
-    """One dot a trial, a line for the best so far; trials that failed are crosses at the foot.
+    """One dot per trial, a line for the best so far; failed trials are crosses at the bottom.
 
     Columns: trial (from 1), accuracy (in [0, 1]; NaN: failed), learning_rate, batch_size, clip_norm.
     """

@@ -1,4 +1,4 @@
-"""Unlearning terms: how each pulls at a token, what a small model makes of them, and what planted codes then tell."""
+"""Figures of unlearning terms: weight of a token, likelihood of a secret in training, exposure of planted codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SYMBOLS = ("circle", "square", "x", "diamond", "triangle-up")
 
 
 def pulls(
-    scores: NDArray[np.float64], found: Mapping[str, NDArray[np.float64]], *, chosen: float, dark: bool = False
+    scores: NDArray[np.float64], weights: Mapping[str, NDArray[np.float64]], *, chosen: float, dark: bool = False
 ) -> Picture:
-    """What a token counts in the loss by its Score, one line a term; above 0 it is learned, below 0 unlearned.
+    """Weight of a token in the loss by its Score, one line per term; above 0 it is learned, below 0 unlearned.
 
-    `scores` [n] ascending; `found`: by the term's name, [n]; the chosen Score is marked and told, read off linearly.
+    `scores` [n] ascending; `weights`: by the term's name, [n]; the chosen Score is marked, and interpolated linearly.
     """
-    at = {name: float(np.interp(chosen, scores, line)) for name, line in found.items()}
+    at = {name: float(np.interp(chosen, scores, line)) for name, line in weights.items()}
     figure = _figure(dark, x="Score of the token", y="weight of its cross-entropy", height=380)
     inks = theme.ink(dark)
     figure.add_hline(y=0, line={"color": inks.soft, "width": 1})
@@ -33,17 +33,17 @@ def pulls(
             text=text, x=0, xref="paper", y=y, xanchor="left", yanchor=anchor, showarrow=False,
             font={"color": inks.soft, "size": 11.5},
         )  # fmt: skip
-    for index, (name, line) in enumerate(found.items()):
+    for index, (name, line) in enumerate(weights.items()):
         figure.add_trace(_line(name, scores, line, index, dark, "Score %{x:.2f}: %{y:.2f}"))
     said = "; ".join(f"{name} {_signed(value)}" for name, value in at.items())
     finding = f"At a Score of {chosen:g} the token counts: {said}."
     return Picture(figure, finding, finding)
 
 
-def courses(found: Mapping[str, NDArray[np.float64]], *, most: float, public: float, dark: bool = False) -> Picture:
-    """Nats of a secret by training step, one line a term; `public`: where the public model has it. Drawn up to `most`.
+def courses(nats: Mapping[str, NDArray[np.float64]], *, most: float, public: float, dark: bool = False) -> Picture:
+    """Nats of a secret by training step, one line per term; `public`: its nats under the public model. Drawn up to `most`.
 
-    `found`: by the term's name, [steps + 1] from the untrained model on.
+    `nats`: by the term's name, [steps + 1] from the untrained model on.
     """
     figure = _figure(dark, x="training steps", y="nats per digit of the secret", height=380)
     figure.update_yaxes(range=[0, most])
@@ -53,25 +53,25 @@ def courses(found: Mapping[str, NDArray[np.float64]], *, most: float, public: fl
         text="as unknown as to the public model", x=1, xref="paper", y=public, xanchor="right", yanchor="top",
         showarrow=False, font={"color": inks.soft, "size": 11.5},
     )  # fmt: skip
-    for index, (name, line) in enumerate(found.items()):
+    for index, (name, line) in enumerate(nats.items()):
         figure.add_trace(_line(name, np.arange(len(line), dtype=np.float64), line, index, dark, "step %{x}: %{y:.2f} nats"))
-    ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in found.items())
-    steps = len(next(iter(found.values()))) - 1
+    ends = "; ".join(f"{name} {line[-1]:.1f}" for name, line in nats.items())
+    steps = len(next(iter(nats.values()))) - 1
     finding = f"Nats per digit of the secret after {steps} steps, from {public:.1f}: {ends}."
     return Picture(figure, finding, finding)
 
 
 def exposures(
     levels: Sequence[int],
-    found: Mapping[str, Sequence[Sequence[float]]],
+    bits: Mapping[str, Sequence[Sequence[float]]],
     *,
     controls: float,
     most: float,
     dark: bool = False,
 ) -> Picture:
-    """Bits of exposure by how often a code was planted, one line a term through the means, and a mark for each seed.
+    """Bits of exposure by how often a code was planted, one line per term through the means, with a mark for each seed.
 
-    Args: levels: repetitions, ascending; found: by the term's name, for each level the exposure with each seed; controls:
+    Args: levels: repetitions, ascending; bits: by the term's name, for each level the exposure with each seed; controls:
     mean exposure of codes never planted; most: of the single most likely code.
     """
     names = [f"{level} times" if level > 1 else "once" for level in levels]
@@ -85,7 +85,7 @@ def exposures(
             text=text, x=0.5, xref="paper", y=height, xanchor="center", yanchor=anchor, showarrow=False,
             font={"color": inks.soft, "size": 11.5},
         )  # fmt: skip
-    for index, (name, by_level) in enumerate(found.items()):
+    for index, (name, by_level) in enumerate(bits.items()):
         means = [float(np.mean(seeds)) for seeds in by_level]
         line = _line(name, names, means, index, dark, "%{x}: %{y:.1f} bits on average")
         line.mode = "lines+markers"
@@ -102,7 +102,7 @@ def exposures(
                 hovertemplate=f"{name}, one seed: %{{y:.1f}} bits<extra></extra>",
             )
         )
-    ends = "; ".join(f"{name} {np.mean(by_level[-1]):.1f}" for name, by_level in found.items())
+    ends = "; ".join(f"{name} {np.mean(by_level[-1]):.1f}" for name, by_level in bits.items())
     finding = f"Exposure of codes planted {levels[-1]} times, in bits: {ends}; never planted {controls:.1f}."
     return Picture(figure, finding, finding)
 

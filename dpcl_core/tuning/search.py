@@ -1,4 +1,4 @@
-"""Carries out a tuning: asks Optuna's Gaussian-process sampler for settings, trains with them, says how each trial went."""
+"""Carries out a tuning: draws settings with Optuna's Gaussian-process sampler, trains with them, yields the trials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Train = Callable[[Params], Generator[Progress, None, float]]  # one training; re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """The tuning data, opened: a title that names them truthfully, public sizes, and a way to train on them."""
+    """The loaded tuning data: a truthful title, public sizes, and a function that trains on them."""
 
     title: str
     sizes: Sizes
@@ -40,7 +40,7 @@ Prepare = Callable[[TuneSpec, str], Generator[Event, None, Prepared]]
 
 
 def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
-    """Reads the tuning data and computes what the method reads of them. Raises BadInput, DataMissing."""
+    """Reads the tuning data and computes the method's inputs. Raises BadInput, DataMissing."""
     settings.check(tune)
     spec = settings.searched(tune)
     yield Progress("data", 0, 1, None, f"loading {spec.data.dataset}")
@@ -58,7 +58,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
         test=everything.take(np.arange(sizes.n_tune, len(places))),
         prior=examples.prior,
     )
-    known = PublicContext(
+    context = PublicContext(
         n_inputs=inputs.shape[1] if inputs.ndim == 2 else 0,
         n_classes=len(dataset.classes),
         public=checks.public_classes(spec, dataset.classes),
@@ -68,7 +68,7 @@ def prepared(tune: TuneSpec, device: str) -> Generator[Event, None, Prepared]:
     )
 
     def train(params: Params) -> Generator[Progress, None, float]:
-        return _accuracy(spec.model_copy(update={"params": params}), known, task)
+        return _accuracy(spec.model_copy(update={"params": params}), context, task)
 
     return Prepared(dataset.title, sizes, train)
 
@@ -81,10 +81,10 @@ def search(
     kept_sizes: Sizes | None = None,
     prepare: Prepare = prepared,
 ) -> Generator[Said]:
-    """Carries on after the trials that are kept: yields the sizes, then every further trial when it is over.
+    """Continues after the `kept` trials: yields the sizes, then every further trial as it ends.
 
-    A training that diverges, or that cannot be done with the settings drawn, is a failed trial with its reason. Raises
-    BadInput if the data are not those of the kept trials, or if every trial failed; and what reading the data raises.
+    A training that diverges, or that is impossible with the drawn settings, is a failed trial with its reason. Raises
+    BadInput if the data differ from those of the kept trials, Diverged if every trial failed, and what `prepare` raises.
     """
     ready = yield from prepare(tune, device)
     sizes = ready.sizes
@@ -97,9 +97,9 @@ def search(
     trials = list(kept)
     for number in range(len(trials), tune.n_trials):
         yield Progress("training", number, tune.n_trials, None, f"trial {number + 1} of {tune.n_trials}: choosing settings")
-        asked = study.ask(space)
-        trial = yield from _tried(tune, ready, number, asked.params)
-        study.tell(asked, trial.accuracy or 0.0)
+        proposal = study.ask(space)
+        trial = yield from _tried(tune, ready, number, proposal.params)
+        study.tell(proposal, trial.accuracy or 0.0)
         trials.append(trial)
         yield trial
         yield Progress("training", number + 1, tune.n_trials, None, _ended(trial, tune.n_trials))
@@ -107,9 +107,9 @@ def search(
         raise Diverged(f"none of the {len(trials)} trials ended well; the last one: {trials[-1].trouble}")
 
 
-def _tried(tune: TuneSpec, ready: Prepared, number: int, asked: Mapping[str, float]) -> Generator[Progress, None, Trial]:
-    """One trial with the settings asked for."""
-    rate, batch, clip = asked["learning_rate"], int(asked["batch_size"]), asked["clip_norm"]
+def _tried(tune: TuneSpec, ready: Prepared, number: int, proposed: Mapping[str, float]) -> Generator[Progress, None, Trial]:
+    """One trial with these settings."""
+    rate, batch, clip = proposed["learning_rate"], int(proposed["batch_size"]), proposed["clip_norm"]
     words = f"trial {number + 1} of {tune.n_trials}: learning rate {rate:.2g}, batch {batch}, clipping norm {clip:.2g}"
     yield Progress("training", number, tune.n_trials, None, words)
     started, accuracy, trouble = time.perf_counter(), None, None
@@ -137,7 +137,7 @@ def _ended(trial: Trial, n_trials: int) -> str:
 
 
 def _space(n_tune: int) -> dict[str, BaseDistribution]:
-    """Table A2's ranges."""
+    """The search space: the ranges of Table A2."""
     return {
         "learning_rate": FloatDistribution(*LEARNING_RATES, log=True),
         "batch_size": IntDistribution(*settings.batch_bounds(n_tune)),
@@ -146,31 +146,31 @@ def _space(n_tune: int) -> dict[str, BaseDistribution]:
 
 
 def _study(tune: TuneSpec, kept: Sequence[Trial], space: dict[str, BaseDistribution]) -> optuna.Study:
-    """A study in memory that knows the kept trials: the store is the one that keeps them.
+    """An Optuna study in memory with the kept trials; the store is their only lasting place.
 
-    A failed trial counts as accuracy 0 to the sampler, which else would look there again and again.
+    A failed trial counts as accuracy 0, so that the sampler avoids its settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # Resumed, a sampler with the same seed would draw its first settings again: it gets numbers of its own.
+    # After a resumption a sampler with the same seed would draw its first settings again, so the seed differs.
     seed = int(np.random.SeedSequence([tune.seed, len(kept)]).generate_state(1)[0])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.GPSampler(seed=seed))
     for trial in kept:
         drawn = {"learning_rate": trial.learning_rate, "batch_size": trial.batch_size, "clip_norm": trial.clip_norm}
-        known = optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0)
-        study.add_trial(known)
+        past_trial = optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0)
+        study.add_trial(past_trial)
     return study
 
 
-def _accuracy(spec: RunSpec, known: PublicContext, task: Task) -> Generator[Progress, None, float]:
-    """Share of the held-out examples that a model trained for the one cell gets right.
+def _accuracy(spec: RunSpec, context: PublicContext, task: Task) -> Generator[Progress, None, float]:
+    """Accuracy on the held-out examples of a model trained for the one cell.
 
-    The ledger is the learner's to write and nobody's to read: trials are not accounted, and the statement says so.
+    The learner's ledger is discarded: trials are not accounted, and the statement says so.
     """
     cell = next(spec.cells())
-    learner = methods.maker(spec.method)(spec, [Cell(cell.epsilon, cell.seed)], known)
+    learner = methods.maker(spec.method)(spec, [Cell(cell.epsilon, cell.seed)], context)
     ledger = Ledger(spec.privacy.delta, spec.privacy.adjacency, "once")
-    for said in learner.learn({cell.seed: task}, {cell: ledger}):
-        if isinstance(said, Progress):
-            yield said
+    for event in learner.learn({cell.seed: task}, {cell: ledger}):
+        if isinstance(event, Progress):
+            yield event
     scores = next(iter(learner.scores(cell.seed, task).values()))
     return float((scores[0].argmax(axis=1) == task.test.labels).mean())

@@ -1,4 +1,4 @@
-"""What a tuning is: settings to start from, on which data, how many trials. Needs the cards, never the data, no torch."""
+"""Settings of a tuning: the base run, the data to tune on, the number of trials. Reads cards, never data; no torch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from dpcl_core.spec import RunSpec, Spec
 
 On = Literal["public", "private"]
 
-# Tobaben et al., Table A2. Its bounds say nothing of the scale: learning rate and clipping norm are drawn on a logarithmic
-# one here, the batch size on a linear one.
+# Tobaben et al., Table A2, which does not give the scales: here learning rate and clipping norm are drawn on a logarithmic
+# one, the batch size on a linear one.
 LEARNING_RATES = (1e-7, 1e-2)
 CLIP_NORMS = (0.2, 10.0)
-SMALLEST_BATCH = 10  # the largest is the number of examples trained on
-SHARE = 0.7  # of the tuning data is trained on, the rest held out to measure accuracy on
-COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset is taken: a tenth of it is then trained on
+SMALLEST_BATCH = 10  # the largest is the number of training examples
+SHARE = 0.7  # of the tuning data for training; accuracy is measured on the rest
+COMBINED_SHARE = 0.1 / SHARE  # of a task of a combined dataset, so that a tenth of it is used for training
 
 _TUNED = ("learning_rate", "sample_rate", "clip_norm", "epochs")
 
 
 class TuneSpec(Spec):
-    """One search: settings to start from, for one budget and one seed; on which data; how many trials."""
+    """One search: the base run (one budget and one seed), the data to tune on, the number of trials."""
 
     base: SerializeAsAny[RunSpec]
     on: On = Field("public", description="On another, public dataset, or on the private data themselves.")
@@ -50,7 +50,7 @@ class TuneSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many examples a trial trains on and how many it is measured on, and how many the final training has (public)."""
+    """Numbers of training and held-out examples of a trial, and of the final training (public)."""
 
     n_tune: int
     n_validation: int
@@ -64,7 +64,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A training that is over. `accuracy` on the held-out examples, in [0, 1]; None where it failed: `trouble` says why."""
+    """A finished trial. `accuracy` on the held-out examples, in [0, 1]; None where it failed, for the reason `trouble`."""
 
     number: int
     learning_rate: float
@@ -76,7 +76,7 @@ class Trial:
 
 
 def parse(raw: Mapping[str, object]) -> TuneSpec:
-    """The search of a mapping as JSON gives it, `base` the settings of a run. Raises BadInput naming the wrong setting."""
+    """The search of a mapping from JSON, with `base` the settings of a run. Raises BadInput naming the wrong setting."""
     base = raw.get("base")
     if not isinstance(base, (Mapping, RunSpec)):
         raise BadInput("base", base, "must be the settings of a run")
@@ -87,14 +87,14 @@ def parse(raw: Mapping[str, object]) -> TuneSpec:
 
 
 def check(tune: TuneSpec) -> None:
-    """Whether the search can be carried out on this computer. Raises BadInput, and DataMissing as `checks.check` does."""
+    """Checks that the search can be carried out on this computer. Raises BadInput, and DataMissing as `checks.check`."""
     base = tune.base
     if not can_tune(base.method):
         able = ", ".join(name for name in methods.CARDS if can_tune(name))
         raise BadInput("method", base.method, f"has no learning rate to tune; these have: {able}")
     if len(base.privacy.epsilons) != 1:
-        asked = ", ".join(f"{epsilon:g}" for epsilon in base.privacy.epsilons)
-        raise BadInput("privacy.epsilons", asked, "must be one budget: other budgets have other best settings")
+        requested = ", ".join(f"{epsilon:g}" for epsilon in base.privacy.epsilons)
+        raise BadInput("privacy.epsilons", requested, "must be one budget: other budgets have other best settings")
     if len(base.seeds) != 1:
         raise BadInput("seeds", ", ".join(map(str, base.seeds)), "must be one seed: a tuning is for one")
     checks.check(base)
@@ -107,18 +107,18 @@ def check(tune: TuneSpec) -> None:
 
 
 def can_tune(method: str) -> bool:
-    """Whether the method is trained, so that there is something to tune."""
+    """Whether the method has training settings to tune."""
     return set(_TUNED) <= set(methods.card(method).params.model_fields)
 
 
 def proxies(dataset: str) -> tuple[str, ...]:
-    """Datasets of the catalog of this one's kind that share no member with it: what may stand in for it."""
-    own, kind = _members(dataset), datasets.card(dataset).kind
-    return tuple(name for name, card in datasets.CARDS.items() if card.kind == kind and not own & _members(name))
+    """The catalog's datasets of the same kind that share no member with this one: its possible proxies."""
+    own_members, kind = _members(dataset), datasets.card(dataset).kind
+    return tuple(name for name, card in datasets.CARDS.items() if card.kind == kind and not own_members & _members(name))
 
 
 def searched(tune: TuneSpec) -> RunSpec:
-    """The run whose first task the trials learn: the base itself, or tasks of the same number of classes on the proxy."""
+    """The run whose first task the trials learn: the base itself, or a task with as many classes of the proxy."""
     if tune.on == "private" or tune.proxy is None:
         return tune.base
     from dpcl_core.scenarios.preview import classes_per_task  # loads parquet's library
@@ -145,7 +145,7 @@ def task_size(spec: RunSpec) -> float:
 
 
 def final_size(spec: RunSpec) -> float:
-    """Nominal number of examples of the largest training of a run: of a task, or of all tasks where they are kept."""
+    """Nominal number of examples of a run's largest training: of one task, or of all tasks where examples are kept."""
     if methods.card(spec.method).trains_on == "all":
         known = of_spec(spec)
         return known.n_tasks * known.task_size
@@ -153,12 +153,12 @@ def final_size(spec: RunSpec) -> float:
 
 
 def is_combined(dataset: str) -> bool:
-    """Whether the dataset joins others."""
+    """Whether the dataset combines others."""
     return bool(datasets.card(dataset).members)
 
 
 def _members(dataset: str) -> set[str]:
-    """The folders that a dataset's examples lie in: two may read the same ones, and all that are made share people."""
+    """The folders of a dataset's examples: datasets may share them, and all generated ones share people."""
     return {"made" if member.made_per_source else member.folder for member in datasets.members(datasets.card(dataset))}
 
 
@@ -175,7 +175,7 @@ def _check_proxy(tune: TuneSpec) -> None:
 
 
 def batch_bounds(n_tune: int) -> tuple[int, int]:
-    """Smallest and largest batch size. Raises BadInput where there are fewer examples than a batch."""
+    """Smallest and largest batch size. Raises BadInput where there are too few examples for a batch."""
     if n_tune < SMALLEST_BATCH:
         allowed = f"must be at least {SMALLEST_BATCH}, the smallest batch: take more examples a class or fewer tasks"
         raise BadInput("examples to tune on", n_tune, allowed)
@@ -183,5 +183,5 @@ def batch_bounds(n_tune: int) -> tuple[int, int]:
 
 
 def n_train_of(n_examples: int) -> int:
-    """How many of the tuning data are trained on."""
+    """Number of the tuning examples used for training."""
     return math.floor(SHARE * n_examples + 0.5)

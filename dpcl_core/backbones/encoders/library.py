@@ -1,4 +1,4 @@
-"""Any model of sentence-transformers by name; its own settings decide pooling, length and what comes after."""
+"""Any model of sentence-transformers by name, with its own pooling, length and further modules."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class OfLibrary:
 
 
 def make(card: BackboneCard, device: str) -> OfLibrary:
-    """The model of that name. Raises BadInput where the hub knows none, DataMissing where it cannot be had."""
+    """The model by name. Raises BadInput for a model unknown to the hub, DataMissing where it is unavailable."""
     place = files.folder(card.name.removeprefix(files.LIBRARY))
     return OfLibrary(card.name, place, files.weights_digest(place), device)
 
@@ -81,7 +81,7 @@ def make(card: BackboneCard, device: str) -> OfLibrary:
 def _opened(name: str, folder: Path, device: str) -> SentenceTransformer:
     from dpcl_core.backbones.torchvision_shim import ensure_torchvision
 
-    ensure_torchvision()  # before the library, which asks for it
+    ensure_torchvision()  # before the library, which imports it
     from sentence_transformers import SentenceTransformer
 
     try:

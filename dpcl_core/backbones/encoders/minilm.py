@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2: a text is the mean of its pieces' vectors, a word the vector of its first piece, of unit length.
 
-What it computes is known by the SHA-256 of the original: features that are in the cache need no weights and no torch.
+Its cache keys use the SHA-256 of the original files: cached features need no weights and no torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.encoders.bert import Bert
 
 FEATURE_DIM = 384
-_TEXT, _SENTENCE = 256, 512  # pieces that are read: of a text as published, of words all that it has places for
+_TEXT, _SENTENCE = 256, 512  # pieces read: of a text as published, of words up to the model's number of positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class MiniLM:
 
 
 def make(card: BackboneCard, device: str) -> MiniLM:
-    """The encoder; its files are opened when it first computes features."""
+    """The encoder; it opens its files when it first computes features."""
     return MiniLM(device)
 
 
 def _states(
     network: Bert, ids: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[NDArray[np.int64], Floats, NDArray[np.float32]]]:
-    """Rows of like length with their last hidden states [b, S, 384] and mask [b, S], until all were there once."""
+    """Batches of rows of similar length with last hidden states [b, S, 384] and mask [b, S], every row once."""
     import torch
 
     for rows in reading.by_length([len(one) for one in ids]):
@@ -93,7 +93,7 @@ def _states(
 
 @lru_cache(maxsize=1)
 def _opened(device: str) -> tuple[Tokenizer, Bert]:
-    """Tokenizer and network, read and checked once a process. Raises BadInput, DataMissing."""
+    """Tokenizer and network, read and checked once per process. Raises BadInput, DataMissing."""
     from safetensors.torch import load
     from tokenizers import Tokenizer
 

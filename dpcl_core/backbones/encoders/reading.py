@@ -1,4 +1,4 @@
-"""Texts and words through an encoder in batches of like length, with vectors of unit length at the end. No torch."""
+"""Runs texts and words through an encoder in batches of similar length; gives vectors of unit length. No torch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Floats = NDArray[np.float32]
 OfTexts = Callable[[Sequence[str]], Floats]  # strings -> [n, K]
 OfWords = Callable[[Sequence[tuple[str, ...]]], Floats]  # sentences -> a row for each of their words
 
-_CHUNK = 256  # texts between two words on progress; within them batches are made of like lengths
+_CHUNK = 256  # texts between two progress reports; within them batches have similar lengths
 _BATCH = 32
 
 
 def in_batches(content: Content, name: str, feature_dim: int, texts: OfTexts, words: OfWords) -> Iterator[Floats]:
-    """Features [b, feature_dim] of some texts, or of some sentences' words, after the other; none longer than one.
+    """Features [b, feature_dim] of the texts, or of the sentences' words, batch by batch, of length at most 1.
 
-    A row of zeros stays one: a text or word that the encoder knows nothing of. Raises BadInput for anything but text.
+    Rows of zeros stay zero: texts or words unknown to the encoder. Raises BadInput for anything but text.
     """
     yield np.zeros((0, feature_dim), np.float32)
     if isinstance(content, Texts):
@@ -39,14 +39,14 @@ def in_batches(content: Content, name: str, feature_dim: int, texts: OfTexts, wo
 
 
 def by_length(lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
-    """Places of rows of like length, so many at a time, the longest first."""
+    """Indices of rows in batches of similar length, the longest first."""
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     for start in range(0, len(order), _BATCH):
         yield order[start : start + _BATCH]
 
 
 def unit(rows: Floats) -> Floats:
-    """The rows scaled to length 1; zeros, and rows that are not finite, become zeros."""
+    """The rows scaled to length 1; zero and non-finite rows become zero."""
     kept = finite(rows)
     lengths = np.linalg.norm(kept, axis=1, keepdims=True)
     scaled: Floats = np.divide(kept, lengths, out=np.zeros_like(kept), where=lengths > 0)
@@ -54,7 +54,7 @@ def unit(rows: Floats) -> Floats:
 
 
 def first_pieces(word_ids: Sequence[int | None], n_words: int) -> NDArray[np.int64]:
-    """Where each word's first piece lies among a sentence's pieces, int64 [n_words]; -1 for a word without any."""
+    """Index of each word's first piece among a sentence's pieces, int64 [n_words]; -1 for a word without pieces."""
     places = np.full(n_words, -1, dtype=np.int64)
     for place, word in enumerate(word_ids):
         if word is not None and places[word] < 0:

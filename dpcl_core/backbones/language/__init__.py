@@ -1,1 +1,1 @@
-"""Language models: how they read texts, what they think of them, and what of them can be trained."""
+"""Language models: tokenization, token likelihoods, and trainable adapters."""

@@ -1,4 +1,4 @@
-"""Causal language models in torch: frozen as they come, or with low-rank adapters (LoRA, Hu et al. 2022) to be trained."""
+"""Causal language models in torch: frozen, or with trainable low-rank adapters (LoRA, Hu et al. 2022)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from dpcl_core.errors import BadInput
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Attention's projections of its input, as the families of models call them: GPT-2, Llama and most after it, GPT-NeoX, Phi.
+# Names of attention's input projections in the families of models: GPT-2, Llama and most after it, GPT-NeoX, Phi.
 PROJECTIONS = ("c_attn", "q_proj", "k_proj", "v_proj", "query_key_value", "qkv_proj", "Wqkv")
 _ADAPTER = "default"
 
 
 class Adapted(nn.Module):
-    """A frozen language model and, beside each of attention's projections, W x + (alpha / rank) B A x with A and B trained.
+    """A frozen language model whose attention projections become W x + (alpha / rank) B A x, with A and B trained.
 
-    B starts at zero: the model begins as the frozen one, whose tensors it shares. `context`: tokens it can look back on,
-    None where it states none. `scale`: alpha / rank.
+    B starts at zero, so the model starts as the frozen one, whose tensors it shares. `context`: length of its context in
+    tokens, None if not stated. `scale`: alpha / rank.
     """
 
     def __init__(self, frozen: PreTrainedModel, rank: int, alpha: float, seed: int) -> None:
-        """`seed` decides the starting values of A, uniform as in the original; on every device the same."""
+        """`seed`: of the initial values of A, uniform as in the original, and the same on every device."""
         super().__init__()
         from peft import LoraConfig, inject_adapter_in_model
 
@@ -52,7 +52,7 @@ class Adapted(nn.Module):
             target_modules=list(named),
             fan_in_fan_out=transposed,
         )
-        with torch.random.fork_rng():  # the library draws starting values of its own, which are written over below
+        with torch.random.fork_rng():  # the library draws initial values itself, which are overwritten below
             self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
         self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}
         self.context: int | None = getattr(frozen.config, "max_position_embeddings", None)
@@ -65,9 +65,9 @@ class Adapted(nn.Module):
                 first.copy_(fresh)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Token embeddings [b, S, width] of ids int64 [b, S], places in the text not yet added; any at the padding.
+        """Token embeddings [b, S, width] of ids int64 [b, S], without position embeddings; arbitrary at the padding.
 
-        Raises BadInput for texts that are longer than the model can look back.
+        Raises BadInput for texts longer than the model's context.
         """
         if self.context is not None and ids.ndim == 2 and ids.shape[1] > self.context:
             found = f"a text with task and label has {ids.shape[1]}"
@@ -77,7 +77,7 @@ class Adapted(nn.Module):
         return embedded
 
     def forward(self, embeddings: Tensor, mask: Tensor) -> Tensor:
-        """Logits [b, S, size] of the token that comes next, from embeddings [b, S, width] and mask [b, S], 0 at padding."""
+        """Logits [b, S, size] of the next token, from embeddings [b, S, width] and mask [b, S], 0 at padding."""
         logits: Tensor = self.model(inputs_embeds=embeddings, attention_mask=mask, use_cache=False).logits
         return logits
 
@@ -94,15 +94,15 @@ class Adapted(nn.Module):
 
 
 def load(backbone: str, device: str = "cpu") -> PreTrainedModel:
-    """A language model, frozen, dropout off; single precision on a CPU. Nothing may change it: all callers share it.
+    """A frozen language model without dropout, single precision on a CPU. Do not modify it: all callers share it.
 
-    Raises BadInput for a name, weights or a kind of model that cannot be used, DataMissing where it cannot be had.
+    Raises BadInput for an unusable name, weights file or kind of model, DataMissing where it is unavailable.
     """
     return _frozen(backbone, device)
 
 
 def adapted(backbone: str, device: str, rank: int, alpha: float, seed: int) -> Adapted:
-    """The model under fresh adapters. Its frozen tensors are those of every other one. Raises what `load` raises."""
+    """The model with new adapters. It shares its frozen tensors with all others. Raises what `load` raises."""
     return Adapted(load(backbone, device), rank, alpha, seed).to(device)
 
 
@@ -117,7 +117,7 @@ def _frozen(backbone: str, device: str) -> PreTrainedModel:
 
 
 def fresh(shape: files.Shape) -> PreTrainedModel:
-    """A network of the bundled model's kind with random weights, from torch's own generator; without dropout."""
+    """A network of the bundled model's architecture without dropout, with random weights from torch's generator."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -166,7 +166,7 @@ def _of_hub(backbone: str, device: str) -> PreTrainedModel:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=precision, use_safetensors=True
         )
-    except Exception as error:  # the library raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
         reason = str(error).strip().partition("\n")[0]
         allowed = f"must be a causal language model with safetensors weights that transformers can read ({reason})"
         raise BadInput(FIELD, backbone, allowed) from error

@@ -1,4 +1,4 @@
-"""Where language models lie: bundled with the project, in a folder of yours, or on the Hugging Face hub. No torch."""
+"""Finds language models: bundled with the project, in the user's folder, or on the Hugging Face hub. No torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATTERNS = ["*.json", "*.safetensors", "*.txt", "tokenizer.model"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides a network of GPT-2's kind: blocks, attention heads, width, tokens it can look back on, vocabulary."""
+    """Shape of a GPT-2 network: blocks, attention heads, width, context in tokens, vocabulary size."""
 
     n_blocks: int
     n_heads: int
@@ -34,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The bundled model: its files, their SHA-256 and its shape, as the JSON card beside them says."""
+    """The bundled model: its files, their SHA-256 and its shape, from the JSON card beside them."""
 
     weights: Path
     tokenizer: Path
@@ -43,11 +43,11 @@ class Bundle:
     tokenizer_sha256: str
 
     def read_weights(self) -> bytes:
-        """Content of the safetensors file. Raises BadInput where it is not the one the card describes."""
+        """Content of the safetensors file. Raises BadInput where it does not match the card."""
         return _read(self.weights, self.weights_sha256)
 
     def read_tokenizer(self) -> bytes:
-        """Content of the tokenizer's file. Raises BadInput where it is not the one the card describes."""
+        """Content of the tokenizer's file. Raises BadInput where it does not match the card."""
         return _read(self.tokenizer, self.tokenizer_sha256)
 
 
@@ -68,7 +68,7 @@ def bundled() -> Bundle:
 
 
 def local(model: str) -> Path | None:
-    """The folder of a model of the hub, by name, in the folder named by `DPCL_WEIGHTS`: OWNER--NAME, if it is there."""
+    """The folder OWNER--NAME of a hub model inside the folder `DPCL_WEIGHTS`, if it exists."""
     weights = os.environ.get("DPCL_WEIGHTS")
     if not weights:
         return None
@@ -77,16 +77,16 @@ def local(model: str) -> Path | None:
 
 
 def in_hub_cache(model: str) -> bool:
-    """Whether an earlier download left the model on this computer."""
+    """Whether the model is in the download cache."""
     from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only models of the hub need it
 
     return isinstance(try_to_load_from_cache(model, _NEEDED), str)
 
 
 def folder(model: str) -> Path:
-    """The folder with a hub model's settings, tokenizer and weights, downloaded where needed.
+    """The folder with a hub model's settings, tokenizer and weights, downloaded if necessary.
 
-    Raises BadInput where the hub knows no such model, DataMissing where it cannot be had else, saying what to put where.
+    Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
     """
     if found := local(model):
         return found
@@ -100,13 +100,13 @@ def folder(model: str) -> Path:
     except RepositoryNotFoundError as error:
         allowed = f"must be the name of a model on the Hugging Face hub that anybody may read, such as {EXAMPLE}"
         raise BadInput(FIELD, HUB + model, allowed) from error
-    except Exception as error:  # the hub's client raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the hub's client raises many kinds of error, all with the same meaning for the user
         reason = f"the Hugging Face hub did not give it ({type(error).__name__})"
         raise DataMissing(FIELD, HUB + model, wish(model, reason)) from error
 
 
 def wish(model: str, reason: str) -> str:
-    """What to put where, so that `local` finds it."""
+    """The instruction which files to put where, so that `local` finds them."""
     place = os.environ.get("DPCL_WEIGHTS") or "a folder, and name that folder in DPCL_WEIGHTS"
     return (
         f"put a folder {model.replace('/', '--')} with its config.json, tokenizer.json and *.safetensors into {place}; "

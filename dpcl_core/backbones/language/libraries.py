@@ -1,7 +1,7 @@
-"""What language models bring along, loaded by importing this: for a process that gets ready before it has a run.
+"""Importing this module loads the libraries of language models, for a process that waits for a run.
 
-Some 5 s and 130 MB beside torch (2026-11-21). Everything else loads these where it first needs them, so that what a run says
-of its texts before it trains does not wait for them.
+About 5 s and 130 MB in addition to torch (2026-11-21). All other code loads them at first use, so that a run's events about
+its texts before training do not wait for them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The bundled language model in NumPy: what it thinks of a text, without torch, for pages and for scores before training.
+"""The bundled language model in NumPy: token log-probabilities without torch, for pages and for scores before training.
 
-The same network as `causal` opens (GPT-2's, Radford et al. 2019), term by term; a test holds the two together.
+The same network as in `causal` (GPT-2, Radford et al. 2019), term by term; a test compares the two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dpcl_core.data.texts import PADDING
 
 Floats = NDArray[np.float32]
 _TOKENS_AT_ONCE = 4096
-_SCORED_AT_ONCE = 256  # tokens whose scores over the vocabulary fit into a processor's cache
+_SCORED_AT_ONCE = 256  # tokens whose logits over the vocabulary fit into a processor's cache
 EPSILON = 1e-5  # added to the variance in every norm
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Tokens [start, end) of a text, read at once; those before `new` were scored by the window before."""
+    """Tokens [start, end) of a text, read at once; those before `new` were scored in the previous window."""
 
     row: int
     start: int
@@ -36,7 +36,7 @@ class _Window:
 
 
 class PlainModel:
-    """The bundled model. `embeddings` [size, width]: what each token is to it, and what its scores are made with."""
+    """The bundled model. `embeddings` [size, width]: token embeddings, also used as output weights."""
 
     def __init__(self, state: dict[str, Floats], shape: files.Shape, bos: int) -> None:
         self.shape = shape
@@ -45,14 +45,14 @@ class PlainModel:
         self._bos = bos
 
     def log_probabilities(self, tokens: NDArray[np.integer]) -> Floats:
-        """log P(t_i | bos, t_<i) of tokens [n, L] in nats, 0 at the padding (which may only stand at the end).
+        """log P(t_i | bos, t_<i) of tokens [n, L] in nats, 0 at the padding (allowed only at the end).
 
-        A text that is longer than the model can look back is read in windows, each of them half new: its later tokens are
-        given the last half window or more, not all of what came before.
+        A text longer than the model's context is read in windows that overlap by half: its later tokens are conditioned on
+        the last half window or more, not on all earlier tokens.
         """
-        found = np.zeros(tokens.shape, np.float32)
+        log_probs = np.zeros(tokens.shape, np.float32)
         windows = _windows((tokens != PADDING).sum(axis=1), self.shape.context)
-        windows.sort(key=lambda window: window.end - window.start)  # alike ones together: hardly any padding
+        windows.sort(key=lambda window: window.end - window.start)  # windows of similar length together: hardly any padding
         for chunk in _chunks(windows):
             targets = np.full((len(chunk), chunk[-1].end - chunk[-1].start), PADDING, np.int64)
             for place, window in enumerate(chunk):
@@ -60,11 +60,11 @@ class PlainModel:
             scored = self._scored(targets)
             for place, window in enumerate(chunk):
                 new = scored[place, window.new - window.start : window.end - window.start]
-                found[window.row, window.new : window.end] = new
-        return found
+                log_probs[window.row, window.new : window.end] = new
+        return log_probs
 
     def _scored(self, targets: NDArray[np.int64]) -> Floats:
-        """log P of each target [b, L] given the mark of the beginning and the targets before it; 0 at the padding."""
+        """log P of each target [b, L] given the start token and the targets before it; 0 at the padding."""
         inputs = np.full_like(targets, self._bos)
         inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
         wanted = targets != PADDING
@@ -91,7 +91,7 @@ class PlainModel:
         return self._normed(states, "transformer.ln_f")
 
     def _attended(self, states: Floats, name: str) -> Floats:
-        """Causal attention over [b, L, width]; padding at the end is never looked at by what stands before it."""
+        """Causal attention over [b, L, width]; no earlier position attends to the padding at the end."""
         n, length, width = states.shape
         heads = self._affine(states, f"{name}.c_attn").reshape(n, length, 3, self.shape.n_heads, -1)
         queries, keys, values = heads.transpose(2, 0, 3, 1, 4)
@@ -117,7 +117,7 @@ class PlainModel:
 
 @lru_cache(maxsize=1)
 def load() -> PlainModel:
-    """The bundled model. Raises DataMissing where its files are missing, BadInput where they are not its own."""
+    """The bundled model. Raises DataMissing where its files are missing, BadInput where they do not match its card."""
     bundle = files.bundled()
     try:
         state = {name: values.astype(np.float32) for name, values in read_safetensors(bundle.read_weights()).items()}
@@ -128,7 +128,7 @@ def load() -> PlainModel:
 
 def _gelu(values: Floats) -> Floats:
     """GELU in GPT-2's approximation by tanh."""
-    inner = values * values  # a third power would be taken by logarithms, many times slower
+    inner = values * values  # NumPy computes a third power by logarithms, many times slower
     inner *= np.float32(0.044715)
     inner += 1
     inner *= values
@@ -141,7 +141,7 @@ def _gelu(values: Floats) -> Floats:
 
 
 def _windows(lengths: NDArray[np.integer], context: int) -> list[_Window]:
-    """How texts of these lengths are read: whole, or in windows that begin half a context before what is new in them."""
+    """The windows of texts of these lengths: whole texts, or windows that start half a context before their new tokens."""
     windows: list[_Window] = []
     for row, length in enumerate(lengths.tolist()):
         new, end = 0, min(length, context)
@@ -152,7 +152,7 @@ def _windows(lengths: NDArray[np.integer], context: int) -> list[_Window]:
 
 
 def _chunks(windows: list[_Window]) -> Iterator[list[_Window]]:
-    """Windows in groups whose padded tokens stay within the bound; expects them shortest first."""
+    """Windows in groups whose padded size stays within the bound; they must be sorted by length, ascending."""
     chunk: list[_Window] = []
     for window in windows:
         if chunk and (len(chunk) + 1) * (window.end - window.start) > _TOKENS_AT_ONCE:

@@ -1,4 +1,4 @@
-"""Texts as a language model reads them: tokens, and beside each whether it lies in a stop word or a marked span."""
+"""Encodes texts for a language model: tokens, with flags for stop words and marked spans."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NUMBER = {kind: 1 + place for place, kind in enumerate(KINDS)}
 
 
 def read(texts: Texts, backbone: str, length: int) -> NDArray[np.int32]:
-    """Encoded texts [n, length, 3], planes as `data.texts` numbers them; what comes after `length` tokens is cut off.
+    """Encoded texts [n, length, 3] with the planes of `data.texts`, truncated to `length` tokens.
 
-    A token is a stop word's if the whole word it lies in, up to the blanks around it, is in the list, and of a span's kind
-    if they share a character. Raises what `tokenizer.load` raises.
+    A token is in a stop word if its whole word, up to the blanks around it, is in the list, and has a span's kind if they
+    share a character. Raises what `tokenizer.load` raises.
     """
     ready = tokenizer.load(backbone)
     encoded = np.zeros((len(texts), length, PLANES), np.int32)
@@ -38,7 +38,7 @@ def read(texts: Texts, backbone: str, length: int) -> NDArray[np.int32]:
 
 
 def stops(string: str, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which tokens lie in a stop word. `offsets` [m, 2]: characters [start, end) of each; the last one tells its word."""
+    """Mask of the tokens in stop words. `offsets` [m, 2]: characters [start, end) of each; the last one decides its word."""
     in_stop = np.zeros(max(len(string), 1), np.bool_)
     end = int(offsets[-1, 1]) if len(offsets) else 0
     for word in _WORD.finditer(string):
@@ -50,7 +50,7 @@ def stops(string: str, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def kinds(spans: Sequence[Span], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Of each token 1 + the place in `KINDS` of the span that it shares a character with, 0 outside any."""
+    """For each token 1 + the index in `KINDS` of the span that it shares a character with, 0 outside any."""
     found = np.zeros(len(offsets), np.int32)
     for span in spans:
         inside = (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)

@@ -1,7 +1,7 @@
-"""English words that carry grammar rather than content, to which the published method adds no noise.
+"""English stop words, to which the published method adds no noise.
 
-The publication gives no list. Ours is of the closed classes (articles, pronouns, prepositions, conjunctions, auxiliaries and
-the commonest adverbs), lower case, without any word that is also a common surname or a content word.
+The publication gives no list. This one has the closed classes (articles, pronouns, prepositions, conjunctions, auxiliaries
+and the most common adverbs) in lower case, without words that are also common surnames or content words.
 """
 
 from __future__ import annotations

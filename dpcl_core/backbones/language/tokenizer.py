@@ -1,4 +1,4 @@
-"""How a language model cuts a text into tokens. Imports no torch; only models of the hub bring transformers along."""
+"""Tokenizers of the language models. Imports no torch; only hub models load transformers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dpcl_core.errors import BadInput
 if TYPE_CHECKING:
     import tokenizers
 
-START, END = "<|start|>", "<|end|>"  # the bundled tokenizer's marks, which no text can spell
+START, END = "<|start|>", "<|end|>"  # the bundled tokenizer's special tokens, which no text can contain
 Encoded = tuple[list[int], list[tuple[int, int]]]
-_LONE = re.compile("[\ud800-\udfff]")  # halves of a character, which Python's strings may hold and UTF-8 may not
+_LONE = re.compile("[\ud800-\udfff]")  # lone surrogates, which Python strings may contain and UTF-8 may not
 
 
 class Tokenizer:
-    """Text to tokens and back. `size`: tokens in the vocabulary; `bos` and `eos` stand before and behind a text.
+    """Text to tokens and back. `size`: tokens in the vocabulary; `bos` and `eos`: tokens before and after a text.
 
-    The bundled tokenizer makes every digit a token of its own, and falls back to bytes: there is no text it cannot read.
+    The bundled tokenizer makes every digit one token, and falls back to bytes, so it can encode any text.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer, bos: int, eos: int) -> None:
         self.size: int = inner.get_vocab_size()
         self.bos, self.eos = bos, eos
-        inner.encode_special_tokens = True  # a text that spells the end-of-text mark does not end there
+        inner.encode_special_tokens = True  # an end-of-text token spelled in a text is plain text
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
@@ -37,7 +37,7 @@ class Tokenizer:
         self._before: str = inner.decode([self._anchor])
 
     def encode(self, string: str) -> Encoded:
-        """Ids, and of each the characters [start, end) it was made of, leading blank included; nothing is added."""
+        """Ids, and the characters [start, end) of each, leading blank included; no special tokens are added."""
         return self.encode_all([string])[0]
 
     def encode_all(self, strings: Sequence[str]) -> list[Encoded]:
@@ -47,14 +47,14 @@ class Tokenizer:
 
     def shown(self, token: int) -> str:
         """The token as printed, leading blank included; "�" for one that is only part of a character."""
-        # Behind another token, since many decoders drop the blank at the start of a text.
+        # After another token, since many decoders drop the blank at the start of a text.
         printed: str = self._inner.decode([self._anchor, token], skip_special_tokens=False)
         return printed[len(self._before) :]
 
 
 @lru_cache(maxsize=2)
 def load(backbone: str) -> Tokenizer:
-    """The tokenizer of a language model. Raises BadInput and DataMissing as `files` does, BadInput where there is none."""
+    """The tokenizer of a language model. Raises as `files` does, and BadInput where the model has none."""
     if backbone == files.BUNDLED:
         import tokenizers
 
@@ -64,7 +64,7 @@ def load(backbone: str) -> Tokenizer:
         assert eos is not None
         return Tokenizer(inner, bos, eos)
     folder = files.folder(backbone.removeprefix(files.HUB))
-    ensure_torchvision()  # before the library, whose settings of some families ask for it
+    ensure_torchvision()  # before the library, which imports it for some families of models
     from transformers import AutoTokenizer
 
     try:
@@ -74,6 +74,6 @@ def load(backbone: str) -> Tokenizer:
         if eos is None or not found.is_fast:
             raise ValueError("it has no mark for the end of a text, or no table of tokens")
         return Tokenizer(found.backend_tokenizer, bos=bos, eos=eos)
-    except Exception as error:  # the library raises many kinds; to the reader all mean one thing
+    except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
         reason = str(error).strip().partition("\n")[0]
         raise BadInput(FIELD, backbone, f"must have a tokenizer that transformers can read ({reason})") from error
