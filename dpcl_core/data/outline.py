@@ -258,14 +258,14 @@ def _natural(name: str) -> tuple[int, str]:
     return int(name[:digits] or -1), name
 
 
-def _part(found: Rows, rows: NDArray[np.int64], names: tuple[str, ...], contents: Contents) -> Part:
+def _part(checked_rows: Rows, rows: NDArray[np.int64], names: tuple[str, ...], contents: Contents) -> Part:
     sources = None
-    if found.sources is not None:
-        told, of_row = np.unique(found.sources, return_inverse=True)
-        sources = np.asarray([names.index(name) for name in told], dtype=np.int64)[of_row]
-    if found.sentences is not None:
-        return Part(found.labels, sources, found.sentences, contents, of_words=True)
-    return Part(found.labels, sources, rows, contents)
+    if checked_rows.sources is not None:
+        source_names, of_row = np.unique(checked_rows.sources, return_inverse=True)
+        sources = np.asarray([names.index(name) for name in source_names], dtype=np.int64)[of_row]
+    if checked_rows.sentences is not None:
+        return Part(checked_rows.labels, sources, checked_rows.sentences, contents, of_words=True)
+    return Part(checked_rows.labels, sources, rows, contents)
 
 
 def _thinned(part: Part, per_class: int | None) -> Part:

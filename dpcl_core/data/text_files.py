@@ -64,21 +64,21 @@ class TextSheet:
                     parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
         if self._numbered is not None:
             return self._numbered.checked(rows, known)
-        numbers = dict(self._told(known))
+        numbers = dict(self._label_numbers(known))
         beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
         numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
         labels = np.array([numbers[word] for word in words], dtype=np.int64)
         sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
         return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
 
-    def _told(self, known: PublicFacts | None) -> Mapping[str, int]:
+    def _label_numbers(self, known: PublicFacts | None) -> Mapping[str, int]:
         """The number of each label from public facts; empty where only these rows have the labels."""
         return known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
 
     def _refuse_unknown(self, words: Sequence[str], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]) -> None:
         """Raises BadInput naming the first row of an unknown label."""
         for place, word in enumerate(() if known and known.is_open else words):
-            if (allowed_labels := self._told(known)) and word not in allowed_labels:
+            if (allowed_labels := self._label_numbers(known)) and word not in allowed_labels:
                 names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
                 allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
                 raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)

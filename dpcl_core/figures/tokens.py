@@ -221,6 +221,6 @@ def _nats(value: float) -> str:
 
 
 def _early_and_late(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows from before the first task, and those after the last one told of (none before there is any)."""
+    """The rows before the first task, and those after the last recorded one (empty if there is none)."""
     after = table[table["after_task"] >= 0]
     return table[table["after_task"] < 0], after[after["after_task"] == after["after_task"].max()]

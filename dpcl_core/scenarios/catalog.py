@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClassIncremental(ScenarioSpec):
-    """Each task brings classes that no other task has; the order of classes is drawn anew for every seed."""
+    """Each task brings classes that no other task has; the order of classes is drawn separately for every seed."""
 
     kind: Literal["class-incremental"] = "class-incremental"
     tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
