@@ -150,7 +150,7 @@ def test_the_best_settings_fill_the_form_and_mark_it_as_tuned(open_page: Open, s
 
 
 def test_stop_and_resume_reach_the_queue(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.pump", lambda self: None)
+    monkeypatch.setattr("dpcl_core.runs.executor.LocalExecutor.schedule", lambda self: None)
     study_id = fill(store, "queued", 0)
     page = press(open_page("train", v="1", m="peft-ensemble", tu=study_id), "Stop")
     assert store.status(study_id) == "cancelled"
