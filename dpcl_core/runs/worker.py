@@ -170,6 +170,11 @@ def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
     yield from engine(spec, device)
 
 
+def _line(event: Progress) -> tuple[int | None, str]:
+    """What a person reads of it."""
+    return event.task, event.text
+
+
 class _Recorder:
     """Background writer: flushes events and heartbeats to the store and polls for stop requests.
 
@@ -191,8 +196,10 @@ class _Recorder:
 
     def add(self, event: Event) -> None:
         with self._lock:
-            if isinstance(event, Progress) and self._waiting and isinstance(self._waiting[-1], Progress):
-                self._waiting[-1] = event  # newer progress replaces an unwritten older one
+            # Newer progress replaces an unwritten older one on the same line: which lines there are depends on no time.
+            last = self._waiting[-1] if self._waiting else None
+            if isinstance(event, Progress) and isinstance(last, Progress) and _line(last) == _line(event):
+                self._waiting[-1] = event
             else:
                 self._waiting.append(event)
 

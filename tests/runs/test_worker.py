@@ -139,6 +139,15 @@ def _without_end() -> Iterator[Event]:
         yield Progress("training", done, done + 1, 0, "goes on")
 
 
+def test_which_lines_of_progress_are_kept_depends_on_no_time(store):
+    """A hundred steps of two tasks at once: the last step of each is written, however seldom that happens."""
+    run_id = claimed(store, replay.a_spec())
+    steps = [Progress("training", done, 100, task, "steps") for task in (0, 1) for done in range(1, 101)]
+    worker.carry_out(store, run_id, engine=engine_of(steps), executor=Bystander())
+    last = {event.task: event.done for _, event in store.events_after(run_id) if isinstance(event, Progress)}
+    assert last == {0: 100, 1: 100}
+
+
 def test_a_stop_ends_the_run_between_two_events_and_keeps_what_was_said(store):
     spec = replay.a_spec()
     run_id = claimed(store, spec)
