@@ -109,12 +109,16 @@ class Trainer:
         """The same, its progress in the run's words."""
         steps = self.train(works, ledgers)
         task = _task(works)
+        text, is_reported = f"steps of DP-SGD ({self._params.adapter})", False
         while True:
             try:
                 done, total = next(steps)
             except StopIteration as ended:
+                if not is_reported:  # whether processes report a step before they are done is a matter of time
+                    yield Progress("training", 1, 1, task, text)
                 return cast("dict[int, Model]", ended.value)
-            yield Progress("training", done, total, task, f"steps of DP-SGD ({self._params.adapter})")
+            yield Progress("training", done, total, task, text)
+            is_reported = True
 
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """What of a seed's model is the cell's own."""
