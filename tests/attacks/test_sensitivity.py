@@ -134,12 +134,15 @@ def unclipped_clients(patch: pytest.MonkeyPatch) -> None:
 
 
 def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
-    """All of a round's vectors, many times as long, are shortened by one factor: what the shortest of them needs."""
+    """A round's sum, many times as long, is shortened to the bound times its clients.
+
+    A client less then moves it by the bound at least (triangle inequality), by more unless both sums point one way.
+    """
 
     def together(vectors: Any, bound: float) -> Any:
         rows = 1e5 * np.asarray(vectors, np.float64)
-        lengths = np.linalg.norm(rows, axis=-1)
-        return rows * min(1.0, bound / max(1e-30, float(lengths[lengths > 0].min(initial=np.inf))))
+        clients = np.count_nonzero(np.linalg.norm(rows, axis=-1))
+        return rows * (clients * bound / max(1e-30, float(np.linalg.norm(rows.sum(axis=0)))))
 
     patch.setattr(mechanisms, "clipped_rows", together)
 
