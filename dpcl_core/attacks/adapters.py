@@ -32,7 +32,6 @@ MOST = 2000  # persons on each side: a network is trained for every sixteen
 _N_PERSONS = 16  # in one training, each with a label of its own
 _MOST_NATURAL = 20  # trainings on each side with the digit in question, of which each asks about one person alone
 _N_CROWD, _N_TASKS, _SIDE = 7, 2, 8
-_SEED = 0  # of the adapters' first numbers, which are public: what is the same in all trainings is worked out once
 _ADVERSARY = (
     "sees adapter and last layer after each task, knows those before it, every other example and the example in question, "
     "which has a label of its own"
@@ -85,7 +84,7 @@ def labels_of_their_own(spec: RunSpec, params: PeftParams) -> Game:
         return _statistics(params, seen, directions, _N_PERSONS)
 
     attack = f"{_HOW} (worst-case examples)"
-    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part, start=_SEED)
+    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part, start=play.START)
 
 
 def digit(spec: RunSpec, params: PeftParams) -> Game:
@@ -109,7 +108,7 @@ def digit(spec: RunSpec, params: PeftParams) -> Game:
     def score(seed: int, seen: Released) -> Floats:
         return _statistics(params, seen, direction, n_classes)
 
-    return Game(known, tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT, start=_SEED)
+    return Game(known, tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT, start=play.START)
 
 
 @lru_cache(maxsize=1)
@@ -117,16 +116,16 @@ def _network() -> adaptable.Network:
     return adaptable.load(BACKBONE)
 
 
-def _fresh(params: PeftParams, n_classes: int) -> Adapted:
+def fresh(params: PeftParams, n_classes: int) -> Adapted:
     """What every learner begins with."""
     assert params.adapter != "head"
     space = tuple(range(n_classes))
-    return adapters.fresh(_network(), params.adapter, params.lora_rank, space, n_classes, _SEED).module()
+    return adapters.fresh(_network(), params.adapter, params.lora_rank, space, n_classes, play.START).module()
 
 
 def _gradients(params: PeftParams, pictures: NDArray[np.uint8], labels: NDArray[np.int64], n_classes: int) -> Floats:
     """Every example's clipped gradient there [n, weights]."""
-    clipped = Gradients(_fresh(params, n_classes), params.clip_norm, 1, "cpu")
+    clipped = Gradients(fresh(params, n_classes), params.clip_norm, 1, "cpu")
     found = [clipped.of(pictures[[place]], labels[[place]]) for place in range(len(labels))]
     return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in found])
 
@@ -144,7 +143,7 @@ def _known(spec: RunSpec, n_classes: int, task_size: int) -> PublicContext:
 
 def _statistics(params: PeftParams, seen: Released, directions: Floats, n_classes: int) -> Floats:
     """Of how far each task's model lies along each person's gradient: each alone, both, and the difference [persons, 4]."""
-    before = {name: tensor.numpy() for name, tensor in _fresh(params, n_classes).state().items()}
+    before = {name: tensor.numpy() for name, tensor in fresh(params, n_classes).state().items()}
     moved = [
         np.concatenate([(before[name] - cast("NDArray[np.float32]", one[name])).ravel() for name in before]) for one in seen
     ]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpcl_core.methods import catalog as methods
-from dpcl_core.methods.features.cards.adaptation_params import PeftParams
 from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
-from dpcl_core.methods.language.cards.lm_params import BaselineParams
-from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.spec import RunSpec
 
 _WITHOUT_NOISE = "adds no noise and promises no epsilon that guesses could be held against"
@@ -31,10 +28,6 @@ def refusal(spec: RunSpec) -> str | None:
 
 def _of_settings(spec: RunSpec) -> str | None:
     params = spec.params
-    if isinstance(params, PeftParams) and params.adapter != "head":
-        return f"with params.adapter = {params.adapter} no weight is moved by one planted example alone"
     if isinstance(params, ReleaseParams) and params.slots == "even" and spec.method != "local-list":
         return "with params.slots = even all clients share the same places in the sum"
-    if isinstance(params, BaselineParams | PeclParams) and not params.is_local:
-        return "planted texts move the same few weights, too few can be told apart, and few coins prove next to nothing"
     return None

@@ -14,10 +14,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads, records, rounds
+from dpcl_core.attacks import auditable, clients, copies, cosine, crowds, heads, one_step, records, rounds
 from dpcl_core.attacks.play import CONFIDENCE, SURELY, Floats, Game, coins, released
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.language.cards.lm_params import BaselineParams
+from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParams, IndependentLaplaceParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.privacy.lower_bound import Area, Audited, Bound
@@ -30,6 +32,8 @@ N_LABELS = 512  # examples for a whole network, each with a label that nobody el
 N_IN_ROUNDS = 200  # clients in rounds of training
 N_RECORDS = 2000  # records or texts that are noised one by one
 N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
+N_PICTURES = 2048  # pictures for adapters, each with a label that nobody else has
+N_TEXTS = 4096  # texts for adapters, of which those are taken that differ most
 _CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
 _POWER = 0.9  # how often the smallest fault that is named would have been caught
 _ADVERSARY = (
@@ -56,6 +60,8 @@ def _cosine(spec: RunSpec, epsilon: float) -> _Play:
 
 def _heads(spec: RunSpec, epsilon: float) -> _Play:
     assert isinstance(spec.params, PeftParams)
+    if spec.params.adapter != "head":
+        return _Play(*one_step.pictures(spec, epsilon, N_PICTURES), planted="pictures")
     return _Play(spec, heads.axes(spec, spec.params, epsilon, N_PERSONS))
 
 
@@ -79,7 +85,10 @@ def _rounds(spec: RunSpec, epsilon: float) -> _Play:
 
 
 def _texts(spec: RunSpec, epsilon: float) -> _Play:
-    """Every text is noised alone, as in `_records`."""
+    """Noisy copies are made of every text alone, as in `_records`; DP-SGD sums over all of them."""
+    assert isinstance(spec.params, BaselineParams | PeclParams)
+    if not spec.params.is_local:
+        return _Play(*one_step.sentences(spec, epsilon, N_TEXTS), planted="texts")
     played = copies.short(spec)
     n_learners = math.ceil(N_RECORDS / copies.N_PERSONS)
     return _Play(played, copies.game(played, epsilon, is_natural=False), "texts", n_learners)

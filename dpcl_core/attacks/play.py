@@ -23,6 +23,7 @@ Seen = Mapping[str, NDArray[np.generic]]  # what left a learner at a task, by na
 Released = Sequence[Seen]  # of one learner, task by task
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
+START = 0  # seed of adapters' first numbers, which are public: what is the same in all trainings is worked out once
 SURELY = 0.999  # a method is not called wrong but by a second audit, on fresh releases, at this confidence
 _CHOOSING = 0.1  # share of the releases that choose among an attack's statistics; the rest measures the one chosen
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from dpcl_core.attacks import copies, play
@@ -35,9 +34,8 @@ BACKBONE = "lm-tiny"
 _N_PERSONS, _N_CANDIDATES = 16, 128  # in one training, and of how many the least alike are taken
 _MOST_NATURAL = 40  # trainings on each side with the sentence in question, each of which asks about one person alone
 _N_CROWD, _LENGTH = 7, 24  # of texts in tokens: steps have the same noise whatever it is
-_NAMES = ("first", "second")  # of the tasks, which stand in their prompts
+NAMES = ("first", "second")  # of the tasks, which stand in their prompts
 _N_NOMINAL = 10_000  # of a task: sums are divided by it, and all of it is in every step
-_SEED = 0  # of the adapters' first numbers, which are public: what is the same in all trainings is worked out once
 _ADVERSARY = (
     "sees the adapters after each task, knows those before it, every other text and the text in question, which is one "
     "token long and has an answer of its own"
@@ -84,13 +82,13 @@ def answers_of_their_own(spec: RunSpec, n_persons: int = _N_PERSONS) -> Game:
         present = takes_part(seed) == side
         there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
         own = Examples(rows[there], np.where(present, labels, changed)[there])
-        return play.stream(own, Examples(rows[:0], labels[:0]), known, _NAMES)
+        return play.stream(own, Examples(rows[:0], labels[:0]), known, NAMES)
 
     def score(seed: int, seen: Released) -> Floats:
         return _statistics(spec, known, seen, directions)
 
     attack = f"{_HOW} (worst-case texts)"
-    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part, start=_SEED)
+    return Game(known, tasks, score, attack, _ADVERSARY, takes_part=takes_part, start=play.START)
 
 
 def sentence(spec: RunSpec) -> Game:
@@ -105,12 +103,12 @@ def sentence(spec: RunSpec) -> Game:
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         extra = np.array([0] if side else [1] if is_replaced else [], dtype=np.int64)
         held = Examples(np.concatenate([crowd.inputs, planes[extra]]), np.append(crowd.labels, extra))
-        return play.stream(held, crowd, known, _NAMES)
+        return play.stream(held, crowd, known, NAMES)
 
     def score(seed: int, seen: Released) -> Floats:
         return _statistics(spec, known, seen, direction)
 
-    return Game(known, tasks, score, f"{_HOW} (a real sentence)", _OF_A_SENTENCE, start=_SEED)
+    return Game(known, tasks, score, f"{_HOW} (a real sentence)", _OF_A_SENTENCE, start=play.START)
 
 
 def short(spec: RunSpec) -> RunSpec:
@@ -124,13 +122,13 @@ def gradients(spec: RunSpec, known: PublicContext, rows: Planes, labels: NDArray
     """Every text's clipped gradient at the adapters that a learner begins with [n, weights]."""
     params = spec.params
     assert isinstance(params, BaselineParams | PeclParams)
-    subject = AdaptedModel(spec, Cell(math.inf, _SEED), known)
-    clipped, texts = Gradients(subject.net, params.clip_norm), subject.prompted(rows, labels, _NAMES[0])
+    subject = AdaptedModel(spec, Cell(math.inf, play.START), known)
+    clipped, texts = Gradients(subject.net, params.clip_norm), subject.prompted(rows, labels, NAMES[0])
     loss = _loss(spec, known, rows) if isinstance(params, PeclParams) else task_loss(params.loss)
-    return np.stack([
-        torch.cat([part.flatten() for part in clipped.of(batch_of(texts, np.array([place]), "cpu"), loss)]).double().numpy()
-        for place in range(len(rows))
-    ])  # fmt: skip
+    found = np.zeros((len(rows), sum(parameter.numel() for parameter in clipped.parameters)))
+    for places, own in clipped.each(batch_of(texts, np.arange(len(rows)), "cpu"), loss):
+        found[places] = own.numpy()
+    return found
 
 
 def _loss(spec: RunSpec, known: PublicContext, rows: Planes) -> TextLoss:
@@ -139,8 +137,8 @@ def _loss(spec: RunSpec, known: PublicContext, rows: Planes) -> TextLoss:
     assert isinstance(params, PeclParams)
     scorer = Scorer(params, params.score2_scope, BACKBONE, printed=False)
     nobody = Examples(rows[:0], np.zeros(0, np.int64))
-    scorer.open(Task(0, _NAMES[0], nobody, nobody, known.public), known.classes)
-    return Repaired(spec, Cell(math.inf, _SEED), known, scorer).loss(rows)
+    scorer.open(Task(0, NAMES[0], nobody, nobody, known.public), known.classes)
+    return Repaired(spec, Cell(math.inf, play.START), known, scorer).loss(rows)
 
 
 def _least_alike(spec: RunSpec, n_persons: int) -> tuple[Planes, NDArray[np.int64], Floats]:
@@ -162,11 +160,15 @@ def _least_alike(spec: RunSpec, n_persons: int) -> tuple[Planes, NDArray[np.int6
     return rows[taken], labels[taken], found[taken]
 
 
-def _words(n: int) -> tuple[str, ...]:
-    """So many words that are one token each, as names of labels."""
+def words() -> tuple[str, ...]:
+    """All words that are one token each, for names of labels."""
     ready = tokenizer.load(BACKBONE)
-    words = [shown[1:] for shown in map(ready.shown, range(ready.size)) if shown[:1] == " " and shown[1:].isalpha()]
-    return tuple(np.random.default_rng(0).choice(words, n, replace=False).tolist())
+    return tuple(shown[1:] for shown in map(ready.shown, range(ready.size)) if shown[:1] == " " and shown[1:].isalpha())
+
+
+def _words(n: int) -> tuple[str, ...]:
+    """So many of them."""
+    return tuple(np.random.default_rng(0).choice(words(), n, replace=False).tolist())
 
 
 def _known(spec: RunSpec, classes: tuple[str, ...]) -> PublicContext:
@@ -174,8 +176,8 @@ def _known(spec: RunSpec, classes: tuple[str, ...]) -> PublicContext:
         n_inputs=0,
         n_classes=len(classes),
         public=tuple(range(len(classes))),
-        n_people=len(_NAMES) * _N_NOMINAL,
-        n_tasks=len(_NAMES),
+        n_people=len(NAMES) * _N_NOMINAL,
+        n_tasks=len(NAMES),
         recurrence=spec.scenario.recurrence,
         classes=classes,
         texts=TextForm(_LENGTH, may_show=False),
@@ -187,7 +189,7 @@ def _statistics(spec: RunSpec, known: PublicContext, seen: Released, directions:
 
     A method that trains once, in the end, shows nothing before: all three are the same then.
     """
-    net = AdaptedModel(spec, Cell(math.inf, _SEED), known).net
+    net = AdaptedModel(spec, Cell(math.inf, play.START), known).net
     before = {name: weights.detach().numpy() for name, weights in net.trainable().items()}
     at = [np.concatenate([np.asarray(one[name], np.float64).ravel() for name in before]) for one in (before, *seen) if one]
     first, both, second = at[1] - at[0], at[-1] - at[0], at[-1] - at[-2]

@@ -157,9 +157,9 @@ def test_a_method_that_is_not_played_is_refused_in_a_sentence(method: str) -> No
 
 
 def test_settings_that_leave_nothing_of_anyones_own_are_refused() -> None:
+    even = checks.parse({**FED, "method": "label-means", "params": {"slots": "even"}})
+    assert "params.slots = even" in str(auditable.refusal(even))
     film = spec("peft-ensemble", params={"adapter": "film"}, data={"dataset": "mnist", "backbone": "vit-cifar100"})
     central = checks.parse({**presets.raw("pecl-synthetic"), "method": "lm-er", "params": {}})
-    even = checks.parse({**FED, "method": "label-means", "params": {"slots": "even"}})
-    for asked, says in ((film, "params.adapter = film"), (central, "the same few weights"), (even, "params.slots = even")):
-        assert says in str(auditable.refusal(asked))
-    assert auditable.refusal(spec("peft-ensemble")) is None
+    for asked in (spec("peft-ensemble"), film, central):
+        assert auditable.refusal(asked) is None

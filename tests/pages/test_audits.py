@@ -78,12 +78,12 @@ def test_more_proved_than_accounted_is_shown_as_the_error_it_is(open_page: Open,
 
 
 def test_a_run_that_cannot_be_audited_so_says_why_and_what_audits_it(open_page: Open, store: Store) -> None:
-    film = checks.parse({
-        "method": "peft-ensemble", "params": {"adapter": "film"}, "privacy": {"epsilons": [1.0]}, "seeds": [0],
-        "data": {"dataset": "mnist", "backbone": "vit-cifar100"},
+    even = checks.parse({
+        "method": "label-means", "params": {"slots": "even"}, "privacy": {"epsilons": [1.0]}, "seeds": [0],
+        "labels": "prior", "scenario": {"kind": "federated", "clients": 20},
     })  # fmt: skip
-    page = open_page("train", v="1", run=replay.fill(store, film, replay.recorded(film)))
-    assert "no weight is moved by one planted example alone. This audits its settings" in words(page)
+    page = open_page("train", v="1", run=replay.fill(store, even, replay.recorded(even)))
+    assert "all clients share the same places in the sum. This audits its settings" in words(page)
     assert any(code.value.startswith("python -m dpcl_core audit --set ") for code in page.code)
     assert next(button for button in page.button if button.label == "Audit this run").disabled
 

@@ -182,21 +182,35 @@ class Gradients:
         """
         return self._clipped(batch, loss, reading, 0, squared=True)
 
+    def each(
+        self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Every text's clipped gradient, which `of` sums up: float64 [k, weights] of the texts of these `rows` [k]."""
+        for piece, weights, own in self._pieces(batch, loss, reading, epoch):
+            yield piece.rows, (weights[:, None] * torch.cat(own, dim=1))[: len(piece)]
+
     def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:
         """Sums of each text's clipped gradient, entry by entry, or of its squares."""
         sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
+        for _, weights, own in self._pieces(batch, loss, reading, epoch):
+            if squared:
+                weights, own = weights.square(), [part.square() for part in own]
+            for whole, part in zip(sums, own, strict=True):
+                whole += (weights @ part).view_as(whole)
+        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self.parameters, strict=True)]
+
+    def _pieces(
+        self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int
+    ) -> Iterator[tuple[Batch, Tensor, list[Tensor]]]:
+        """Texts of one shape, and of as many as fill a piece up: what clipping leaves of each, 0 of what fills up, and each
+        one's gradient [size, entries] by parameter."""
         size = SIDE_BY_SIDE[batch.ids.device.type]
         for piece in _alike(batch, size):
             places = torch.arange(size, device=batch.ids.device)
             filled = piece.take(places.clamp(max=len(piece) - 1))  # with the last, which counts once
             own = self._own(filled, loss, reading, epoch)
             weights = clip_weights(torch.stack([part.square().sum(1) for part in own]).sum(0).sqrt(), self._clip_norm)
-            weights = weights * (places < len(piece))
-            if squared:
-                weights, own = weights.square(), [part.square() for part in own]
-            for whole, part in zip(sums, own, strict=True):
-                whole += (weights @ part).view_as(whole)
-        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self.parameters, strict=True)]
+            yield piece, weights * (places < len(piece)), own
 
     def _own(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
         """Each text's gradient [b, entries], by parameter, in double precision; zeros where it is not finite."""

@@ -47,6 +47,17 @@ def test_sums_equal_one_backward_pass_per_text(kind: str, at_once: int, monkeypa
     torch.testing.assert_close(plain, torch.stack(own).sum(0), rtol=0, atol=1e-11 * float(norms.sum()))
 
 
+def test_texts_come_one_by_one_as_they_are_summed() -> None:
+    net, batch, loss = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu"), task_loss("full")
+    own = torch.stack(one_by_one(net, batch, loss))
+    clip = float(own.norm(dim=1).median())
+    found = torch.zeros_like(own, dtype=torch.float64)
+    for rows, clipped in Gradients(net, clip).each(batch, loss):
+        found[rows] = clipped
+    expected = own * (clip / (own.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1)
+    torch.testing.assert_close(found, expected.double(), rtol=0, atol=1e-12 * float(expected.norm()))
+
+
 def test_sums_equal_opacus() -> None:
     """Per-text gradients by Opacus' hooks, with positions given for every text as its rules need them."""
     net, batch = tiny.adapted(), batch_of(tiny.texts(), ALL, "cpu")
