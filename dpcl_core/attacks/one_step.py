@@ -21,8 +21,8 @@ from dpcl_core.attacks.play import START, Floats, Game, Released, Seen, coins
 from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import PADDING, PLANES, TOKEN, TextForm
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.features.adapted_network import Adapted
 from dpcl_core.methods.features.cards.adaptation_params import PeftParams
-from dpcl_core.methods.features.layer_gradients import Gradients
 from dpcl_core.methods.language.adapted_model import AdaptedModel
 from dpcl_core.methods.language.cards.lm_params import BaselineParams
 from dpcl_core.methods.language.cards.pecl import PeclParams
@@ -37,6 +37,7 @@ _ADAM = 1e-8  # what Adam adds to the length of a gradient
 _GAUSSIAN = 1.4826  # standard deviation of a Gaussian over the median of its absolute value
 _LEAST_NOMINAL = 10_000  # of a task: what a released mean score costs beside the steps is then nothing
 _LONGEST, _RANK = 6, 8  # tokens of a planted text; of adapters, at most: noise does not depend on it
+_AT_ONCE = 64  # pictures
 _FEWEST = 64  # planted texts
 _AT_UNIT_NOISE = 1400  # planted texts under noise of one clipping norm; of more noise as many more as its square is larger
 Score = Callable[[int, Released], Floats]
@@ -64,19 +65,16 @@ def pictures(spec: RunSpec, epsilon: float, n_persons: int) -> tuple[RunSpec, Ga
     context = _context(spec, epsilon, params.clip_norm, n_classes)
 
     def score(seed: int, seen: Released) -> Floats:
-        module = adapters.fresh(params, n_classes)
-        noisy = torch.from_numpy(
-            _noisy_sum({name: start.numpy() for name, start in module.state().items()}, seen[0], context)
-        )
-        clipped = Gradients(module, params.clip_norm, 1, "cpu")
-
-        def along(place: int, label: int) -> float:
-            parts = clipped.of(drawn[[place]], np.array([label]))
-            return float(torch.cat([part.flatten() for part in parts]).double() @ noisy)
-
-        speaks = [along(n, n) - (along(n, n_persons + n) if is_replaced else 0.0) for n in range(n_persons)]
-        clipped.close()
-        return np.array(speaks)[:, None]
+        inputs = np.column_stack([_features(adapters.fresh(params, n_classes), drawn), np.ones(n_persons)])
+        zeros = {"head.weight": np.zeros((n_classes, inputs.shape[1] - 1)), "head.bias": np.zeros(n_classes)}
+        noisy = _noisy_sum(zeros, seen[0], context)
+        weight, bias = noisy[:-n_classes].reshape(n_classes, -1), noisy[-n_classes:]
+        logits = inputs @ np.column_stack([weight, bias]).T
+        # The gradient of cross-entropy at zero weights: (1 / n_classes - [own label]) times the last layer's inputs.
+        norms = np.sqrt((1 - 1 / n_classes) * np.square(inputs).sum(axis=1))
+        along = (logits.mean(axis=1, keepdims=True) - logits) * np.minimum(1, params.clip_norm / norms)[:, None]
+        scores: Floats = along[labels, labels] - (along[labels, n_persons + labels] if is_replaced else 0.0)
+        return scores[:, None]
 
     own, instead = Examples(drawn, labels), Examples(drawn, n_persons + labels)
     return played, _game(played, context, own, instead, score, f"{_HOW} (pictures of random pixels; {_LAST_LAYER})")
@@ -189,6 +187,15 @@ def _context(spec: RunSpec, epsilon: float, clip_norm: float, n_classes: int) ->
         n_inputs=0, n_classes=len(public), public=public, n_people=n_people, n_tasks=1,
         recurrence=spec.scenario.recurrence, classes=names, texts=None if n_classes else TextForm(_LONGEST, may_show=False),
     )  # fmt: skip
+
+
+@torch.no_grad()
+def _features(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
+    """What goes into the last layer [n, dimensions], of pictures [n, side, side, channels]."""
+    pieces = [
+        network.features(torch.from_numpy(drawn[start : start + _AT_ONCE])) for start in range(0, len(drawn), _AT_ONCE)
+    ]
+    return torch.cat(pieces).double().numpy()
 
 
 def _noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, context: PublicContext) -> Floats:

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from dpcl_core import checks, presets
-from dpcl_core.attacks import one_run, one_step
+from dpcl_core.attacks import adapters, one_run, one_step
 from dpcl_core.methods.features import layer_gradients
-from dpcl_core.methods.language.gradients import Gradients
+from dpcl_core.methods.features.cards.adaptation_params import PeftParams
+from dpcl_core.methods.features.layer_gradients import Gradients
+from dpcl_core.methods.language import gradients as text_gradients
 from dpcl_core.spec import RunSpec
 from tests.attacks import mutants
 
@@ -52,9 +54,9 @@ def test_a_first_step_of_adam_is_read_backwards() -> None:
     weight = torch.nn.Parameter(torch.zeros(len(mean)))
     weight.grad = mean.clone()
     torch.optim.AdamW([weight], lr=1.0).step()
-    known = one_step._known(of_texts("lm-seqft"), 4.0, 1.0, 2)
+    context = one_step._context(of_texts("lm-seqft"), 4.0, 1.0, 2)
     before, after = {"w": np.zeros(len(mean), np.float32)}, {"w": weight.detach().numpy()}
-    found = one_step._noisy_sum(before, after, known) / known.n_people
+    found = one_step._noisy_sum(before, after, context) / context.n_people
     assert found == pytest.approx(mean.double().numpy(), rel=1e-3)
 
 
@@ -75,6 +77,30 @@ def test_those_are_taken_that_have_something_of_their_own() -> None:
     ways = np.array([[3.0, 0, 0], [3.0, 0, 0], [0, 2.0, 0], [0, 2.0, 0], [0, 0, 1.0]])
     assert set(one_step.least_alike(ways, 3, 0.01).tolist()) == {0, 2, 4}
     assert sorted(one_step.least_alike(ways, 5, 0.01).tolist()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("clip_norm", [0.05, 1000.0])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_pictures_are_scored_along_their_clipped_gradients(is_replaced: bool, clip_norm: float) -> None:
+    """The closed form gives what automatic differentiation does, for gradients above and below the clipping norm."""
+    adjacency, n = "replace" if is_replaced else "add-remove", 5
+    played, game = one_step.pictures(of_pictures("naive", "lora", 4.0, adjacency, clip_norm=clip_norm), 4.0, n)
+    assert isinstance(played.params, PeftParams)
+    n_classes = game.known.n_classes
+    network = adapters.fresh(played.params, n_classes)
+    step = np.random.default_rng(1).uniform(-0.9, 0.9, (n_classes, network.head.in_features + 1))
+    scores = game.score(0, [{"head.weight": -step[:, :-1], "head.bias": -step[:, -1]}])[:, 0]
+    sums = torch.from_numpy(1e-8 * game.known.n_people * step / (1 - np.abs(step)))
+    present = [game.tasks(0, side)[0].train for side in (False, True)]
+    pictures = {int(y): x for part in present for x, y in zip(part.inputs, part.labels, strict=True)}
+    gradients = Gradients(network, clip_norm, 1, "cpu")
+
+    def along(place: int, label: int) -> float:
+        *_, weight, bias = gradients.of(pictures[place][None], np.array([label]))
+        return float((sums[:, :-1] * weight).sum() + sums[:, -1] @ bias.double())
+
+    expected = [along(k, k) - (along(k, n + k) if is_replaced else 0.0) for k in range(n)]
+    assert scores == pytest.approx(np.array(expected), rel=1e-3)  # networks compute in single precision
 
 
 @pytest.mark.parametrize("asked", [
@@ -120,8 +146,9 @@ def test_missing_clipping_of_texts_is_called_an_error(
     """The attacker goes by clipped gradients."""
     game = one_step.sentences(asked, 1.0, 200)
     monkeypatch.setattr(one_step, "sentences", lambda *args: game)
-    honest = Gradients.__init__
-    monkeypatch.setattr(Gradients, "__init__", lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm))
+    honest = text_gradients.Gradients.__init__
+    longer = lambda self, net, clip_norm: honest(self, net, 1e3 * clip_norm)  # noqa: E731
+    monkeypatch.setattr(text_gradients.Gradients, "__init__", longer)
     assert one_run.audit(asked)[0].exceeds
 
 
