@@ -113,7 +113,7 @@ def _learn(
     rounds = [{seed: streams[seed].tasks[step] for seed in seeds} for step in range(context.n_tasks)]
     for step, tasks in enumerate(rounds):
         if isinstance(learner, Prefetching):
-            learner.foresee(rounds[step : step + 2])
+            learner.prefetch(rounds[step : step + 2])
         yield from observer.events(learner.learn(tasks, ledgers))
         for seed in seeds:
             matching = [cell for cell in cells if cell.seed == seed]

@@ -1,4 +1,4 @@
-"""The audits by method: which module attacks it, and by which named attacks where there are several."""
+"""Catalog of audits: the attacking module of each method, and its named attacks if it has several."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.spec import RunSpec
 
-# A module holds `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; where
-# settings decide what is released, also `fitting`, the names of those that attack it.
+# A module contains `audit`; with several attacks, also `ATTACKS`, by name, and `audited`, which takes one of these names; if
+# settings decide what is released, also `fitting`, the names of the attacks that fit these settings.
 MODULES: Mapping[str, str] = {
     "cosine": "dpcl_core.attacks.cosine",
     "peft-ensemble": "dpcl_core.attacks.heads",
@@ -35,33 +35,33 @@ MODULES: Mapping[str, str] = {
     "dp-fedavg": "dpcl_core.attacks.rounds",
     "fedcil-dp": "dpcl_core.attacks.rounds",
 }
-TRIALS = 2000  # releases on each side, where an attack does not say how many it needs
+TRIALS = 2000  # default number of releases on each side
 
 
 class Audit(Protocol):
-    """How a method is attacked: one result or more for each budget of the spec; `trials` releases on each side."""
+    """Attacks a method: one or more results for each budget of the spec, from `trials` releases on each side."""
 
     def __call__(self, spec: RunSpec, trials: int) -> Sequence[Audited]: ...
 
 
 def names(method: str) -> tuple[str, ...]:
-    """The names of a method's attacks where there are several, the one that runs are audited with first; else empty."""
+    """The names of a method's attacks, the default one first; empty if it has at most one."""
     return tuple(getattr(import_module(MODULES[method]), "ATTACKS", ())) if method in MODULES else ()
 
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
-    """Those of a method's attacks that fit what a run with these settings releases."""
-    found = getattr(import_module(MODULES[spec.method]), "fitting", None) if spec.method in MODULES else None
-    return names(spec.method) if found is None else cast("tuple[str, ...]", found(spec))
+    """The names of a method's attacks that fit the releases of a run with these settings."""
+    select = getattr(import_module(MODULES[spec.method]), "fitting", None) if spec.method in MODULES else None
+    return names(spec.method) if select is None else cast("tuple[str, ...]", select(spec))
 
 
 def trials(method: str) -> int:
-    """How many releases on each side a method's audit takes where nobody says how many: so many that it proves something."""
+    """Default number of releases on each side of a method's audit, large enough for a positive lower bound."""
     return int(getattr(import_module(_module(method)), "TRIALS", TRIALS))
 
 
 def auditor(method: str, attack: str | None = None) -> Audit:
-    """The function that attacks a method, by a named attack where it has several.
+    """The audit function of a method, for a named attack or the default one.
 
     Raises BadInput for a method without an audit, or without an attack of that name.
     """

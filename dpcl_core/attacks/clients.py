@@ -1,7 +1,7 @@
-"""Attacks on methods of clients: did a client contribute, or nothing? Read off what the learner has released.
+"""Membership attacks on federated methods: detects a client's contribution in the learner's releases.
 
-What one client sends is known to the attacker, who plays the learner without noise himself. Many clients are asked about
-in one play: each has rows of one label that nobody else has, so that it has places of its own in the sums.
+The attacker knows what a client would send: he runs the learner without noise himself. One run has many target clients, each
+with rows of a label that no other client has, so that each has its own entries in the sums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
 
-TRIALS = 6000  # clients asked about, on each side
+TRIALS = 6000  # target clients on each side
 _N_TASKS, _N_ASKED, _ROWS, _N_PUBLIC = 2, 100, 12, 300
 ADVERSARY = (
     "sees all that is released after each task, and knows what every other client sends and what the one in question would"
@@ -31,25 +31,26 @@ ADVERSARY = (
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: on a client whose statistics are as long as clipping lets them be, and on
-    one who holds real digits.
+    """Two attacks for every budget of the spec: on clients whose statistics reach the clipping norm, and on clients with
+    real digits.
 
-    Args: trials: clients asked about on each side; each is in by a fair coin, or under "replace" sends the opposite.
+    Args: trials: target clients on each side; a fair coin decides whether each is in, or under "replace" sends the opposite.
     """
-    found = []
+    results = []
     for epsilon in spec.privacy.epsilons:
         for is_natural in (False, True):
             played, chosen = game(spec, is_natural=is_natural)
             n_learners = math.ceil(trials / len(chosen.takes_part(0)))
-            found.append(play.audited(played, epsilon, n_learners, chosen))
-    return found
+            results.append(play.audited(played, epsilon, n_learners, chosen))
+    return results
 
 
 def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
-    """The same with next to no work left for a head, and without a simulator's view of lists.
+    """The same settings with minimal training of the head and without the simulator's view of lists.
 
-    A server's head reads released numbers alone, and what clients send of theirs is clipped and noised whatever they did.
-    The radius that public points come to is written down, where every learner would work it out anew.
+    Neither matters for the audit: a server's head reads released numbers only, and client updates are clipped and noised
+    whatever their training. Sets the radius that follows from the public points, which every learner would otherwise
+    compute again.
     """
     params = spec.params
     assert isinstance(params, ReleaseParams)
@@ -66,10 +67,10 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
 
 
 def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[RunSpec, Game]:
-    """Of clients' vectors or lists: each client asked about has rows of one label, and the labels are as many; of lists that
-    are noised at home it is the same label for all, for each list is a release of its own.
+    """The settings that are played, and the game on clients' vectors or lists.
 
-    With the settings that are played.
+    Each target client has rows of one label of its own. For lists that clients noise themselves all have the same label,
+    because each list is a separate release.
     """
     params = spec.params
     assert isinstance(params, ReleaseParams)
@@ -94,14 +95,14 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
         return generator(seed, "who takes part").integers(0, 2, n_asked).astype(np.bool_)
 
     def tasks(present: NDArray[np.bool_]) -> Sequence[Task]:
-        nobody = Examples(np.zeros((0, known.n_inputs)), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        empty = Examples(np.zeros((0, known.n_inputs)), np.zeros(0, np.int64), np.zeros(0, np.int64))
         in_first, in_every = _held(sides, present, n_labels), spec.scenario.recurrence == "every"
-        train = [in_first if task == 0 or in_every else nobody for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", own, nobody, known.public) for task, own in enumerate(train)]
+        train = [in_first if task == 0 or in_every else empty for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", part, empty, known.public) for task, part in enumerate(train)]
 
     @lru_cache(maxsize=4096)
     def directions(seed: int) -> list[Floats]:
-        """What each client asked about moves, task by task [asked, D]: with everyone less with nobody, without noise."""
+        """Effect of each target client on the releases, task by task [asked, D]: all clients minus none, without noise."""
         clean = [
             play.clean(played, seed, known, tasks(who)) for who in (np.ones(n_asked, np.bool_), np.zeros(n_asked, np.bool_))
         ]
@@ -109,7 +110,7 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
 
     def score(seed: int, seen: Released) -> Floats:
         along = directions(seed)
-        if spec.scenario.recurrence == "once":  # in the second task nobody is asked about, but its noise may be the first's
+        if spec.scenario.recurrence == "once":  # the second task has no targets, but it might reuse the first's noise
             along[1] = along[0]
         first, second = ((_parts(one, n_asked) * v).sum(axis=1) for one, v in zip(seen, along, strict=True))
         return np.stack([first, first + second, first - second], axis=1)
@@ -127,9 +128,9 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
 
 
 def _held(sides: dict[bool, NDArray[np.float32] | None], present: NDArray[np.bool_], n_labels: int) -> Examples:
-    """Rows of the clients who are there, and of those in place of the others if anyone is: client i's label is i."""
-    chosen = [(client, sides[bool(is_there)]) for client, is_there in enumerate(present)]
-    held = [(client, own[client]) for client, own in chosen if own is not None]
+    """Rows of the clients that are present and of the replacements, if any, of the others; client i has label i."""
+    chosen = [(client, sides[bool(is_present)]) for client, is_present in enumerate(present)]
+    held = [(client, rows[client]) for client, rows in chosen if rows is not None]
     width = next(rows.shape[2] for rows in sides.values() if rows is not None)
     table = np.concatenate([np.zeros((0, width), np.float32), *(rows for _, rows in held)])
     users = np.repeat(np.array([client for client, _ in held], dtype=np.int64), [len(rows) for _, rows in held])
@@ -137,14 +138,14 @@ def _held(sides: dict[bool, NDArray[np.float32] | None], present: NDArray[np.boo
 
 
 def _parts(seen: play.Seen, n_asked: int) -> Floats:
-    """What is each client's own of what was released [asked, D]: the places of its label in the sums, or its own list."""
+    """Each target client's part of a release [asked, D]: its label's entries in the sums, or its own list."""
     if "sums" in seen:
         return seen["sums"].astype(np.float64).reshape(n_asked, -1)
     return seen["means"][:n_asked].astype(np.float64).reshape(n_asked, -1)
 
 
 def _extreme(n: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Rows [n, rows, width] of clients at the far end of the first public axis, at the other end, and public points."""
+    """Rows [n, rows, width] of clients at one end of the first public axis, of clients at the other, and public points."""
     random = np.random.default_rng(0)
     public = random.standard_normal((_N_PUBLIC, width)) * np.where(np.arange(width) == 0, 0.3, 0.1)
     public[:, -1] += 1.0  # all near one point of the sphere, the first axis the widest
@@ -156,7 +157,7 @@ def _extreme(n: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float3
 
 @lru_cache(maxsize=1)
 def _digits() -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Rows [10, rows, 64] of clients with one digit each, of clients with the next digit, and public digits of all."""
+    """Rows [10, rows, 64] of clients with one digit each, of clients with the next digit, and public rows of all digits."""
     pixels, label = digits()
     rows = np.stack([pixels[label == digit][:_ROWS] for digit in range(10)])
     public = np.concatenate([pixels[label == digit][_ROWS : _ROWS + _N_PUBLIC // 10] for digit in range(10)])

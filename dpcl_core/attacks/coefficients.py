@@ -1,4 +1,4 @@
-"""An attack on the coefficient memory: one more example, read off the sums that the learner has released."""
+"""Membership attack on the coefficient memory: detects one example in the released sums."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 TRIALS = 4000
-_N_FEATURES = 8  # of examples' own values; the noise does not depend on how many there are
-TASKS_PLAYED = 4  # of a lifelong run's tasks, played where an example is in each; the budget is for so many
+_N_FEATURES = 8  # of examples' own values; the noise does not depend on the number of features
+TASKS_PLAYED = 4  # most tasks that are played if an example is in each; the budget is for that many
 _CLASSES = (0, 1)
 _ADVERSARY = "sees the released sums of every task, knows every other example and the example in question"
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: is a worst-case example in the data, or not; and a real digit?
+    """Two membership attacks for every budget of the spec: on a worst-case example, and on a real digit.
 
-    The neighbours are as far apart as any: an example more or less; under "replace" one turned round, or, with features
-    without negative values, replaced by one at a right angle. The attacker projects what is released on the difference of
-    the two, the most powerful test against Gaussian noise, task by task, together, and one task less the other. Steps of
-    training read the released sums alone, so that one is taken. Args: trials: learners on each side.
+    The neighbours are as far apart as possible: one example more or less; under "replace" one negated or, for features
+    without negative values, replaced by an orthogonal one. The attacker projects the releases on the neighbours' difference,
+    the most powerful test against Gaussian noise: the first task, all tasks together, and the first minus the second.
+    Training steps read the released sums only, so one step suffices. Args: trials: learners on each side.
     """
     played = short(spec)
     return [
@@ -53,7 +53,7 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def game(spec: RunSpec, *, is_natural: bool) -> Game:
-    """The neighbours, and what the attacker computes."""
+    """The neighbours, and the attacker's statistics."""
     own_values = spec.data.backbone == "pixels"
     is_in_every = spec.scenario.recurrence == "every"
     n_tasks = min(spec.scenario.tasks, TASKS_PLAYED) if is_in_every and isinstance(spec.scenario, Permuted) else 2
@@ -69,19 +69,19 @@ def game(spec: RunSpec, *, is_natural: bool) -> Game:
     )
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        own, alone = rows.examples(side), rows.examples(None)
-        train = [own if task == 0 or is_in_every else alone for task in range(n_tasks)]
-        return [Task(task, f"task {task + 1}", part, alone, _CLASSES) for task, part in enumerate(train)]
+        with_target, crowd = rows.examples(side), rows.examples(None)
+        train = [with_target if task == 0 or is_in_every else crowd for task in range(n_tasks)]
+        return [Task(task, f"task {task + 1}", part, crowd, _CLASSES) for task, part in enumerate(train)]
 
     @lru_cache(maxsize=1)
     def difference(seed: int) -> Floats:
         sums = []
         for side in (True, False):
-            told = rows.examples(side)
-            inputs = RandomRelu(known.n_inputs, _N_FEATURES, seed).of(told.inputs) if own_values else told.inputs
-            sums.append(_sums(unit_rows(inputs), told.labels))
-        found: Floats = sums[0] - sums[1]
-        return found
+            data = rows.examples(side)
+            inputs = RandomRelu(known.n_inputs, _N_FEATURES, seed).of(data.inputs) if own_values else data.inputs
+            sums.append(_sums(unit_rows(inputs), data.labels))
+        apart: Floats = sums[0] - sums[1]
+        return apart
 
     def score(seed: int, seen: Released) -> Floats:
         after = [float(_flat(one) @ difference(seed)) for one in seen]
@@ -93,7 +93,7 @@ def game(spec: RunSpec, *, is_natural: bool) -> Game:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Known examples, the person's and, under "replace", the one in its place."""
+    """The known examples, the person's example and, under "replace", its replacement."""
 
     known: Floats
     labels: NDArray[np.int64]
@@ -101,7 +101,7 @@ class _Rows:
     other: Floats | None
 
     def examples(self, side: bool | None) -> Examples:
-        """With the person (True), with whom he is replaced by, if anyone (False), or the known ones alone (None)."""
+        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
         extra = self.person if side else self.other
         if side is None or extra is None:
             return Examples(self.known, self.labels)
@@ -120,7 +120,7 @@ def _rows(is_replaced: bool, *, own_values: bool, is_natural: bool) -> _Rows:
 
 
 def _sums(rows: Floats, labels: NDArray[np.int64]) -> Floats:
-    """The three sums of unit-length rows, in the coordinates that noise is added in, one after the other."""
+    """The three sums of unit-length rows as one vector, in the coordinates to which noise is added."""
     by_class = np.stack([rows[labels == k].sum(axis=0) for k in _CLASSES])
     return _coordinates(rows.sum(axis=0), rows.T @ rows, by_class)
 
@@ -131,6 +131,6 @@ def _flat(seen: Mapping[str, NDArray[np.generic]]) -> Floats:
 
 
 def _coordinates(features: Floats, products: Floats, by_class: Floats) -> Floats:
-    """A product off the diagonal counts as sqrt 2 times itself, and once: as much noise as on any other number."""
+    """The three sums as one vector; an off-diagonal product enters once, times sqrt 2, so that all noise is equal."""
     above = np.triu_indices(len(features), 1)
     return np.concatenate([features, np.diag(products), np.sqrt(2) * products[above], by_class.ravel()])

@@ -1,6 +1,6 @@
-"""An attack on noisy copies of texts: which of two texts is it that a learner has stored a noisy copy of?
+"""Attack on noisy copies of texts: decides from which of two texts a stored noisy copy was made.
 
-Played on the bundled small model, whose table of embeddings is public.
+Uses the bundled small model, whose embedding table is public.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 BACKBONE = "lm-tiny"
-N_PERSONS = 64  # texts of one learner: each has noise of its own
-_LONGEST = 64  # tokens of the texts that are played; noise grows with how many a text may have
+N_PERSONS = 64  # target texts of one learner: each has noise of its own
+_LONGEST = 64  # most tokens of the texts in the game; noise grows with the allowed length
 _CLASSES = ("good", "poor")
 _ADVERSARY = "sees the stored noisy copies and answers, and knows the two texts that each may have been made from"
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: which of two worst-case texts is it; and which of two real sentences?
+    """Two attacks for every budget of the spec: on two worst-case texts, and on two real sentences.
 
-    Worst-case texts repeat one token, of those whose clipped embeddings lie farthest apart in the public table. Each text
-    has noise of its own, so that one learner is asked about many; the attacker takes the likelihood ratio of the copy and of
-    the answer, where that is noisy, too: the most powerful test. Training reads the copies alone: one step is taken.
+    Worst-case texts repeat one token each, the two whose clipped embeddings are farthest apart in the public table. Each
+    text has noise of its own, so one learner tests many. The attacker uses the likelihood ratio of the copy and, if it is
+    noisy, of the label: the most powerful test. Training reads the copies only, so one step suffices.
     Args: trials: texts on each side.
     """
     played = short(spec)
@@ -61,7 +61,7 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
-    """The two texts, the first of which a person has on side True as a coin tells, and what the attacker computes."""
+    """The game on two texts: a coin decides which of them a person has on side True; side False has the other."""
     params = spec.params
     assert isinstance(params, BaselineParams | PeclParams)
     table = embedding_table(causal.adapted(BACKBONE, "cpu", 1, 1.0, 0))
@@ -80,10 +80,10 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         texts=TextForm(params.length, may_show=False),
     )
 
-    ratio, of_answer = copy_noise(spec, known, epsilon)
-    # The scores' unit is the log of a likelihood ratio; without noise any orders them.
+    ratio, epsilon_label = copy_noise(spec, known, epsilon)
+    # Scores are log-likelihood ratios; without noise any positive unit gives the same order.
     variance, is_named = (clip * ratio) ** 2 or 1.0, params.label_share > 0
-    step = _log_odds(of_answer) if is_named else 0.0
+    step = _log_odds(epsilon_label) if is_named else 0.0
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
         return play.coins(seed, N_PERSONS)
@@ -92,13 +92,13 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         which = (takes_part(seed) != side).astype(np.int64)
         planes = np.zeros((N_PERSONS, params.length, PLANES), np.int32)
         planes[:, :, TOKEN] = np.stack(pair)[which]
-        own = Examples(planes, which if is_named else np.zeros(N_PERSONS, np.int64))
-        return [Task(0, "first", own, Examples(planes[:0], which[:0]), (0, 1))]
+        targets = Examples(planes, which if is_named else np.zeros(N_PERSONS, np.int64))
+        return [Task(0, "first", targets, Examples(planes[:0], which[:0]), (0, 1))]
 
     def score(seed: int, seen: Released) -> Floats:
-        away = np.asarray(seen[0]["copies"], np.float64) - (one + other) / 2
-        of_copies = np.tensordot(away, one - other, axes=2) / variance
-        return (of_copies + step * (1 - 2 * np.asarray(seen[0]["answers"], np.float64)))[:, None]
+        centred = np.asarray(seen[0]["copies"], np.float64) - (one + other) / 2
+        copy_odds = np.tensordot(centred, one - other, axes=2) / variance
+        return (copy_odds + step * (1 - 2 * np.asarray(seen[0]["answers"], np.float64)))[:, None]
 
     texts = "real sentences" if is_natural else "worst-case texts"
     how = f"likelihood ratio of one text's copy ({texts})"
@@ -106,7 +106,7 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
 
 
 def _farthest(rows: NDArray[np.float32], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Two texts that repeat one token each, with the largest distance between clipped embeddings [V, d]."""
+    """Two texts that repeat one token each: the two tokens with the largest distance between clipped embeddings [V, d]."""
     products = rows @ rows.T
     squares = np.diag(products)
     one, other = np.unravel_index((squares[:, None] + squares - 2 * products).argmax(), products.shape)
@@ -120,6 +120,6 @@ def _sentences(length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _log_odds(epsilon: float) -> float:
-    """What an answer is worth, in the unit of the scores; anything where it is always the true one."""
+    """Log-likelihood ratio of a noisy label; 1 if the label is always the true one, where any value would do."""
     kept, wrong = Randomiser(0, 0.0, epsilon).chances(len(_CLASSES))
     return math.log(kept / wrong) if wrong > 0 else 1.0

@@ -1,4 +1,4 @@
-"""An attack on the DP cosine classifier: one more example, read off the sums that the learner has released."""
+"""Membership attack on the DP cosine classifier: detects one example in the released class sums."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ADVERSARY = "sees everything that is released after each task, knows every othe
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: is a worst-case example in the first task's data, or not; and a real digit?
+    """Two membership attacks for every budget of the spec: on a worst-case example, and on a real digit.
 
-    The neighbours: tasks of known examples, and the same with one more of a label that occurs nowhere else (under
-    "replace": its features are turned round, or its label is one that the others have). Where a person can be in every
-    task, so is the example. The attacker projects each task's released sums, and their difference, on the example's own;
-    where the label list is read from the data he only looks whether the label is in it. A learned list leaves such a label
-    out, so there the example shares its label with enough others for it to be listed. Args: trials: learners on each side.
+    The neighbours: tasks of known examples, and the same with one more example whose label occurs nowhere else (under
+    "replace" its features change sign, or its label is one that the others have). If people recur, the example is in every
+    task. The attacker projects each task's released sums, and their difference, on the example's own contribution; if the
+    label list is read from the data, he only checks whether the label is in it. A learned list would omit a unique label, so
+    there the example shares its label with enough others for it to be listed. Args: trials: learners on each side.
     """
     return [
         audited(spec, epsilon, trials, game(spec, epsilon, is_natural=is_natural))
@@ -41,25 +41,27 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 
 def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
-    """Persons along axes of their own, of two labels by turns; who takes part is tossed. The sums on a person's axis carry
-    him and noise, and nobody else. Under "replace" who does not take part is there with the other label.
+    """A game with many persons on orthogonal axes, with alternating labels; a coin decides who takes part.
+
+    The sums along a person's axis contain only that person's contribution and noise. Under "replace" a person who does not
+    take part has the other label instead.
     """
     rows, labels = np.eye(n_persons, dtype=np.float32), np.arange(n_persons, dtype=np.int64) % 2
     is_replaced, is_in_every = spec.privacy.adjacency == "replace", spec.scenario.recurrence == "every"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = coins(seed, n_persons) == side
-        there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        own = Examples(rows[there], np.where(present, labels, 1 - labels)[there])
-        nobody = Examples(rows[:0], labels[:0])
-        train = [own if task == 0 or is_in_every else nobody for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", one, nobody, (0, 1)) for task, one in enumerate(train)]
+        included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
+        targets = Examples(rows[included], np.where(present, labels, 1 - labels)[included])
+        empty = Examples(rows[:0], labels[:0])
+        train = [targets if task == 0 or is_in_every else empty for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", one, empty, (0, 1)) for task, one in enumerate(train)]
 
     def score(seed: int, seen: Released) -> Floats:
         places = np.arange(n_persons)
         after = [np.asarray(one["sums"], dtype=np.float64) for one in seen]
-        speaks = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
-        first, second = speaks[0], speaks[1] - speaks[0]
+        evidence = [sums[labels, places] - (sums[1 - labels, places] if is_replaced else 0) for sums in after]
+        first, second = evidence[0], evidence[1] - evidence[0]
         return np.stack([first, first - second, first + second], axis=1)
 
     known = PublicContext(
@@ -75,7 +77,7 @@ def axes(spec: RunSpec, epsilon: float, n_persons: int) -> Game:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Known examples, the person's and, under "replace", the one in its place: features and labels of each."""
+    """Features and labels of the known examples, of the person's example and, under "replace", of its replacement."""
 
     known: Floats
     labels: NDArray[np.int64]
@@ -85,14 +87,14 @@ class _Rows:
     others: int
 
     def examples(self, side: bool | None) -> Examples:
-        """With the person (True), with whom he is replaced by, if anyone (False), or the known ones alone (None)."""
+        """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
         extra, label = (self.person, self.own) if side else (self.other, self.others)
         if side is None or extra is None:
             return Examples(self.known, self.labels)
         return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
 
     def difference(self) -> Floats:
-        """By how much the person moves the clean sums [classes, K]."""
+        """The person's effect on the clean sums [classes, K]."""
         moved = np.zeros((len(_CLASSES), self.known.shape[1]))
         moved[self.own] += unit_rows(self.person[None])[0]
         if self.other is not None:
@@ -101,7 +103,7 @@ class _Rows:
 
 
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
-    """The neighbours for a budget, and what the attacker computes."""
+    """The neighbours for a budget, and the attacker's statistics."""
     rows = _rows(spec, epsilon, is_natural=is_natural)
     is_in_every = spec.scenario.recurrence == "every"
     known = PublicContext(

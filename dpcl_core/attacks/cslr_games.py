@@ -1,8 +1,8 @@
-"""Three games against CSLR as printed: its noise over all rounds, lists that are clustered together, a head in the clear.
+"""Membership games against CSLR as printed: its noise over all rounds, noisy lists, pooled clustering, the unprotected head.
 
-Each attacker is told two sets of clients that differ in one, sees what was released from one of them, and says which. He
-knows all other clients, as differential privacy allows him to; his rule is fixed on releases of his own making. Lists are of
-invented clients: which ones hardly matters, and nobody's data are read.
+Each attacker knows two sets of clients that differ in one, sees a release from one of them and guesses which. He knows all
+other clients, as differential privacy allows; his rule is fixed beforehand on simulated releases. The lists are of synthetic
+clients: the choice hardly matters, and no private data are read.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from dpcl_core.privacy.noise import Batches, Noise, ReleaseNoise
 Floats = NDArray[np.float64]
 Rule = Literal["nearest", "hungarian"]
 CONFIDENCE = 0.95
-_N_CLIENTS, _N_MODES, _WIDTH, _ROWS = 20, 4, 16, 40  # of invented clients: their lists come from real fits
-_SETS = ((0, 0.35), (5, 0.5))  # seed and spread: the worst of a dozen for one-to-one groups, and for the nearest
-_BLOCK = 500  # releases made at once
-_MOST_ROUNDS = 2000  # of more the rest is not attacked: a weaker attack, in seconds
+_N_CLIENTS, _N_MODES, _WIDTH, _ROWS = 20, 4, 16, 40  # synthetic clients; their lists come from real fits
+_SETS = ((0, 0.35), (5, 0.5))  # seed and spread: worst of a dozen under one-to-one matching, and under nearest groups
+_BLOCK = 500  # releases simulated at once
+_MOST_ROUNDS = 2000  # later rounds are not attacked: a weaker attack, but one that takes seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is attacked: a claim, the noise of one statistic over its clipping norm (0: none), and how often it is drawn.
+    """The attacked setting: a claim, the noise multiplier of one statistic (0: none), and the number of rounds.
 
-    `rule`: by which entries are assigned where lists are clustered, into `n_groups`. `list_size`: entries of the lists that
-    clients noise themselves, at the same noise; 0 where they do not.
+    `rule`: how clustering assigns entries to the `n_groups` groups. `list_size`: entries of the lists that clients noise
+    themselves, at the same noise; 0 if they do not.
     """
 
     claimed: float
@@ -57,10 +57,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One way to attack, and what its attacker is taken to see and to know.
+    """One attack, and what its attacker is assumed to see and to know.
 
-    `play` gives what it found, in words, and how often he said "the client is in" of n releases with the client and of as
-    many without. `times`: rounds for each that is asked for; `most`: beyond so many it would take minutes.
+    `play` gives a remark on the result, and how many of n releases with the client, and of n without, the attacker calls
+    "with". `times`: releases for each requested one; `most`: the largest number that does not take minutes.
     """
 
     title: str
@@ -71,49 +71,49 @@ class Attack:
     most: int | None = None
 
     def n_releases(self, trials: int) -> int:
-        """Releases on each side where so many are asked for."""
+        """Releases on each side for `trials` requested ones."""
         return min(trials * self.times, self.most or trials * self.times)
 
 
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
-    """What one of the `ATTACKS` proves of this setting, from so many releases on each side, times the attack's `times`."""
+    """The result of one of the `ATTACKS` on this setting, from `trials` releases a side, times the attack's `times`."""
     chosen = ATTACKS[attack]
     n = chosen.n_releases(trials)
-    found, hits, alarms = chosen.play(setting, ReleaseNoise(), n)
+    remark, hits, alarms = chosen.play(setting, ReleaseNoise(), n)
     bound = bound_of_counts(hits, n, alarms, n, setting.delta, CONFIDENCE)
-    said = f"{chosen.attack}{found}"
-    return Audited(setting.claimed, math.inf, bound, setting.delta, CONFIDENCE, n, said, chosen.adversary)
+    description = f"{chosen.attack}{remark}"
+    return Audited(setting.claimed, math.inf, bound, setting.delta, CONFIDENCE, n, description, chosen.adversary)
 
 
 def _rounds(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
-    """All rounds of a client whose statistics are as long as clipping lets them be: likelihood ratios, added up.
+    """Log-likelihood ratio over all rounds, for a client whose statistics reach the clipping norm.
 
-    Along what the client sends, the sums of a round hold sqrt(statistics) or nothing, by the round's one coin, under noise
-    of the printed multiplier. One coordinate is one life.
+    Projected on what the client sends, a round's sum is sqrt(statistics) or 0, by the round's one coin, plus noise of the
+    printed multiplier. One coordinate simulates one run.
     """
     share, sigma = math.sqrt(setting.n_statistics), setting.noise_multiplier
 
     def scores(present: float, count: int) -> Floats:
-        found = np.zeros(count)
+        scores = np.zeros(count)
         coins = Batches(setting.sample_rate, None)
         for _ in range(min(setting.n_rounds, _MOST_ROUNDS)):
             seen = sigma * noise.normal((count,))
             seen[coins.draw(count)] += share * present
             if sigma == 0:
-                found += seen
+                scores += seen
                 continue
             odds, rate = share * (2 * seen - share) / (2 * sigma**2), setting.sample_rate
-            found += np.logaddexp(math.log1p(-rate), math.log(rate) + odds) if rate < 1 else odds
-        return found
+            scores += np.logaddexp(math.log1p(-rate), math.log(rate) + odds) if rate < 1 else odds
+        return scores
 
     return "", *_counts(lambda count: scores(1.0, count), lambda count: scores(0.0, count), n, setting.delta)
 
 
 def _lists(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
-    """All lists of a client that noises them itself, as long as clipping lets them be, of the rounds that it is in.
+    """Log-likelihood ratio over all lists of a client that noises them itself; each list reaches the clipping norm.
 
-    The server sees whose lists they are, and so in which rounds. Added up along what the client would send, k lists hold
-    k sqrt(1 + 3 L) or nothing, under sqrt(k) times the printed noise: one coordinate is one life.
+    The server sees whose lists they are, and so the rounds of each client. Projected on what the client would send, the sum
+    of k lists is k sqrt(1 + 3 L) or 0, plus sqrt(k) times the printed noise: one coordinate simulates one run.
     """
     share, sigma = math.sqrt(1 + 3 * setting.list_size), setting.noise_multiplier
 
@@ -130,19 +130,19 @@ def _lists(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
 
 
 def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
-    """One round of all clients, under noise that keeps the claim if the printed sensitivity held: Eq 2 itself, n times."""
+    """One round of all clients, under noise that would meet the claim if the printed sensitivity held: Eq 2, n times."""
     lists, person = _neighbours(setting.rule, setting.n_groups)
     others = lists.take(np.delete(np.arange(len(lists)), person))
     clean = [_clean(one, setting.rule, setting.n_groups) for one in (lists, others)]
-    apart = clean[0] - clean[1]
-    length = float(np.linalg.norm(apart))
+    difference = clean[0] - clean[1]
+    length = float(np.linalg.norm(difference))
     sigma = 0.0
     if math.isfinite(setting.claimed):
         sigma = math.sqrt(N_STATISTICS) * gaussian.sigma(setting.claimed, setting.delta)
 
     def scores(chosen: Lists, count: int) -> Floats:
         ids = _groups(chosen, setting.rule, setting.n_groups)
-        found = []
+        projections = []
         for start in range(0, count, _BLOCK):
             size = min(_BLOCK, count - start)
             books = [Ledger(setting.delta, "add-remove", "every") for _ in range(size)]
@@ -150,16 +150,16 @@ def _pooled(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
                 chosen, ids, setting.n_groups, [sigma] * size, [noise] * size, books, task=0, sample_rate=1.0,
                 n_clients=_N_CLIENTS, pooled=True,
             )  # fmt: skip
-            found += [float(_flat(one) @ apart) for one in sums]
-        return np.array(found)
+            projections += [float(_flat(one) @ difference) for one in sums]
+        return np.array(projections)
 
     times = length / math.sqrt(N_STATISTICS)
-    said = f"; one client less moves the sums by {times:.1f} times what is granted"
-    return said, *_counts(lambda count: scores(lists, count), lambda count: scores(others, count), n, setting.delta)
+    remark = f"; one client less moves the sums by {times:.1f} times what is granted"
+    return remark, *_counts(lambda count: scores(lists, count), lambda count: scores(others, count), n, setting.delta)
 
 
 def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
-    """Rounds of a small head: is the average what the others alone would give? Nothing is noised, so n rounds are enough."""
+    """Rounds of a small head: compares the average with that of the other clients. Without noise, n rounds suffice."""
     hits = alarms = 0
     head = Head(_WIDTH, 2, 0)
     everyone = np.arange(_N_CLIENTS)
@@ -171,39 +171,39 @@ def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
         start = head.initial(random)[None]
         plan = LocalPlan(1, 8)
         updates = local_updates(head, start, clients, everyone, plan, client_draws(everyone, seed, "a round"))
-        known = averaged(start, updates[:, :-1])  # by the attacker, who knows all others and what they draw
+        known = averaged(start, updates[:, :-1])  # the attacker knows all other clients and their random draws
         hits += not np.array_equal(averaged(start, updates), known)
         alarms += not np.array_equal(averaged(start, updates[:, :-1]), known)
     return "", hits, alarms
 
 
 def _counts(first: Callable[[int], Floats], second: Callable[[int], Floats], n: int, delta: float) -> tuple[int, int]:
-    """Cries where a score is at least a cut, which the attacker chooses by as many releases of his own making."""
-    own, without = np.sort(first(n)), np.sort(second(n))
-    cuts = np.union1d(np.quantile(np.concatenate([own, without]), np.linspace(0, 1, 201)), (own[0] + without[-1]) / 2)
-    hits, alarms = (n - np.searchsorted(found, cuts) for found in (own, without))
+    """Hits and false alarms at a score threshold that the attacker chooses on n simulated releases of each side."""
+    inside, without = np.sort(first(n)), np.sort(second(n))
+    cuts = np.union1d(np.quantile(np.concatenate([inside, without]), np.linspace(0, 1, 201)), (inside[0] + without[-1]) / 2)
+    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (inside, without))
     proved = np.array([bound_of_counts(int(a), n, int(b), n, delta) for a, b in zip(hits, alarms, strict=True)])
     best = cuts[proved == proved.max()]
-    cut = best[len(best) // 2]  # amid equals: far from both sides where nothing lies between them
+    cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
     return int((first(n) >= cut).sum()), int((second(n) >= cut).sum())
 
 
 @lru_cache(maxsize=8)
 def _neighbours(rule: Rule, n_groups: int) -> tuple[Lists, int]:
-    """Lists of invented clients, and the one of them whose leaving moves the four sums most."""
-    found: list[tuple[float, Lists, int]] = []
+    """Lists of synthetic clients, and the client whose removal changes the four sums most."""
+    candidates: list[tuple[float, Lists, int]] = []
     for seed, spread in _SETS:
-        lists = _invented(seed, spread)
+        lists = _synthetic(seed, spread)
         whole = _clean(lists, rule, n_groups)
         for person in range(_N_CLIENTS):
             without = _clean(lists.take(np.delete(np.arange(_N_CLIENTS), person)), rule, n_groups)
-            found.append((float(np.linalg.norm(whole - without)), lists, person))
-    _, lists, person = max(found, key=lambda one: one[0])
+            candidates.append((float(np.linalg.norm(whole - without)), lists, person))
+    _, lists, person = max(candidates, key=lambda one: one[0])
     return lists, person
 
 
-def _invented(seed: int, spread: float) -> Lists:
-    """Clients with shares of a few modes on the unit sphere and rows around them, each fitted on its own."""
+def _synthetic(seed: int, spread: float) -> Lists:
+    """Fitted lists of clients whose rows scatter around a few modes on the unit sphere, in client-specific shares."""
     random = np.random.default_rng(seed)
     modes = random.standard_normal((_N_MODES, _WIDTH))
     modes /= np.linalg.norm(modes, axis=1, keepdims=True)
@@ -221,7 +221,7 @@ def _groups(lists: Lists, rule: Rule, n_groups: int) -> NDArray[np.int64]:
 
 
 def _clean(lists: Lists, rule: Rule, n_groups: int) -> Floats:
-    """All four sums without noise: what only the simulator sees."""
+    """All four sums without noise, which only the simulator sees."""
     book = Ledger(0.5, "add-remove", "every")
     (sums,) = noisy_slot_sums(
         lists, _groups(lists, rule, n_groups), n_groups, [0.0], [ReleaseNoise()], [book], task=0, sample_rate=1.0,

@@ -1,4 +1,4 @@
-"""The audit of CSLR as published: attacks at a run's own settings; the games are in `cslr.attacks`."""
+"""Audit of CSLR as published: attacks at a run's own settings; the games are in `cslr_games`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["ATTACKS", "audit", "audited", "fitting", "setting"]
 
 
 def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
-    """What a run is audited with, at every budget of the spec: the noise over all rounds, or lists that clients noise."""
+    """The default attack at every budget of the spec: on the noise over all rounds, or on lists that clients noise."""
     return audited(spec, trials, "lists" if _params(spec).noisy_lists else "rounds")
 
 
 def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
     """One of the `ATTACKS` at every budget of the spec. Args: trials: releases on each side, times the attack's `times`.
 
-    Raises BadInput for an attack on what a run with these settings does not release.
+    Raises BadInput for an attack on a release that these settings do not make.
     """
     if attack not in fitting(spec):
         is_noisy = "true" if _params(spec).noisy_lists else "false"
@@ -36,7 +36,7 @@ def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
 
 
 def fitting(spec: RunSpec) -> tuple[str, ...]:
-    """Attacks on what the run releases: noised lists are all that there is of clients before the head."""
+    """The attacks that fit the run's releases: with noisy lists, clients release only these and the head."""
     return ("lists", "head") if _params(spec).noisy_lists else ("rounds", "pooled", "head")
 
 
@@ -48,15 +48,15 @@ def _params(spec: RunSpec) -> CslrPublishedParams:
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise and the rounds of a run at a claimed budget; no noise at infinity."""
     params = _params(spec)
-    found = datasets.facts_of(spec.data)
-    n_tasks = scenarios.check(spec.scenario, found.n_classes, found.sources)
-    lives = n_tasks if spec.scenario.recurrence == "every" else 1
-    # Transport decides like an assignment here, a hundred times as slowly; a random order is no clustering.
+    dataset = datasets.facts_of(spec.data)
+    n_tasks = scenarios.check(spec.scenario, dataset.n_classes, dataset.sources)
+    n_of_client = n_tasks if spec.scenario.recurrence == "every" else 1
+    # Transport decides like an assignment here, but is a hundred times slower; a random order is no clustering.
     rule: Rule = "nearest" if params.rule == "nearest" and params.matcher != "random" else "hungarian"
     return Setting(
         claimed=epsilon,
         noise_multiplier=printed_multiplier(epsilon) if math.isfinite(epsilon) else 0.0,
-        n_rounds=lives * params.rounds,
+        n_rounds=n_of_client * params.rounds,
         sample_rate=params.participation,
         delta=spec.privacy.delta,
         rule=rule,

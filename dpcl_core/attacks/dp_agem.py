@@ -1,4 +1,4 @@
-"""An attack on DP-A-GEM: a whole life with replays, played out through its own coins, clipping and noise."""
+"""Attack on DP-A-GEM: simulates all steps and replays that may read one example, with the method's own mechanisms."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ADVERSARY = (
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """One attack per budget of the spec: is the worst-off person's example in the data, or not?
+    """One membership attack per budget of the spec, on the worst-off person's example.
 
-    The neighbours: one example more or less; under "replace" one whose gradient is turned round. The attacker adds up the
-    logarithms of the likelihood ratios of all steps and replays that may have read it, the most powerful test for known
-    coins of all others. Args: trials: lives on each side.
+    The neighbours: one example more or less; under "replace" one with the opposite gradient. The attacker sums the
+    log-likelihood ratios of all steps and replays that may have read it, the most powerful test if all other examples and
+    their coins are known. Args: trials: simulated trainings on each side.
     """
     assert isinstance(spec.params, DpAgemParams)
     facts = of_spec(spec)
@@ -38,16 +38,16 @@ def _attacked(spec: RunSpec, params: DpAgemParams, facts: PublicSizes, epsilon: 
     )
     n_uses = odometer.n_uses(plan, turns, person)
     tasks = range(facts.n_tasks) if facts.recurrence == "every" else (person,)
-    own, replay = (schedule(params, facts.task_size, is_replay=is_replay) for is_replay in (False, True))
-    life = [StepGroup(own, noises.of(task), own.n_steps) for task in tasks]
-    life.append(StepGroup(replay, noises.later, n_uses))
-    turned = spec.privacy.adjacency == "replace"
+    training, replay = (schedule(params, facts.task_size, is_replay=is_replay) for is_replay in (False, True))
+    trace = [StepGroup(training, noises.of(task), training.n_steps) for task in tasks]
+    trace.append(StepGroup(replay, noises.later, n_uses))
+    is_replaced = spec.privacy.adjacency == "replace"
     return Audited(
         claimed=epsilon,
         accounted=plan.epsilon(plan.events_of(person, noises, n_uses)),
         lower_bound=lower_bound(
-            dpsgd_trace.scores(life, 1.0, turned, trials),
-            dpsgd_trace.scores(life, -1.0 * turned, turned, trials),
+            dpsgd_trace.scores(trace, 1.0, is_replaced, trials),
+            dpsgd_trace.scores(trace, -1.0 * is_replaced, is_replaced, trials),
             spec.privacy.delta,
         ),
         delta=spec.privacy.delta,

@@ -1,7 +1,7 @@
-"""What noisy token embeddings still tell: which token it was, and whether it was a stop word. NumPy only, for pages.
+"""Embedding inversion: identifies tokens, and stop words, from noisy embeddings. NumPy only, for pages.
 
-The table of embeddings is public, so the attacker compares what he sees with each of its rows. Fresh noise in every epoch
-averages out: n releases of a token are to him one with noise smaller by sqrt(n).
+The embedding table is public, so the attacker compares a noisy vector with each of its rows. Fresh noise in every epoch
+averages out: n releases of a token equal one release with noise smaller by sqrt(n).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dpcl_core.privacy.noise import Noise
 
 Floats = NDArray[np.floating]
 _BLOCK = 2_000_000  # numbers compared at once
-_POINTS = 201  # of the integral
+_POINTS = 201  # for the numerical integral
 
 
 def seen(rows: Floats, noise_std: Floats, n_releases: int, noise: Noise) -> NDArray[np.float64]:
     """The mean of `n_releases` noisy copies of clipped rows [m, d], each with fresh noise of standard deviation [m].
 
-    Drawn at once: the mean's noise is Gaussian, smaller by sqrt(n_releases). A deviation of 0 leaves the row as it is.
+    One draw is enough: the mean's noise is Gaussian, smaller by sqrt(n_releases). A deviation of 0 adds no noise.
     """
     std = np.asarray(noise_std, np.float64)[:, None] / math.sqrt(n_releases)
     return rows + std * noise.normal(rows.shape)
 
 
 def nearest(table: Floats, vectors: Floats) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Of each vector [m, d] the nearest row of a table [N, d], and its distance; the first one of equals.
+    """Index of the nearest table row [N, d] for each vector [m, d], and its distance; the first one of ties.
 
-    The rows are to be clipped as those that the vectors were made of (`privacy.embeddings.clipped`).
+    The table must be clipped like the rows that the vectors were made from (`privacy.embeddings.clipped`).
     """
     places, distances = [np.zeros(0, np.int64)], [np.zeros(0)]
     rows = np.asarray(table, np.float64)
@@ -42,25 +42,25 @@ def nearest(table: Floats, vectors: Floats) -> tuple[NDArray[np.int64], NDArray[
         part = np.asarray(vectors[start : start + step], np.float64)
         place = (squares[None, :] - 2 * part @ rows.T).argmin(axis=1)
         places.append(place)
-        distances.append(np.linalg.norm(part - rows[place], axis=1))  # anew: an exact row has distance 0
+        distances.append(np.linalg.norm(part - rows[place], axis=1))  # not from squares: an exact row has distance 0
     return np.concatenate(places), np.concatenate(distances)
 
 
 def share_recovered(
     table: Floats, tokens: NDArray[np.integer], ratios: Floats, clip_norm: float, n_releases: int, noise: Noise
 ) -> float:
-    """Share of tokens [m] that an attacker names, who takes the nearest row. NaN of no tokens.
+    """Share of tokens [m] that a nearest-row attacker identifies; NaN without tokens.
 
-    Args: table [N, d]: public embeddings as they are; ratios [m]: noise sigma / C of each token, 0 for none.
+    Args: table [N, d]: public embeddings, not clipped; ratios [m]: noise sigma / C of each token, 0 for none.
     """
     rows = clipped(table, clip_norm)
     std = np.asarray(ratios, np.float64) * clip_norm
-    found, _ = nearest(rows, seen(rows[tokens], std, n_releases, noise))
-    return float((found == tokens).mean()) if len(tokens) else math.nan
+    guesses, _ = nearest(rows, seen(rows[tokens], std, n_releases, noise))
+    return float((guesses == tokens).mean()) if len(tokens) else math.nan
 
 
 def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
-    """The same where all rows have length C and right angles between them: E[Phi(z + sqrt(n) C / sigma)^(N - 1)]."""
+    """Expected share for a table of orthogonal rows of length C: E[Phi(z + sqrt(n) C / sigma)^(N - 1)]."""
     if ratio == 0:
         return 1.0
     edge = 9.0
@@ -69,29 +69,29 @@ def expected_recovery(ratio: float, n_rows: int, n_releases: int = 1) -> float:
     return float((density * np.exp((n_rows - 1) * log_ndtr(z + math.sqrt(n_releases) / ratio))).sum() * step)
 
 
-def told_apart(ratio: float, n_releases: int = 1) -> float:
-    """How often two tokens with orthogonal embeddings of length C are told apart: Phi(sqrt(n / 2) C / sigma)."""
+def pairwise_accuracy(ratio: float, n_releases: int = 1) -> float:
+    """Accuracy of deciding between two tokens with orthogonal embeddings of length C: Phi(sqrt(n / 2) C / sigma)."""
     return 1.0 if ratio == 0 else float(ndtr(math.sqrt(n_releases / 2) / ratio))
 
 
 def stop_evidence(table: Floats, vectors: Floats) -> NDArray[np.float64]:
-    """How much each vector [m, d] looks like a stop word's: minus its distance to the nearest row of the clipped table.
+    """Stop-word score of each vector [m, d]: minus its distance to the nearest row of the clipped table.
 
-    As published, stop words get no noise, so theirs is 0 and nobody else's is.
+    As published, stop words get no noise, so their score is 0 and all others are below.
     """
     return -nearest(table, vectors)[1]
 
 
 def roc(scores: Floats, is_hit: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Share of false alarms and of hits at every cut, from (0, 0) to (1, 1); tied scores are cut together. Args: both [m].
+    """ROC curve: false-positive and true-positive rates at every threshold, from (0, 0) to (1, 1); ties share one threshold.
 
-    Raises ValueError where there are no hits, or nothing else.
+    Args: both [m]. Raises ValueError unless there are both positives and negatives.
     """
     n_hits = int(is_hit.sum())
     if n_hits in (0, len(is_hit)):
-        raise ValueError("a curve needs hits and others")
+        raise ValueError("is_hit must contain both True and False: a curve needs hits and others")
     order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
     ranked, hits = np.asarray(scores, np.float64)[order], is_hit[order]
     last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
-    found, wrong = np.cumsum(hits)[last], np.cumsum(~hits)[last]
-    return np.append(0.0, wrong / (len(is_hit) - n_hits)), np.append(0.0, found / n_hits)
+    right, wrong = np.cumsum(hits)[last], np.cumsum(~hits)[last]
+    return np.append(0.0, wrong / (len(is_hit) - n_hits)), np.append(0.0, right / n_hits)

@@ -1,4 +1,4 @@
-"""Attacks on last layers trained by DP-SGD: many examples at right angles in one training, and a real digit."""
+"""Membership attacks on last layers trained by DP-SGD: many orthogonal examples in one training, and a real digit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 TRIALS = 20_000
-_N_PERSONS = 256  # in one training, each along an axis of its own
-_MOST_NATURAL = 200  # trainings on each side with the digit in question, of which each asks about one person alone
-_AT_ONCE = 16  # trainings side by side, few enough for one process
+_N_PERSONS = 256  # targets in one training, each along an axis of its own
+_MOST_NATURAL = 200  # trainings on each side with the digit in question: each has only one target
+_AT_ONCE = 16  # trainings in parallel, few enough for one process
 _CLASSES, _N_TASKS, _MOST_KNOWN = (0, 1), 2, 20_000
 _ADVERSARY = (
     "sees the weights after each task, knows every other example and the example in question, which lies along an axis of "
@@ -30,34 +30,34 @@ _OF_A_DIGIT = "sees the weights after each task, knows every other example and t
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: who of many worst-case examples took part in a training; and a real digit?
+    """Two membership attacks for every budget of the spec: on many worst-case examples in one training, and on a real digit.
 
-    A worst-case example lies along an axis that nobody else's features have, long enough for its gradient to be clipped all
-    the while: the weights on its axis carry its own gradients and noise, and nobody else's but through the bias. So one
-    training asks about many persons, each of whom takes part by a coin of the audit. Under "replace" another example, of the
-    other label, is there in place of one who does not. The attacker takes the difference of the two classes' weights on the
-    axis, after either task, and the difference of the two tasks. Args: trials: persons on each side.
+    A worst-case example lies along an axis that no other features use, and is long enough for its gradient to be clipped in
+    every step: the weights on its axis carry only its own gradients and noise, except through the bias. So one training
+    tests many persons, each of whom takes part by a coin of the audit. Under "replace" a person who does not take part has
+    the other label instead. The statistics are the difference of the two classes' weights on the axis, after either task,
+    and the difference between tasks. Args: trials: persons on each side.
 
-    Where more than a last layer is trained, `attacks.adapters`.
+    Adapters are attacked in `attacks.adapters`.
     """
     assert isinstance(spec.params, PeftParams)
     if spec.params.adapter != "head":
-        from dpcl_core.attacks import adapters  # torch, which heads do without
+        from dpcl_core.attacks import adapters  # loads torch, which heads do not need
 
         return adapters.audit(spec, trials)
     n_learners = math.ceil(trials / _N_PERSONS)
-    found = []
+    results = []
     for epsilon in spec.privacy.epsilons:
-        found.append(audited(spec, epsilon, n_learners, axes(spec, spec.params, epsilon), _AT_ONCE))
+        results.append(audited(spec, epsilon, n_learners, axes(spec, spec.params, epsilon), _AT_ONCE))
         natural = digit(spec, spec.params, epsilon)
-        found.append(audited(spec, epsilon, min(trials, _MOST_NATURAL), natural, _AT_ONCE))
-    return found
+        results.append(audited(spec, epsilon, min(trials, _MOST_NATURAL), natural, _AT_ONCE))
+    return results
 
 
 def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_PERSONS) -> Game:
-    """Persons along axes of their own. On side False those take part who do not on side True."""
-    # Long enough to be clipped while the other class is likelier than 0.35 / length of the right one, short enough for the
-    # weights to leave both likely.
+    """A game with many persons on orthogonal axes. The two sides swap who takes part."""
+    # Long enough to be clipped as long as the wrong class has probability above 0.35 / length, short enough for the weights
+    # to leave both classes likely.
     length = max(4.0, 2 * params.clip_norm)
     rows = length * np.eye(n_persons, dtype=np.float32)
     labels = np.arange(n_persons, dtype=np.int64) % 2
@@ -86,7 +86,7 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
 
 
 def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
-    """A real digit among others, or not; under "replace" one of the other class in its place."""
+    """A game on one real digit among others; under "replace" a digit of the other class takes its place."""
     pixels, digits_ = digits()
     pools = [pixels[digits_ == k] for k in _CLASSES]
     crowd = _crowd(spec, epsilon)
@@ -101,7 +101,7 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
             own = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
         return stream(own, alone, known)
 
-    # At weights of zero the gradient of an example is half of its row for one class, and minus that for the other.
+    # At zero weights an example's gradient is half its row for one class, and minus that for the other.
     towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)
 
     def score(seed: int, seen: Released) -> Floats:
@@ -111,7 +111,7 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
 
 
 def _crowd(spec: RunSpec, epsilon: float) -> NDArray[np.int64]:
-    """Labels of examples that everybody knows of; enough of each for a learned list to name it."""
+    """Labels of the examples known to the attacker, enough of each for a learned list to include it."""
     n = 10
     if spec.labels == "dp-learned":
         needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
@@ -131,13 +131,13 @@ def _known(spec: RunSpec, n_inputs: int, task_size: int) -> PublicContext:
 
 
 def _contrast(released: Mapping[str, NDArray[np.generic]]) -> Floats:
-    """What speaks for class 0 against class 1, by feature [K+1]."""
+    """Weights of class 0 minus weights of class 1, by feature [K+1]."""
     weights = np.asarray(released["weights"], dtype=np.float64)
-    found: Floats = weights[0] - weights[1]
-    return found
+    contrast: Floats = weights[0] - weights[1]
+    return contrast
 
 
 def _statistics(after: Sequence[Floats]) -> Floats:
-    """Of what speaks for each person after either task: each alone, what the tasks share taken away, and both."""
+    """Four statistics of each person's evidence after both tasks: first, second, difference and sum."""
     first, second = after
     return np.stack([first, second, first - second, first + second], axis=1)

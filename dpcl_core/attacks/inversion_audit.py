@@ -1,8 +1,8 @@
-"""Embedding inversion as an audit: which token was it, to an attacker who takes the nearest row of the public table?
+"""Embedding inversion as an audit: the attacker guesses a token by the nearest row of the public embedding table.
 
-The game is between two tokens in one place of a text, the two whose clipped embeddings lie farthest apart, through the
-mechanism that the run trains by: as published, of the nominal budget of the least noised token with fresh noise in every
-epoch; where noise is drawn once, one release. The bundled language model's table, whichever the run trains.
+The game is between two tokens at one position of a text, the two whose clipped embeddings are farthest apart, through the
+run's own mechanism: as published, with the nominal budget of the least noised token and fresh noise in every epoch; if noise
+is drawn once, one release. It always uses the bundled language model's table.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ _ADVERSARY = (
 
 
 def is_offered(spec: RunSpec) -> bool:
-    """Whether the method puts its noise on embeddings."""
+    """Whether the method adds noise to embeddings."""
     return methods.card(spec.method).noises_embeddings(spec.params)
 
 
 def audited(spec: RunSpec, trials: int) -> list[Audited]:
-    """The game at every budget of the spec, and how many of all tokens the nearest row names.
+    """The game at every budget of the spec, and the share of all tokens that the nearest row identifies.
 
-    `claimed`: the budget of the spec (as published the nominal one of the token in question); `accounted`: what a whole
-    text's embeddings cost. Args: trials: releases on each side. Raises BadInput where no noise is added to embeddings.
+    `claimed`: the budget of the spec (as published, the target token's nominal one); `accounted`: the cost of a whole
+    text's embeddings. Args: trials: releases on each side. Raises BadInput if the method adds no noise to embeddings.
     """
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} adds no noise to embeddings with these settings")
     facts = of_spec(spec)
-    whole = plain.load().embeddings
-    table = clipped(whole / np.median(np.linalg.norm(whole, axis=1)), 1.0)  # in units of C, as runs clip
+    embeddings = plain.load().embeddings
+    table = clipped(embeddings / np.median(np.linalg.norm(embeddings, axis=1)), 1.0)  # in units of C, as runs clip
     budgets, delta = spec.privacy.epsilons, spec.privacy.delta
     return [_played(table, _release(spec, facts, epsilon), epsilon, delta, trials) for epsilon in budgets]
 
 
 @dataclass(frozen=True, slots=True)
 class _Release:
-    """What is released of a token: `make` gives a noisy copy of each of some tokens [m, d], `times` of them are seen."""
+    """The releases of a token: `make` gives one noisy copy of each token [m, d]; the attacker sees `times` of them."""
 
     make: Callable[[Table, Tokens], Table]
     times: int
@@ -99,16 +99,16 @@ def _played(table: Table, release: _Release, epsilon: float, delta: float, n: in
 
     everyone = np.arange(len(table))
     share = float((read(everyone) == everyone).mean())
-    own, other = _farthest(table)
-    hits, alarms = (int((read(np.full(n, token)) == own).sum()) for token in (own, other))
+    target, other = _farthest(table)
+    hits, alarms = (int((read(np.full(n, token)) == target).sum()) for token in (target, other))
     bound = one_way_bound(hits, n, alarms, n, delta, CONFIDENCE)
     drawn = f"{release.times} noisy embeddings" if release.times > 1 else "one noisy embedding"
-    said = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of all tokens from {drawn}"
-    return Audited(epsilon, release.accounted, bound, delta, CONFIDENCE, n, said, _ADVERSARY)
+    attack = f"embedding inversion: the nearest of {len(table):,} rows names {100 * share:.1f} % of all tokens from {drawn}"
+    return Audited(epsilon, release.accounted, bound, delta, CONFIDENCE, n, attack, _ADVERSARY)
 
 
 def _farthest(table: Table) -> tuple[int, int]:
-    """The two rows farthest from one another."""
+    """The indices of the two rows with the largest distance."""
     squares = np.square(table).sum(axis=1)
     apart = squares[:, None] + squares[None, :] - 2 * table @ table.T
     first, second = divmod(int(apart.argmax()), len(table))

@@ -1,8 +1,8 @@
-"""Four games that say what an attacker can tell of L2DP-ML, each on one step of its theorem's proof.
+"""Four membership games against L2DP-ML, each against one step of its theorem's proof.
 
-Theorem 2 of Lai et al. claims an epsilon for everything that is learned; no ledger bears it out. The games are played on
-public digits with noise of the scale that is asked about, and each names what its attacker is taken to see. Which records
-and how many hardly matters: the attacks do not depend on the noise being small.
+Theorem 2 of Lai et al. claims an epsilon for the whole learning process; no ledger confirms it. The games use public digits
+with noise of the run's scale, and each states what its attacker sees. The choice and number of records hardly matter: the
+attacks do not require small noise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
 from dpcl_core.spec import DataSpec
 
-_N_MEMORY, _N_BATCH = 3, 50  # records in the games: what the attacker knows of the others makes more of them no harder
+_N_MEMORY, _N_BATCH = 3, 50  # records in the games; the attacker knows all others, so more records are no harder
 _N_UNITS = 16
 _TOY_RECORDS, _TOY_UNITS, _TOY_WEIGHTS = 200, 4, 0.005
 CONFIDENCE = 0.95
@@ -32,9 +32,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the attacked noise follows from: the claimed budget, the encoder's share of it, and two Laplace scales.
+    """The attacked noise: the claimed budget, the encoder's share of it, and two Laplace scales.
 
-    `input_scale`: of what is added to each value of an input (chi1 / lambda); `output_scale`: of chi3 on each coefficient.
+    `input_scale`: of the noise on each input value (chi1 / lambda); `output_scale`: of chi3 on each coefficient.
     """
 
     epsilon: float
@@ -45,9 +45,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One way to attack, and what its attacker is taken to see and to know.
+    """One attack, and what its attacker is assumed to see and to know.
 
-    `play` takes a setting, noise, and the number of releases on each side; beyond `most` of them it would take minutes.
+    `play` takes a setting, noise and the number of releases on each side; more than `most` of them would take minutes.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Attack:
 
 
 def audited(setting: Setting, attack: str, trials: int, delta: float) -> Audited:
-    """What one of the `ATTACKS` proves about this noise, from so many releases on each side (at most its `most`)."""
+    """The result of one of the `ATTACKS` on this noise, from `trials` releases a side (at most the attack's `most`)."""
     chosen = ATTACKS[attack]
     n = trials if chosen.most is None else min(trials, chosen.most)
     game = chosen.play(setting, ReleaseNoise(), n)
@@ -70,7 +70,7 @@ def _differencing(setting: Setting, noise: Noise, n: int) -> Game:
     records, scale = _pictures()[0], setting.input_scale
 
     def keep(data: Floats) -> Floats:
-        """What Algorithm 2 stores: all records with the one draw of noise."""
+        """The memory of Algorithm 2: all records plus one shared draw of noise."""
         return data + scale * noise.laplace(data.shape[1:])
 
     return shared_noise_games.difference_game(keep, records[:_N_MEMORY], records[_N_MEMORY], n)
@@ -92,7 +92,7 @@ def _labels(setting: Setting, noise: Noise, n: int) -> Game:
 
 
 def _likelihood(setting: Setting, noise: Noise, n: int) -> Game:
-    """At a small size of its own, for which the run's budget is split and turned into noise by the same formulas."""
+    """Uses a small network of its own, for which the same formulas split the run's budget and set the noise."""
     records = _pictures()[0]
     theta = _weights(records.shape[1], _TOY_UNITS, _TOY_WEIGHTS)
     sizes = claim.Sizes(records.shape[1], _TOY_UNITS, records.shape[1], _TOY_UNITS, 1, 2)
@@ -104,13 +104,13 @@ def _likelihood(setting: Setting, noise: Noise, n: int) -> Game:
 @lru_cache(maxsize=1)
 def _pictures() -> tuple[Floats, Floats]:
     """The bundled digits, public: pixels [n, 64] in [-1, 1], one-hot labels [n, 10]."""
-    found = load.load(DataSpec(dataset="digits")).train
-    pixels = 2 * cache.features("pixels", found.images).astype(np.float64) - 1
-    return pixels, np.eye(int(found.labels.max()) + 1)[found.labels]
+    split = load.load(DataSpec(dataset="digits")).train
+    pixels = 2 * cache.features("pixels", split.images).astype(np.float64) - 1
+    return pixels, np.eye(int(split.labels.max()) + 1)[split.labels]
 
 
 def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
-    """Weights [n_inputs, n_units] that the attacker knows: normal numbers."""
+    """Normally distributed weights [n_inputs, n_units], known to the attacker."""
     drawn: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
     return drawn
 

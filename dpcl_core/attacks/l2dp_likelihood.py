@@ -1,7 +1,7 @@
-"""Likelihood test on released parameters: does any noise explain them, if the data were these? (Lai et al., Algorithm 1)
+"""Likelihood test on released parameters: fits the noise under each candidate data set (Lai et al., Algorithm 1).
 
-One step of Algorithm 1 maps d + b noise numbers to d * b parameters, deterministically. Two neighbouring data sets therefore
-reach sets of parameters that hardly ever meet, and a least-squares fit of the noise tells which set a release lies in.
+One step of Algorithm 1 maps d + b noise numbers to d * b parameters, deterministically. The parameters that two neighbouring
+data sets can reach therefore hardly ever coincide, and a least-squares fit of the noise shows which set made a release.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dpcl_core.attacks.shared_noise_games import Game
 from dpcl_core.privacy.noise import Noise
 
 Floats = NDArray[np.float64]
-_LENGTHS = np.concatenate([sign * np.geomspace(1, 600, 40) for sign in (1.0, -1.0)])  # of the noise vector, tried as starts
+_LENGTHS = np.concatenate([sign * np.geomspace(1, 600, 40) for sign in (1.0, -1.0)])  # candidate lengths of the noise vector
 _STARTS, _EVALUATIONS = 3, 40
 _SOLVED = 1e-9
 
 
 def step(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
-    """The mean gradient of the reconstruction loss [b, d] with hidden units clipped to [-1, 1], which one step releases.
+    """Mean gradient of the reconstruction loss [b, d] with hidden units clipped to [-1, 1], as one step releases it.
 
-    mean_r h_r (1/2 - x_r - chi1)^T with h_r = clip(theta^T (x_r + chi1)) + chi2. Whoever knows the weights before the step
-    and the learning rate reads it off the weights after. Args: records [n, d], theta [d, b], chi1 [d], chi2 [b] as added.
+    mean_r h_r (1/2 - x_r - chi1)^T with h_r = clip(theta^T (x_r + chi1)) + chi2. It follows from the weights before and
+    after the step and the learning rate. Args: records [n, d], theta [d, b], chi1 [d], chi2 [b] as added.
     """
     noisy = records + chi1
     gradient: Floats = (np.clip(noisy @ theta, -1, 1) + chi2).T @ (0.5 - noisy) / len(records)
@@ -34,77 +34,80 @@ def step(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypothesis:
-    """A candidate data set [n, d] before the encoder's first weights [d, b]."""
+    """A candidate data set [n, d], with the encoder's initial weights [d, b]."""
 
     records: Floats
     theta: Floats
 
     def residual(self, released: Floats) -> float:
-        """Length of what no noise explains of a released step [b, d], as far as the search finds; zero up to rounding for
-        the true data, where it finds the noise. The same search for every candidate, from no knowledge of the noise."""
+        """Smallest residual norm of a released step [b, d] that the search over the noise finds.
+
+        0 up to rounding for the true data, if the search finds the noise. Every candidate gets the same search, without
+        knowledge of the noise.
+        """
         d = self.theta.shape[0]
         best = np.inf
         for start in self._starts(released):
-            found = least_squares(
+            fit = least_squares(
                 lambda p: (step(self.records, self.theta, p[:d], p[d:]) - released).ravel(),
                 start, self._jacobian, method="lm", max_nfev=_EVALUATIONS, xtol=1e-12, ftol=1e-12,
             )  # fmt: skip
-            best = min(best, float(np.sqrt(2 * found.cost)))
+            best = min(best, float(np.sqrt(2 * fit.cost)))
             if best < _SOLVED:
                 break
         return best
 
     def _starts(self, released: Floats) -> list[Floats]:
-        """The likeliest starts: beside the records' own part the release has rank one, along a noise of unknown length."""
+        """The best starting points: minus the records' part, the release has rank one, along a noise of unknown length."""
         rest = 0.5 - self.records
         middle, hidden = rest.mean(axis=0), self.records @ self.theta
         centred = rest - middle
         direction = np.linalg.svd(released, full_matrices=False)[2][0]
-        found: list[tuple[float, Floats]] = []
+        candidates: list[tuple[float, Floats]] = []
         for length in _LENGTHS:
             along = direction
-            for _ in range(2):  # which units are clipped follows from the noise, and the noise's direction from that
+            for _ in range(2):  # the noise determines which units are clipped, and these determine its direction
                 clipped = np.clip(hidden + (middle + length * along) @ self.theta, -1, 1)
                 unexplained = released - clipped.T @ centred / len(rest)
-                turned = np.linalg.svd(unexplained, full_matrices=False)[2][0]
-                along = turned if turned @ direction >= 0 else -turned
+                leading = np.linalg.svd(unexplained, full_matrices=False)[2][0]
+                along = leading if leading @ direction >= 0 else -leading
             chi1 = middle + length * along
             clipped = np.clip(hidden + chi1 @ self.theta, -1, 1)
             unexplained = released - clipped.T @ centred / len(rest)
             means = -(unexplained @ along) / length
             missed = float(np.square(unexplained + length * np.outer(means, along)).sum())
-            found.append((missed, np.concatenate([chi1, means - clipped.mean(axis=0)])))
-        found.sort(key=lambda one: one[0])
-        return [start for _, start in found[:_STARTS]]
+            candidates.append((missed, np.concatenate([chi1, means - clipped.mean(axis=0)])))
+        candidates.sort(key=lambda one: one[0])
+        return [start for _, start in candidates[:_STARTS]]
 
     def _jacobian(self, noise: Floats) -> Floats:
-        """Derivative of the step's b * d numbers by the d + b numbers of the noise."""
+        """Derivative of the step's b * d parameters with respect to the d + b noise values [b * d, d + b]."""
         d, b = self.theta.shape
         chi1, chi2 = noise[:d], noise[d:]
         before = (self.records + chi1) @ self.theta
         moves = (np.abs(before) < 1).astype(np.float64)
         rest = 0.5 - self.records
-        own = moves.T @ rest / len(rest) - np.outer(moves.mean(axis=0), chi1)
-        slopes = np.zeros((b, d, d + b))
-        slopes[:, :, :d] = own[:, :, None] * self.theta.T[:, None, :]
-        slopes[:, np.arange(d), np.arange(d)] -= (np.clip(before, -1, 1).mean(axis=0) + chi2)[:, None]
-        slopes[np.arange(b), :, d + np.arange(b)] = rest.mean(axis=0) - chi1
-        return slopes.reshape(b * d, d + b)
+        through_units = moves.T @ rest / len(rest) - np.outer(moves.mean(axis=0), chi1)
+        jacobian = np.zeros((b, d, d + b))
+        jacobian[:, :, :d] = through_units[:, :, None] * self.theta.T[:, None, :]
+        jacobian[:, np.arange(d), np.arange(d)] -= (np.clip(before, -1, 1).mean(axis=0) + chi2)[:, None]
+        jacobian[np.arange(b), :, d + np.arange(b)] = rest.mean(axis=0) - chi1
+        return jacobian.reshape(b * d, d + b)
 
 
 def likelihood_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Game:
-    """Was the last record in the data, or `other` in its place? One step's parameters were released.
+    """Decides from one step's released parameters whether the last record or `other` is in the data.
 
     The attacker knows the other records, the weights before and the learning rate; he fits the noise under both data sets
-    and says the one that leaves less unexplained. Args: scale: Laplace scale of the noise on an input value; hidden units
-    get twice as much, after the clip.
+    and guesses the one with the smaller residual. Args: scale: Laplace scale of the noise on an input value; hidden units
+    get twice that, after the clip.
     """
     changed = np.vstack([records[:-1], other])
     first, second = Hypothesis(records, theta), Hypothesis(changed, theta)
 
-    def says_first(data: Floats) -> bool:
+    def guesses_first(data: Floats) -> bool:
         chi1, chi2 = (scale * noise.laplace((length,)) for length in theta.shape)
         released = step(data, theta, chi1, 2 * chi2)
         return first.residual(released) < second.residual(released)
 
-    return Game(sum(says_first(records) for _ in range(n)), sum(says_first(changed) for _ in range(n)), n)
+    return Game(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)

@@ -1,4 +1,4 @@
-"""The audit of L2DP-ML: attacks on noise of a run's own scale. The games themselves are in `lifelong.audits`."""
+"""Audit of L2DP-ML: attacks on noise of a run's own scale. The games are in `l2dp_games`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ATTACKS", "audit", "audited", "setting"]
 
 
 def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
-    """Differencing the memory at every budget of the spec: the one attack that a run is audited with when it ends."""
+    """The default attack at every budget of the spec: differencing the memory."""
     return audited(spec, trials, "differencing")
 
 
@@ -32,8 +32,8 @@ def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
 def setting(spec: RunSpec, epsilon: float) -> Setting:
     """The noise of a run at a budget, from public settings alone.
 
-    The norm of the first weights, which the split depends on, is that of one draw: the run's own differs a little. Examples
-    whose shape only their files tell count as 32x32 in colour.
+    The budget's split depends on the norm of the initial weights; this uses one draw, and the run's own differs a little.
+    Examples whose shape is known only from their files count as 32x32 in colour.
     """
     params, form = spec.params, Form(datasets.card(spec.data.dataset).shape or (32, 32, 3), 0.0, 1.0)
     assert isinstance(params, L2dpMlParams)
@@ -46,7 +46,7 @@ def setting(spec: RunSpec, epsilon: float) -> Setting:
 
 
 def first_norm(sizes: claim.Sizes, n_channels: int, rule: claim.ThetaNorm) -> float:
-    """‖θ1‖ of one draw of an encoder's first weights: normal, of variance 2 / (inputs of a unit)."""
+    """‖θ1‖ of one draw of an encoder's initial weights: normal, of variance 2 / (inputs of a unit)."""
     width = round((sizes.n_patch / n_channels) ** 0.5)
     shape = (sizes.n_hidden // sizes.n_positions, n_channels, width, width)
     return claim.theta_norm(np.random.default_rng(0).normal(0, (2 / sizes.n_patch) ** 0.5, shape), rule)

@@ -1,4 +1,4 @@
-"""Attacks on whole networks trained by DP-A-GEM: many examples of labels of their own in one training, and a real digit."""
+"""Membership attacks on networks trained by DP-A-GEM: many examples with distinct labels at once, and a real digit."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dpcl_core.spec import RunSpec
 
 ATTACKS = ("learner", "life")
 TRIALS = 3200
-_N_PERSONS = 64  # in one training, each with a label of its own
-_MOST_NATURAL = 40  # trainings on each side with the digit in question, of which each asks about one person alone
+_N_PERSONS = 64  # targets in one training, each with a label of its own
+_MOST_NATURAL = 40  # trainings on each side with the digit in question: each has only one target
 _N_CROWD = 20
-_N_NOMINAL = 100_000  # sums are divided by a public number: so large a one that the weights, and with them gradients, stay
-_FORM = Form((8, 8), 0.0, 1.0)  # the digits, read as a sensor's windows are, by the smallest of the networks
+_N_NOMINAL = 100_000  # public divisor of sums: large enough for the weights, and so the gradients, to hardly change
+_FORM = Form((8, 8), 0.0, 1.0)  # digits encoded like sensor windows, for the smallest network
 _ADVERSARY = (
     "sees the weights after the task, knows those before it, every other example and the example in question, which has a "
     "label of its own"
@@ -38,31 +38,31 @@ _HOW = "how far the weights moved along the example's gradient"
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: who of many worst-case examples took part in a training; and a real digit?
+    """Two membership attacks for every budget of the spec: on many worst-case examples in one training, and on a real digit.
 
-    The stream is one task, so that the whole budget is spent on it; nothing is replayed. Examples with labels of their own
-    have gradients nearly at right angles, mostly in their own rows of the last layer, and all are clipped. So one training
-    asks about many persons, each of whom takes part by a coin of the audit; under "replace" the same example with another
-    label is there in place of one who does not. The attacker projects how far the weights have moved on the difference of
-    the two clipped gradients at the weights before. Args: trials: persons on each side.
+    The stream has one task, so that the whole budget is spent on it without replay. Examples with distinct labels have
+    nearly orthogonal gradients, mostly in their own rows of the last layer, and all are clipped. So one training tests many
+    persons, each of whom takes part by a coin of the audit; under "replace" a person who does not take part has another
+    label instead. The attacker projects the change of the weights on the difference of the two clipped gradients at the
+    initial weights. Args: trials: persons on each side.
     """
     return audited(spec, trials, ATTACKS[0])
 
 
 def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
-    """One of the `ATTACKS`: the learner itself, or a whole life with its replays through the mechanism alone."""
+    """One of the `ATTACKS`: on the learner itself, or ("life") on all steps and replays through the mechanism alone."""
     if attack == "life":
         return dp_agem.audit(spec, trials)
     n_learners = math.ceil(trials / _N_PERSONS)
-    found = []
+    results = []
     for epsilon in spec.privacy.epsilons:
-        found.append(play.audited(spec, epsilon, n_learners, labels_of_their_own(spec)))
-        found.append(play.audited(spec, epsilon, min(trials, _MOST_NATURAL), digit(spec)))
-    return found
+        results.append(play.audited(spec, epsilon, n_learners, labels_of_their_own(spec)))
+        results.append(play.audited(spec, epsilon, min(trials, _MOST_NATURAL), digit(spec)))
+    return results
 
 
 def labels_of_their_own(spec: RunSpec) -> Game:
-    """Persons of labels of their own. On side False those take part who do not on side True."""
+    """A game with many persons of distinct labels. The two sides swap who takes part."""
     assert isinstance(spec.params, DpAgemParams)
     drawn = np.random.default_rng(0).standard_normal((_N_PERSONS, 64)) * 8 * max(1.0, spec.params.clip_norm)
     rows, labels = drawn.astype(np.float32), np.arange(_N_PERSONS, dtype=np.int64)
@@ -75,14 +75,14 @@ def labels_of_their_own(spec: RunSpec) -> Game:
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
-        there = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
-        own = Examples(rows, np.where(present, labels, changed)[there], rows=there)
-        return [Task(0, "task 1", own, own, tuple(range(_N_PERSONS)))]
+        included = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
+        targets = Examples(rows, np.where(present, labels, changed)[included], rows=included)
+        return [Task(0, "task 1", targets, targets, tuple(range(_N_PERSONS)))]
 
     @lru_cache(maxsize=1)
     def directions(seed: int) -> Floats:
-        own = _gradients(spec, seed, rows, labels, _N_PERSONS)
-        return own - _gradients(spec, seed, rows, changed, _N_PERSONS) if is_replaced else own
+        grads = _gradients(spec, seed, rows, labels, _N_PERSONS)
+        return grads - _gradients(spec, seed, rows, changed, _N_PERSONS) if is_replaced else grads
 
     def score(seed: int, seen: Released) -> Floats:
         return (directions(seed) @ _moved(seed, seen, _N_PERSONS))[:, None]
@@ -91,7 +91,7 @@ def labels_of_their_own(spec: RunSpec) -> Game:
 
 
 def digit(spec: RunSpec) -> Game:
-    """A real digit among others, or not; under "replace" one of the next class in its place."""
+    """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
     pixels, named = digits()
     n_classes = int(named.max()) + 1
     crowd = Examples(pixels[1 : 1 + _N_CROWD], named[1 : 1 + _N_CROWD])
@@ -100,12 +100,12 @@ def digit(spec: RunSpec) -> Game:
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         extra = [0] if side else [other] if is_replaced else []
-        own = Examples(np.vstack([crowd.table, pixels[extra]]), np.append(crowd.labels, named[extra]))
-        return [Task(0, "task 1", own, crowd, tuple(range(n_classes)))]
+        train = Examples(np.vstack([crowd.table, pixels[extra]]), np.append(crowd.labels, named[extra]))
+        return [Task(0, "task 1", train, crowd, tuple(range(n_classes)))]
 
     def score(seed: int, seen: Released) -> Floats:
-        own, others = _gradients(spec, seed, pixels[[0, other]], named[[0, other]], n_classes)
-        return np.array([[(own - others if is_replaced else own) @ _moved(seed, seen, n_classes)]])
+        target, replacement = _gradients(spec, seed, pixels[[0, other]], named[[0, other]], n_classes)
+        return np.array([[(target - replacement if is_replaced else target) @ _moved(seed, seen, n_classes)]])
 
     return Game(_known(n_classes), tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT)
 
@@ -122,7 +122,7 @@ def _known(n_classes: int) -> PublicContext:
 
 
 def _gradients(spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDArray[np.int64], n_classes: int) -> Floats:
-    """Every example's clipped gradient at the weights that a learner of this seed begins with [n, weights]."""
+    """Every example's clipped gradient [n, weights] at the initial weights of this seed's learner."""
     assert isinstance(spec.params, DpAgemParams)
     clipped = Gradients(nets.build(_FORM, n_classes, seed), spec.params.clip_norm)
     inputs, columns = nets.tensor(rows, _FORM), torch.arange(n_classes)
@@ -133,7 +133,7 @@ def _gradients(spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDAr
 
 
 def _moved(seed: int, seen: Released, n_classes: int) -> Floats:
-    """How far descent has moved all weights [weights], against its direction."""
+    """Initial weights minus released weights [weights]: the direction of the summed gradients."""
     before = nets.released(nets.build(_FORM, n_classes, seed))
     differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
     return np.concatenate([part.ravel() for part in differences])

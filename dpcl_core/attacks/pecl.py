@@ -1,4 +1,4 @@
-"""Attacks on the repaired PeCL, through the mechanisms that it trains by: a canary text under DP-SGD, and a noisy copy."""
+"""Attacks on the repaired PeCL through its mechanisms: on a canary text under DP-SGD, and on a noisy copy."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _SPACE = tuple(range(4))
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """One attack per budget of the spec, by the likelihood ratio of all that is seen of one text, the most powerful test.
+    """One attack per budget of the spec, by the likelihood ratio of all observations of one text, the most powerful test.
 
-    central: is the text in the data, or not (under "replace": or another, whose gradient is turned round)? local: which of
-    two texts that differ in every token is it? Args: trials: lives on each side. Raises BadInput as the card.
+    central: decides whether the text is in the data (under "replace": or one with the opposite gradient). local: decides
+    which of two texts that differ in every token it is. Args: trials: simulated trainings on each side. Raises BadInput as
+    the method's card does.
     """
     params = spec.params
     assert isinstance(params, PeclParams)
@@ -46,30 +47,30 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 def _canary(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: float, trials: int) -> Audited:
     noise = pecl_costs.noises(params, spec.privacy, facts, epsilon)
-    n_lives, size = _n_lives(facts), facts.task_size
-    plan, turned = pecl_costs.schedule(params, size), spec.privacy.adjacency == "replace"
-    life = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_lives
+    n_tasks, size = _n_tasks(facts), facts.task_size
+    plan, is_replaced = pecl_costs.schedule(params, size), spec.privacy.adjacency == "replace"
+    trace = [StepGroup(plan, noise.multiplier, plan.n_steps)] * n_tasks
 
     def scores(sign: float) -> NDArray[np.float64]:
-        found = dpsgd_trace.scores(life, sign, turned, trials)
+        ratios = dpsgd_trace.scores(trace, sign, is_replaced, trials)
         if params.releases_mean_score and noise.multiplier > 0:
-            for _ in range(n_lives):
-                found += _mean_scores(params, size, sign, spec, trials)
-        return found
+            for _ in range(n_tasks):
+                ratios += _mean_scores(params, size, sign, spec, trials)
+        return ratios
 
     events = pecl_costs.events(params, spec.privacy, size, noise.multiplier) if noise.multiplier > 0 else []
-    accounted = Pld().epsilon([*events] * n_lives, spec.privacy.delta, spec.privacy.adjacency) if events else math.inf
-    first, second = scores(1.0), scores(-1.0 * turned)
+    accounted = Pld().epsilon([*events] * n_tasks, spec.privacy.delta, spec.privacy.adjacency) if events else math.inf
+    first, second = scores(1.0), scores(-1.0 * is_replaced)
     return _audited(spec, epsilon, accounted, first, second, "likelihood ratio of all steps and mean scores", _CENTRAL)
 
 
 def _mean_scores(params: PeclParams, size: float, sign: float, spec: RunSpec, trials: int) -> NDArray[np.float64]:
-    """Log of how much more likely a released mean score is with a text of score 1 than without it, or than with score 0."""
+    """Log-likelihood ratio of a released mean score, with a text of score 1 against without it (or with score 0)."""
     others, book = np.full(int(size) - 1, 0.5), Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
-    own = np.append(others, 1.0) if sign > 0 else others
+    values = np.append(others, 1.0) if sign > 0 else others
     seen = np.array(
         [
-            noisy_mean(own, size, params.mean_score_std, ReleaseNoise(), book, task=0, what="mean score")
+            noisy_mean(values, size, params.mean_score_std, ReleaseNoise(), book, task=0, what="mean score")
             for _ in range(trials)
         ]
     )
@@ -83,16 +84,16 @@ def _noisy_copy(spec: RunSpec, params: PeclParams, facts: PublicSizes, epsilon: 
     book = Ledger(spec.privacy.delta, spec.privacy.adjacency, "every")
 
     def scores(which: int) -> NDArray[np.float64]:
-        found = np.zeros(trials)
-        for task in range(_n_lives(facts)):
+        ratios = np.zeros(trials)
+        for task in range(_n_tasks(facts)):
             tokens = np.full((trials, params.length), which)
             seen = noisy_embeddings(table, tokens, noise.ratio, 1.0, ReleaseNoise(), book, task=task)
-            found += 2 * seen.astype(np.float64).sum(axis=(1, 2)) / (noise.ratio**2 if noise.ratio > 0 else 1.0)
+            ratios += 2 * seen.astype(np.float64).sum(axis=(1, 2)) / (noise.ratio**2 if noise.ratio > 0 else 1.0)
             if params.label_share > 0:
-                own = np.full(trials, which, dtype=np.int64)
-                answers = noisy_labels(own, _SPACE, noise.labels, ReleaseNoise(), book, task=task)
-                found += _label_odds(noise, answers)
-        return found
+                labels = np.full(trials, which, dtype=np.int64)
+                answers = noisy_labels(labels, _SPACE, noise.labels, ReleaseNoise(), book, task=task)
+                ratios += _label_odds(noise, answers)
+        return ratios
 
     first = scores(0)
     accounted = book.epsilon()
@@ -106,7 +107,8 @@ def _label_odds(noise: Noises, answers: NDArray[np.int64]) -> NDArray[np.float64
     return odds
 
 
-def _n_lives(facts: PublicSizes) -> int:
+def _n_tasks(facts: PublicSizes) -> int:
+    """Number of tasks that one person's texts are in."""
     return facts.n_tasks if facts.recurrence == "every" else 1
 
 

@@ -1,4 +1,4 @@
-"""The audit of PeCL as published: attacks on its noise at a run's own settings; the games are in `token_attacks`."""
+"""Audit of PeCL as published: attacks on its noise at a run's own settings; the games are in `token_noise_games`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ATTACKS", "audit", "audited", "setting"]
 
 
 def audit(spec: RunSpec, trials: int) -> Sequence[Audited]:
-    """The length of one noisy vector, at every budget of the spec: what a run is audited with when it ends."""
+    """The default attack at every budget of the spec: on the length of one noisy vector."""
     return audited(spec, trials, "level")
 
 
@@ -24,7 +24,7 @@ def audited(spec: RunSpec, trials: int, attack: str) -> Sequence[Audited]:
 
 
 def setting(spec: RunSpec, epsilon: float) -> Setting:
-    """The noise of a run whose least noised token has this nominal budget."""
+    """The noise of a run in which the least noised token has nominal budget `epsilon`."""
     params = spec.params
     assert isinstance(params, PublishedParams)
     is_sentence = params.granularity == "sentence"

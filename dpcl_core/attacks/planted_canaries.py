@@ -1,7 +1,7 @@
-"""Planted codes: a language model trained on public synthetic mails with known secrets among them, and what it then tells.
+"""Canary experiment: trains a language model on synthetic mails with planted codes and measures their exposure.
 
-The experiment behind what is said of PeCL's unlearning term (Zhan et al., Eqs. 12 and 13). Nothing in it is private, and no
-training in it has noise.
+It supports our statements on PeCL's unlearning term (Zhan et al., Eqs. 12 and 13). Its data are public, and no training in
+it has noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcl_core.data.synthetic import canaries, corpus
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import evaluation, leaks, losses, sensitivity, token_log_likelihoods
-from dpcl_core.methods.language.adapted_model import of_batch
+from dpcl_core.methods.language.adapted_model import gather_batch
 from dpcl_core.methods.language.cards.network_params import Loss
 from dpcl_core.methods.language.exposure import Ranked
 from dpcl_core.methods.language.gradients import Batch, TextLoss
@@ -33,13 +33,13 @@ Score = Literal["score", "oracle", "current"]
 SOURCE = "mailbox"
 NAME = "topic"
 N_GROUPS = 3
-LEVELS = (0, 1, 4, 16)  # of the repetitions that codes are planted in, those asked for; 0: controls
+LEVELS = (0, 1, 4, 16)  # numbers of repetitions whose codes are measured; 0: controls
 _IS_PRIVATE = np.array([False, *(not kind.startswith(LOOKALIKE) for kind in KINDS)])
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the model is trained: passes, texts in a batch, AdamW's step size at the start, rank of what is trained."""
+    """Model, data sizes and training settings; `learning_rate` is AdamW's initial rate."""
 
     backbone: str = "lm-tiny"
     n_texts: int = 160
@@ -57,8 +57,8 @@ NONE = Unlearning()
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is minimised. `score` finds sensitive tokens: Eq. 1 by the public model ("score") or by the model as it is
-    ("current"), without Score2, or the true spans ("oracle")."""
+    """The minimised loss. `score` finds sensitive tokens: Eq. 1 without Score2 under the public model ("score") or the
+    current one ("current"), or the true spans ("oracle")."""
 
     loss: Loss
     unlearning: Unlearning = NONE
@@ -67,7 +67,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mails:
-    """One group of mails, codes among them, and mails of other people to test with. Each seed has its own."""
+    """One group of mails with planted codes, and test mails of other people. Each seed has its own group."""
 
     train: NDArray[np.int32]
     labels: NDArray[np.int64]
@@ -79,26 +79,26 @@ class Mails:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a training: where each code stands, held-out nats per token outside marked spans, accuracy of labels."""
+    """Result of a training: ranks of the codes, held-out nats per token outside marked spans, label accuracy."""
 
     ranks: tuple[Ranked, ...]
     nats: float
     accuracy: float
 
     def exposure(self, repetitions: int) -> float:
-        """Mean bits of the codes planted so often."""
+        """Mean exposure in bits of the codes planted `repetitions` times."""
         return float(np.mean([one.exposure for one in self._level(repetitions)]))
 
     def below(self, repetitions: int) -> float:
-        """The same from the least likely end."""
+        """Mean exposure of these codes, counted from the least likely end."""
         return float(np.mean([one.below for one in self._level(repetitions)]))
 
     def first(self, repetitions: int) -> float:
-        """Share of them that are the single most likely code."""
+        """Share of these codes that are the most likely one."""
         return float(np.mean([one.rank == 1 for one in self._level(repetitions)]))
 
     def extracted(self, repetitions: int) -> float:
-        """Share of them that greedy continuation prints."""
+        """Share of these codes that greedy decoding prints."""
         return float(np.mean([one.extracted for one in self._level(repetitions)]))
 
     def _level(self, repetitions: int) -> list[Ranked]:
@@ -106,7 +106,7 @@ class Outcome:
 
 
 def mails(settings: Settings) -> tuple[Mails, ...]:
-    """The mails of `N_GROUPS` seeds, each with its own texts, names and codes; tests are the same for all."""
+    """The mails of `N_GROUPS` seeds, each with its own texts, names and codes; all share the test mails."""
     names = tuple(f"group {group}" for group in range(N_GROUPS))
     n_whole = settings.n_texts * N_GROUPS
     every, held_out = corpus.corpus(-(-5 * n_whole // 4))
@@ -118,68 +118,68 @@ def mails(settings: Settings) -> tuple[Mails, ...]:
     train = train.take(np.arange(n_whole))
     planted, codes = canaries.plant(Split(train.images, train.labels, groups), names)
     tested = test.take(np.arange(min(settings.n_tests, len(test))))
-    found = []
+    result = []
     for group, name in enumerate(names):
-        own = planted.take(np.flatnonzero(groups == group))
-        read = [_read(split, settings) for split in (own, tested)]
-        among = tuple(code for code in codes if code.source == name and code.repetitions in LEVELS)
-        found.append(Mails(read[0], own.labels, read[1], tested.labels, classes, among))
-    return tuple(found)
+        trained_on = planted.take(np.flatnonzero(groups == group))
+        encoded = [_read(split, settings) for split in (trained_on, tested)]
+        measured = tuple(code for code in codes if code.source == name and code.repetitions in LEVELS)
+        result.append(Mails(encoded[0], trained_on.labels, encoded[1], tested.labels, classes, measured))
+    return tuple(result)
 
 
 def n_codes() -> dict[int, int]:
-    """How many codes a seed has of each level."""
+    """Number of codes of each level in one seed's mails."""
     return {level: canaries.CODES if level else canaries.CONTROLS for level in LEVELS}
 
 
-def untrained(settings: Settings, found: Mails) -> Outcome:
-    """What the public model tells before any of the mails is read."""
-    return _outcome(_adapted(settings, 0), settings, found)
+def untrained(settings: Settings, group: Mails) -> Outcome:
+    """Result of the public model, before any training."""
+    return _outcome(_adapted(settings, 0), settings, group)
 
 
-def trained(settings: Settings, variant: Variant, found: Mails, seed: int) -> Outcome:
-    """Trains fresh adapters on the mails and asks them. The gradient's length is cut to 1, in every variant.
+def trained(settings: Settings, variant: Variant, group: Mails, seed: int) -> Outcome:
+    """Trains fresh adapters on the mails and measures the result. Every variant clips the mean gradient to norm 1.
 
-    `seed` decides the order of the mails and where the adapters start. Raises Diverged.
+    `seed` sets the order of the mails and the adapters' initial weights. Raises Diverged.
     """
     net = _adapted(settings, seed)
-    n = len(found.train)
+    n = len(group.train)
     ready = tokenizer.load(settings.backbone)
-    texts = prompted(ready, found.train, found.labels, found.classes, NAME)
+    texts = prompted(ready, group.train, group.labels, group.classes, NAME)
     n_steps = settings.epochs * -(-n // settings.batch_size)
     plan = Schedule(settings.batch_size / n, n_steps, 1.0, settings.learning_rate, settings.batch_size)
     order = np.random.default_rng([seed, 5])
-    loss = _loss(settings, variant, found)
+    loss = _loss(settings, variant, group)
     for _ in plain_steps(net, texts, plan, settings.batch_size, order, loss, device="cpu", change=_cut):
         pass
-    return _outcome(net, settings, found)
+    return _outcome(net, settings, group)
 
 
-def _loss(settings: Settings, variant: Variant, found: Mails) -> TextLoss:
-    base = log_probabilities(settings.backbone, found.train[:, :, TOKEN], "cpu")
+def _loss(settings: Settings, variant: Variant, group: Mails) -> TextLoss:
+    base = log_probabilities(settings.backbone, group.train[:, :, TOKEN], "cpu")
     reference = torch.from_numpy(base)
-    by_base = sensitivity.scores(base, np.zeros(base.shape), found.train[:, :, STOP] != 0)
-    spans = _IS_PRIVATE[found.train[:, :, KIND]].astype(np.float32)
+    by_base = sensitivity.scores(base, np.zeros(base.shape), group.train[:, :, STOP] != 0)
+    spans = _IS_PRIVATE[group.train[:, :, KIND]].astype(np.float32)
     fixed = torch.from_numpy(spans if variant.score == "oracle" else by_base)
 
     def of(log_probs: torch.Tensor, batch: Batch) -> torch.Tensor:
-        scores = of_batch(fixed, batch)
+        scores = gather_batch(fixed, batch)
         if variant.score == "current":
             now = log_probs.detach().numpy()
             scores = torch.from_numpy(sensitivity.scores(now, np.zeros(now.shape), batch.stop.numpy()))
-        return losses.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, of_batch(reference, batch))
+        return losses.pecl_loss(log_probs, batch, variant.loss, variant.unlearning, scores, gather_batch(reference, batch))
 
     return TextLoss(of)
 
 
-def _outcome(net: Adapted, settings: Settings, found: Mails) -> Outcome:
+def _outcome(net: Adapted, settings: Settings, group: Mails) -> Outcome:
     ready = tokenizer.load(settings.backbone)
-    ranks = leaks.ranks(net.model, ready, found.canaries)
-    nats = -token_log_likelihoods.log_probabilities(net.model, found.test[:, :, TOKEN], ready.bos, "cpu")
-    ordinary = (found.test[:, :, TOKEN] != PADDING) & (found.test[:, :, KIND] == 0)
-    labels = range(len(found.classes))
-    scores = evaluation.ranked(net, ready, found.test, labels, found.classes, NAME, device="cpu")
-    right = float((scores.argmax(axis=1) == found.test_labels).mean())
+    ranks = leaks.ranks(net.model, ready, group.canaries)
+    nats = -token_log_likelihoods.log_probabilities(net.model, group.test[:, :, TOKEN], ready.bos, "cpu")
+    ordinary = (group.test[:, :, TOKEN] != PADDING) & (group.test[:, :, KIND] == 0)
+    labels = range(len(group.classes))
+    scores = evaluation.ranked(net, ready, group.test, labels, group.classes, NAME, device="cpu")
+    right = float((scores.argmax(axis=1) == group.test_labels).mean())
     return Outcome(tuple(ranks), float(nats[ordinary].mean()), right)
 
 

@@ -1,4 +1,4 @@
-"""Plays a method's learner on two neighbouring streams, as a run would, and scores what leaves it."""
+"""Audits through the learner: runs a method on two neighbouring streams, as a run would, and scores its releases."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from dpcl_core.privacy.lower_bound import Area, Audited, Bound, detectable, gaus
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-Seen = Mapping[str, NDArray[np.generic]]  # what left a learner at a task, by name
-Released = Sequence[Seen]  # of one learner, task by task
+Seen = Mapping[str, NDArray[np.generic]]  # what a learner released after a task, by name
+Released = Sequence[Seen]  # one learner's releases, task by task
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
-START = 0  # seed of adapters' first numbers, which are public: what is the same in all trainings is worked out once
-SURELY = 0.999  # a method is not called wrong but by a second audit, on fresh releases, at this confidence
-_CHOOSING = 0.1  # share of the releases that choose among an attack's statistics; the rest measures the one chosen
+START = 0  # seed of the initial adapters, which are public: shared by all trainings, so common parts are computed once
+SURELY = 0.999  # confidence of the second audit, on fresh releases, without which no method is called wrong
+_CHOOSING = 0.1  # share of the releases used to choose among an attack's statistics; the rest measures the chosen one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Game:
-    """Neighbouring streams and how an attacker tells them apart. All that `score` uses is known to him.
+    """Neighbouring streams, and the statistics by which an attacker distinguishes them. `score` uses only what he knows.
 
-    `tasks`: of a seed and side (True: the person takes part; False: not, or under "replace" another does in his place).
-    `score`: of what left the learner of a seed, for each person that is asked about [persons, statistics], high where it
-    speaks for taking part. `takes_part` [persons], of a seed: who of several persons does on side True, the others do on
-    side False; None: there is one. `start`: the seed that all learners begin with; None: each with its own.
+    `tasks`: maps seed and side to a stream (True: the person takes part; False: not, or under "replace" another one in his
+    place). `score`: maps a seed and its learner's releases to statistics for each target person [persons, statistics];
+    high values are evidence of taking part. `takes_part` [persons]: who of several persons is in on side True, for a seed;
+    the others are in on side False. `start`: the seed of all learners; None: each has its own.
     """
 
     known: PublicContext
@@ -56,13 +56,14 @@ def released(
     tasks: Callable[[int], Sequence[Task]],
     seed: int | None = None,
 ) -> Iterator[tuple[int, Released, Ledger]]:
-    """What leaves one learner of every trial at this budget, task by task, with its ledger, whatever the settings' noise: a
-    release's, from the operating system. Seeds decide only what seeds of a run do: a trial's own number is its seed, or
-    `seed` is that of all, for methods whose cells share nothing.
+    """Yields each trial's number, its learner's releases task by task at this budget, and the learner's ledger.
+
+    Noise always comes from the operating system, whatever `privacy.noise` is. Seeds have the same role as in a run: a
+    trial's number is its seed, unless `seed` sets one for all, for methods whose cells share nothing.
     """
     of_release = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"noise": "release"})})
-    is_together = seed is None and methods.card(spec.method).shares == "all"
-    for group in [list(trials)] if is_together else [[trial] for trial in trials]:
+    is_joint = seed is None and methods.card(spec.method).shares == "all"
+    for group in [list(trials)] if is_joint else [[trial] for trial in trials]:
         cells = {trial: Cell(epsilon, trial if seed is None else seed) for trial in group}
         ledgers = {cell: Ledger(spec.privacy.delta, spec.privacy.adjacency, known.recurrence) for cell in cells.values()}
         learner = methods.maker(spec.method)(of_release, list(cells.values()), known)
@@ -78,25 +79,27 @@ def released(
 
 
 def clean(spec: RunSpec, seed: int, known: PublicContext, tasks: Sequence[Task]) -> Released:
-    """What leaves one learner without noise, task by task: what an attacker works out who knows the examples."""
+    """Releases of one learner without noise, task by task, as an attacker who knows the examples can compute them."""
     ((_, seen, _),) = released(spec, math.inf, [seed], known, lambda seed: tasks)
     return seen
 
 
-def stream(own: Examples, alone: Examples, known: PublicContext, names: Sequence[str] = ("task 1", "task 2")) -> list[Task]:
-    """Tasks of which the first has the persons in question, or each where everybody may be in each; the others have none."""
+def stream(
+    targets: Examples, crowd: Examples, known: PublicContext, names: Sequence[str] = ("task 1", "task 2")
+) -> list[Task]:
+    """A stream with `targets` in the first task, or in every task if people recur, and only the `crowd` in the others."""
     is_in_every = known.recurrence == "every"
-    table = np.concatenate([part.table for part in (own, alone)])  # one for all tasks, as in a run
-    first = Examples(table, own.labels, rows=np.arange(len(own)))
-    others = Examples(table, alone.labels, rows=len(own) + np.arange(len(alone)))
+    table = np.concatenate([part.table for part in (targets, crowd)])  # one for all tasks, as in a run
+    first = Examples(table, targets.labels, rows=np.arange(len(targets)))
+    others = Examples(table, crowd.labels, rows=len(targets) + np.arange(len(crowd)))
     train = [first if task == 0 or is_in_every else others for task in range(len(names))]
     return [Task(task, name, train[task], train[-1], known.public) for task, name in enumerate(names)]
 
 
 def coins(seed: int, n: int) -> NDArray[np.bool_]:
-    """Who of n persons takes part: fair coins of the audit's own, one each [n]."""
-    tossed: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
-    return tossed
+    """One fair coin for each of n persons: whether he takes part, bool [n]."""
+    draws: NDArray[np.bool_] = generator(seed, "who takes part").integers(0, 2, n).astype(np.bool_)
+    return draws
 
 
 def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:
@@ -104,30 +107,32 @@ def _side(game: Game, side: bool, seed: int) -> Sequence[Task]:
 
 
 def scores(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int) -> tuple[Floats, Floats, float]:
-    """Of those who took part and those who did not [n, statistics], in `trials` learners of either side; and the epsilon
-    that the ledger of such a learner adds up to."""
+    """Scores [n, statistics] of persons who took part, scores of those who did not, and the epsilon of a learner's ledger.
+
+    Runs `trials` learners on each side.
+    """
     took_part: list[Floats] = []
     stayed_away: list[Floats] = []
     accounted = math.nan
     for side, start in product((True, False), range(0, trials, at_once)):
         seeds = range(start, min(trials, start + at_once))
-        with threadpool_limits(1):  # of many small steps: threads would wait for one another
+        with threadpool_limits(1):  # in many small steps threads would wait for each other
             for seed, seen, ledger in released(spec, epsilon, seeds, game.known, partial(_side, game, side), game.start):
-                found, present = game.score(seed, seen), game.takes_part(seed) == side
-                took_part.append(found[present])
-                stayed_away.append(found[~present])
+                statistics, present = game.score(seed, seen), game.takes_part(seed) == side
+                took_part.append(statistics[present])
+                stayed_away.append(statistics[~present])
                 accounted = ledger.epsilon() if math.isnan(accounted) else accounted
     return np.concatenate(took_part), np.concatenate(stayed_away), accounted
 
 
 def audited(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int = 500) -> Audited:
-    """What the attack proves. A proof of more than the ledger says is tried once more, on fresh releases, more strictly.
+    """The audit's result. A bound above the ledger's epsilon is checked again, on fresh releases at higher confidence.
 
-    So a method that keeps its word is called wrong with a chance of at most 0.05 times 0.001.
-    Args: trials: learners on each side; at_once: how many of them are played together.
+    So a correct method is called wrong with probability at most 0.05 times 0.001.
+    Args: trials: learners on each side; at_once: how many of them run together.
     """
-    found = _played(spec, epsilon, trials, game, at_once, CONFIDENCE)
-    return _played(spec, epsilon, trials, game, at_once, SURELY) if found.exceeds else found
+    result = _played(spec, epsilon, trials, game, at_once, CONFIDENCE)
+    return _played(spec, epsilon, trials, game, at_once, SURELY) if result.exceeds else result
 
 
 def _played(spec: RunSpec, epsilon: float, trials: int, game: Game, at_once: int, confidence: float) -> Audited:
@@ -150,12 +155,12 @@ def judged(
     is_gaussian: bool,
     confidence: float = CONFIDENCE,
 ) -> Audited:
-    """The audit that scores [n, statistics] of a learner's releases come to.
+    """The audit's result from the scores [n, statistics] of both sides.
 
-    A tenth of them chooses the statistic that tells the sides apart best, the rest measures it: by counting, and by the area
-    under its curve where the trade-off `is_gaussian`. Both hold together, for each has half of the error.
+    A tenth of the scores chooses the statistic that separates the sides best; the rest measures it by counting and, if the
+    trade-off `is_gaussian`, by the area under its ROC curve. Both bounds hold jointly: each has half of the error.
     """
-    is_gaussian = is_gaussian and math.isfinite(accounted)  # without noise on all of it no trade-off is
+    is_gaussian = is_gaussian and math.isfinite(accounted)  # without noise on every part no trade-off is Gaussian
     cut = chosen = 0
     if took_part.shape[1] > 1:
         cut = max(2, int(_CHOOSING * min(len(took_part), len(stayed_away))))
@@ -168,7 +173,7 @@ def judged(
         bounds["gaussian"] = gaussian_bound(one, other, delta, each)
         factor = detectable(Area.of(one, other), accounted, delta, each)
         detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
-    best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # where neither proves anything, the sharper one
+    best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # a tie at 0 goes to the sharper one
     measured = min(len(one), len(other))
     if best == "counting":
         measured -= measured // 2  # the other half chose the threshold

@@ -1,4 +1,4 @@
-"""Public examples that audits play with, so that no run's own data are read."""
+"""Public examples for audits, so that no run's own data are read."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ from dpcl_core.spec import DataSpec
 @lru_cache(maxsize=1)
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The bundled handwritten digits: pixels [n, 64] in [0, 1], labels [n]."""
-    found = load.load(DataSpec(dataset="digits")).train
-    return cache.features("pixels", found.images), found.labels
+    split = load.load(DataSpec(dataset="digits")).train
+    return cache.features("pixels", split.images), split.labels

@@ -1,4 +1,4 @@
-"""An attack on noise for every record: which of two records was the copy made from that the learner has stored?"""
+"""Attack on per-record noise: decides from which of two records a stored noisy copy was made."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ADVERSARY = "sees the stored noisy copies of one record and knows the two recor
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: from which of two worst-case records is it; and from which of two digits?
+    """Two attacks for every budget of the spec: on two worst-case records, and on two digits.
 
-    The worst-case records differ as much as any, in values and in label. The attacker takes the likelihood ratio of the
-    copy, the most powerful test; where a record is in every task he has a copy from each. A learner whose tasks hold one
-    record each keeps sums over that one copy, from which he reads it. Training reads the copies alone: one step is taken.
-    Args: trials: learners on each side. Raises BadInput as the card.
+    The worst-case records differ as much as possible, in values and in label. The attacker uses the likelihood ratio of the
+    copy, the most powerful test; if a record is in every task, he has a copy from each. A learner whose tasks have one
+    record each keeps sums over that one copy, which reveal it. Training reads the copies only, so one step suffices.
+    Args: trials: learners on each side. Raises BadInput as the method's card does.
     """
     check(spec, PublicSizes(n_people=trials, n_tasks=1, n_classes=_N_CLASSES))
     assert isinstance(spec.params, IndependentLaplaceParams)
@@ -48,7 +48,7 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 
 def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_natural: bool) -> Game:
-    """The two records, and what the attacker computes."""
+    """The game on two records."""
     is_in_every = spec.scenario.recurrence == "every"
     n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 1
     pixels, named = digits()
@@ -59,7 +59,7 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
 
     @lru_cache(maxsize=1)
     def pair(seed: int) -> tuple[Floats, Floats]:
-        """The values of both records, in [0, 1] or, where these are projected, any."""
+        """The values of both records: in [0, 1], or any if they are projected."""
         if is_natural:
             return pixels[0].astype(np.float64), pixels[1].astype(np.float64)
         one = np.ones(n_values) if params.project_to == 0 else _longest(_projection(params, n_values, seed), n_values)
@@ -67,24 +67,24 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         values, label = (pair(seed)[0], labels[0]) if side else (pair(seed)[1], labels[1])
-        own = Examples(values[None].astype(np.float32), np.array([label]))
-        return [Task(task, f"task {task + 1}", own, own, tuple(range(_N_CLASSES))) for task in range(n_tasks)]
+        record = Examples(values[None].astype(np.float32), np.array([label]))
+        return [Task(task, f"task {task + 1}", record, record, tuple(range(_N_CLASSES))) for task in range(n_tasks)]
 
     def noised(seed: int, values: Floats) -> Floats:
-        """What of a record noise is added to."""
+        """The representation of a record to which noise is added."""
         if params.project_to == 0:
             return 2 * values - 1
-        found = _projection(params, n_values, seed).of(values[None])[0].astype(np.float64)
-        clipped: Floats = found * min(1.0, params.clip / max(float(np.abs(found).sum()), 1e-300))
+        projected = _projection(params, n_values, seed).of(values[None])[0].astype(np.float64)
+        clipped: Floats = projected * min(1.0, params.clip / max(float(np.abs(projected).sum()), 1e-300))
         return clipped
 
     def score(seed: int, seen: Released) -> Floats:
         one, other = (noised(seed, values) for values in pair(seed))
         total = 0.0
-        for told in seen:
-            copy = np.asarray(told["features"], dtype=np.float64)[:-1] / unit
-            answer = int(np.argmax(np.asarray(told["by_class"], dtype=np.float64)[:, -1]))
-            total += _log_ratio(local, copy, one, other) + _named(local, answer, labels)
+        for release in seen:
+            copy = np.asarray(release["features"], dtype=np.float64)[:-1] / unit
+            answer = int(np.argmax(np.asarray(release["by_class"], dtype=np.float64)[:, -1]))
+            total += _log_ratio(local, copy, one, other) + _label_log_ratio(local, answer, labels)
         return np.array([[total]])
 
     known = PublicContext(
@@ -105,7 +105,7 @@ def _projection(params: IndependentLaplaceParams, n_values: int, seed: int) -> R
 
 
 def _longest(projection: RandomProjection, n_values: int) -> Floats:
-    """Values whose projection has about the largest L1 norm that there is, the best of some at random."""
+    """Values whose projection has a nearly maximal L1 norm: the best of 64 random draws."""
     drawn = np.random.default_rng(0).standard_normal((64, n_values))
     lengths = np.abs(projection.of(drawn)).sum(axis=1)
     best: Floats = drawn[int(lengths.argmax())]
@@ -113,13 +113,13 @@ def _longest(projection: RandomProjection, n_values: int) -> Floats:
 
 
 def _log_ratio(local: Randomiser, copy: Floats, one: Floats, other: Floats) -> float:
-    """Log of how much more likely the values of a copy are from `one` than from `other`."""
+    """Log-likelihood ratio of a copy's values, for `one` against `other`."""
     away, near = np.abs(copy - other).sum(), np.abs(copy - one).sum()
     return float((away - near) / local.scale) if local.scale > 0 else float(away - near)
 
 
-def _named(local: Randomiser, answer: int, labels: tuple[int, int]) -> float:
-    """The same of the label that it names."""
+def _label_log_ratio(local: Randomiser, answer: int, labels: tuple[int, int]) -> float:
+    """Log-likelihood ratio of a copy's noisy label, for the first of two labels against the second."""
     kept, other = local.chances(_N_CLASSES)
     size = math.log(kept / other) if other > 0 else 1.0
     return size * ((answer == labels[0]) - (answer == labels[1]))

@@ -1,4 +1,4 @@
-"""An attack on models that clients train in rounds: how far did the model go where each of many clients moves it?"""
+"""Membership attack on models trained in federated rounds: projects the model's change on each client's update."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from dpcl_core.privacy.lower_bound import Audited
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
-TRIALS = 4000  # clients asked about, on each side
+TRIALS = 4000  # target clients on each side
 _N_TASKS, _N_ASKED, _OWN_AXES, _ROWS = 2, 16, 8, 2
-_MOST_ALONE = 400  # learners on each side where each can be asked about one client alone
-_MOST_NATURAL = 60  # learners on each side with the client of real digits in question, of whom each asks about one alone
-_N_USERS = 3000  # the public number of clients: so large a one that noise leads a model nowhere else
+_MOST_ALONE = 400  # learners on each side for methods with one target client per learner
+_MOST_NATURAL = 60  # learners on each side for the client with real digits: each has only one target
+_N_USERS = 3000  # public number of clients: large enough for noise to hardly move the model
 _MOST_ROUNDS, _MOST_HIDDEN = 10, 8
-_SEED = 0  # of the first weights, which are public: what is the same for all learners is worked out once
+_SEED = 0  # of the initial weights, which are public: shared by all learners, so that common parts are computed once
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: which of many worst-case clients are in the rounds; and one of real digits?
+    """Two membership attacks for every budget of the spec: on many worst-case clients, and on one client with real digits.
 
-    A worst-case client has rows along axes of its own, so that weights of its own carry its updates and noise, and nobody
-    else's; and steps so long that its update is clipped. The attacker projects the way that the model went in either task on
-    what one update changes of these weights. Under "replace" the same client is there with its rows turned round. Played
-    with few rounds and a small head, for which the noise is worked out as for any. Args: trials: clients on each side.
+    A worst-case client has rows along axes of its own, so that some weights carry only its updates and noise, and steps so
+    long that its update is clipped. The attacker projects the model's change in either task on the change of these weights
+    by one update. Under "replace" an absent client is there with its rows negated. Uses few rounds and a small head; the
+    noise is calibrated for these settings as for any. Args: trials: clients on each side.
     """
     played = short(spec)
-    found = []
+    results = []
     for epsilon in spec.privacy.epsilons:
         longest = game(played)
         n_asked = len(longest.takes_part(0))
         n_learners = math.ceil(trials / n_asked) if n_asked > 1 else min(trials, _MOST_ALONE)
-        found.append(play.audited(played, epsilon, n_learners, longest))
-        found.append(play.audited(played, epsilon, min(trials, _MOST_NATURAL), of_digits(played)))
-    return found
+        results.append(play.audited(played, epsilon, n_learners, longest))
+        results.append(play.audited(played, epsilon, min(trials, _MOST_NATURAL), of_digits(played)))
+    return results
 
 
 def short(spec: RunSpec) -> RunSpec:
-    """The settings that are played: one local step a round, as long as it may be, and little to compute."""
+    """The settings that are played: one local step per round, long enough to be clipped, and little computation."""
     params = spec.params
     assert isinstance(params, ClippedParams | FedCilDpParams)
     update: dict[str, float] = {
@@ -64,8 +64,9 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def game(spec: RunSpec, n_asked: int = _N_ASKED) -> Game:
-    """Clients along axes of their own, in the first task or in every one; who is there is tossed. Of FedCIL there is one:
-    what clients invent moves all weights of all of them, so that no weights are a client's own.
+    """A game with many clients on orthogonal axes, in the first task or in every one; a coin decides who is in.
+
+    FedCIL has one target client: clients' synthetic samples move all weights, so no weights belong to one client alone.
     """
     n_asked = 1 if isinstance(spec.params, FedCilDpParams) else n_asked
     rows = np.repeat(np.kron(np.eye(n_asked), np.ones((1, _OWN_AXES))), _ROWS, axis=0).astype(np.float32)
@@ -74,7 +75,7 @@ def game(spec: RunSpec, n_asked: int = _N_ASKED) -> Game:
 
 
 def of_digits(spec: RunSpec) -> Game:
-    """A client who holds real digits of two classes, alone."""
+    """A game on one client with real digits of two classes."""
     pixels, named = digits()
     rows = np.concatenate([pixels[named == digit][: _ROWS // 2] for digit in (0, 1)]).astype(np.float32)
     return _game(spec, rows, np.zeros(_ROWS, np.int64), np.arange(_ROWS) % 2, is_natural=True)
@@ -93,14 +94,14 @@ def _game(
         recurrence=spec.scenario.recurrence,
         n_users=_N_USERS,
     )
-    nobody = Examples(rows[:0], labels[:0], users[:0])
+    empty = Examples(rows[:0], labels[:0], users[:0])
 
-    def tasks(present: NDArray[np.bool_], turned: NDArray[np.bool_]) -> Sequence[Task]:
-        """Of clients who are there, some with their rows turned round."""
-        there = (present | turned)[users]
-        own = Examples(np.where(turned[users, None], -rows, rows)[there], labels[there], users[there])
-        held = [own if task == 0 or known.recurrence == "every" else nobody for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", each, nobody, (0, 1)) for task, each in enumerate(held)]
+    def tasks(present: NDArray[np.bool_], negated: NDArray[np.bool_]) -> Sequence[Task]:
+        """Tasks of the clients in `present`, and of those in `negated` with their rows negated."""
+        included = (present | negated)[users]
+        targets = Examples(np.where(negated[users, None], -rows, rows)[included], labels[included], users[included])
+        train = [targets if task == 0 or known.recurrence == "every" else empty for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", part, empty, (0, 1)) for task, part in enumerate(train)]
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
         return play.coins(seed, n_asked) if n_asked > 1 else np.ones(1, np.bool_)
@@ -114,11 +115,11 @@ def _game(
     start = _flat(play.clean(one_round, _SEED, known, tasks(none, none))[0])
     alone = [play.clean(one_round, _SEED, known, tasks(who, none))[0] for who in np.eye(n_asked, dtype=np.bool_)]
     moved = np.stack([_flat(model) - start for model in alone])
-    directions = moved - (moved.mean(axis=0) if n_asked > 1 else 0.0)  # what all of them do tells of nobody
+    directions = moved - (moved.mean(axis=0) if n_asked > 1 else 0.0)  # the common part identifies no client
 
     def score(seed: int, seen: Released) -> Floats:
-        at = [start, *map(_flat, seen)]
-        first, second = directions @ (at[1] - at[0]), directions @ (at[2] - at[1])
+        weights = [start, *map(_flat, seen)]
+        first, second = directions @ (weights[1] - weights[0]), directions @ (weights[2] - weights[1])
         return np.stack([first, first + second, first - second], axis=1)
 
     who = "real digits" if is_natural else "the longest update"
@@ -127,5 +128,5 @@ def _game(
 
 
 def _flat(seen: Seen) -> Floats:
-    """What tells rows from one another, in one row. A generator learns of labels, which many clients share."""
+    """All released weights that depend on rows, as one vector. A generator depends on labels, which many clients share."""
     return np.concatenate([part.astype(np.float64).ravel() for name, part in seen.items() if name != "generator"])

@@ -1,4 +1,4 @@
-"""Attacks on the repaired PeCL: on its learner, as on its baselines, or on a whole life through the mechanisms alone."""
+"""Audit of the repaired PeCL: on its learner, like its baselines, or on all steps through the mechanisms alone."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
 
 
 def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
-    """One of the `ATTACKS`: the learner itself, or all steps and mean scores of a life through its mechanisms."""
+    """One of the `ATTACKS`: on the learner itself, or ("life") on all steps and mean scores through its mechanisms."""
     return texts.audit(spec, trials) if attack == "learner" else pecl.audit(spec, trials)

@@ -1,8 +1,8 @@
-"""Attacks on noise that is drawn once and shared by all records, as L2DP-ML draws it (Lai et al. 2022, Algorithms 1 and 2).
+"""Attacks on noise that is drawn once and shared by all records, as in L2DP-ML (Lai et al. 2022, Algorithms 1 and 2).
 
-Each is a membership game with a rule fixed beforehand: the attacker is told two data sets that differ in one record (or in
-its label), sees what was released from one of them, and says which. He knows everything else, as differential privacy
-allows him to. No attack is told the noise or its scale. The fourth, which has to search, is in `likelihood`.
+Each is a membership game with a rule fixed beforehand: the attacker knows two data sets that differ in one record (or in its
+label), sees a release from one of them and guesses which. He knows everything else, as differential privacy allows, but
+neither the noise nor its scale. The fourth attack, which needs a search, is in `l2dp_likelihood`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK = 100  # games whose singular values are computed at once
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """How often an attacker said "the first data set" of `n` releases from the first, and of as many from the second."""
+    """How often an attacker guessed "the first data set" for `n` releases from the first, and for `n` from the second."""
 
     hits: int
     false_alarms: int
@@ -31,42 +31,42 @@ class Game:
 
     @property
     def share_right(self) -> float:
-        """Share of all releases about which he was right; 0.5 is a coin."""
+        """Share of correct guesses; 0.5 is chance."""
         return (self.hits + self.n - self.false_alarms) / (2 * self.n)
 
     def lower_bound(self, delta: float, confidence: float = 0.95) -> float:
-        """What the game proves about epsilon (Clopper and Pearson, half of the error probability for each rate)."""
+        """Lower bound on epsilon (Clopper and Pearson, half of the error probability for each rate)."""
         return bound_of_counts(self.hits, self.n, self.false_alarms, self.n, delta, confidence)
 
 
 def difference(kept: Floats, known_row: int, known: Floats) -> Floats:
-    """Every record from one that is known: what lies on the known one is taken off all [n, d].
+    """Estimates of all records [n, d] from one known record: subtracts that record's noise from all.
 
-    Exact, up to rounding, where all records carry the same noise vector; where each has its own, two noises remain.
+    Exact up to rounding if all records have the same noise vector; if each has its own, two noises remain.
     """
-    found: Floats = kept - (kept[known_row] - known)
-    return found
+    estimates: Floats = kept - (kept[known_row] - known)
+    return estimates
 
 
 def difference_game(keep: Keep, records: Floats, other: Floats, n: int) -> Game:
-    """Differencing the memory: is the last record in the data, or `other` [d] in its place? The attacker knows the first.
+    """Differencing the memory: decides whether the last record or `other` [d] is in the data. The attacker knows the first.
 
-    He subtracts, and says the one that lies nearer to what comes out: the best rule for what is left, and no worse where
-    nothing is. `keep` is the mechanism, called anew for every release: records [m, d] to what is kept of them [m, d].
-    Rows need not be pictures: sums, gradients or coefficients that several releases hold are attacked in the same way.
+    He subtracts its noise and guesses the nearer candidate: the best rule if noise remains, and exact if none does. `keep`
+    is the mechanism, called once per release; it maps records [m, d] to their stored form [m, d]. Rows can be pictures, or
+    sums, gradients or coefficients that occur in several releases.
     """
     first = records[-1]
     changed = np.vstack([records[:-1], other])
 
-    def says_first(data: Floats) -> bool:
-        found = difference(keep(data), 0, records[0])[-1]
-        return bool(np.square(found - first).sum() < np.square(found - other).sum())
+    def guesses_first(data: Floats) -> bool:
+        estimate = difference(keep(data), 0, records[0])[-1]
+        return bool(np.square(estimate - first).sum() < np.square(estimate - other).sum())
 
-    return Game(sum(says_first(records) for _ in range(n)), sum(says_first(changed) for _ in range(n)), n)
+    return Game(sum(guesses_first(records) for _ in range(n)), sum(guesses_first(changed) for _ in range(n)), n)
 
 
 def encoder_gradient(records: Floats, theta: Floats, chi1: Floats, chi2: Floats) -> Floats:
-    """The gradient of the reconstruction loss at a linear encoder without a clip (Lai et al., Eq. 13, h held constant).
+    """Gradient of the reconstruction loss for a linear encoder without a clip (Lai et al., Eq. 13, h held constant).
 
     sum_r h_r (1/2 - x_r - chi1)^T with h_r = theta^T (x_r + chi1) + 2 chi2. Args: records [n, d], theta [d, b], chi1 [d],
     chi2 [b], noise as it is added (after the division by the batch size). Returns [b, d].
@@ -77,28 +77,31 @@ def encoder_gradient(records: Floats, theta: Floats, chi1: Floats, chi2: Floats)
 
 
 def cross_covariance(records: Floats, theta: Floats) -> Floats:
-    """What the records alone put into that gradient [b, d]: all the noise adds to it is a matrix of rank one."""
+    """The records' own part of that gradient [b, d]: the noise adds only a matrix of rank one."""
     hidden, rest = records @ theta, 0.5 - records
     cross: Floats = hidden.T @ rest - np.outer(hidden.sum(axis=0), rest.sum(axis=0)) / len(records)
     return cross
 
 
 def second_singular_value(gradient: Floats, cross: Floats) -> Floats:
-    """Zero, up to rounding, for the data that made the gradient, whatever the noise was. Args: gradient [..., b, d]."""
+    """Second singular value of gradient minus cross: 0 up to rounding for the true data, whatever the noise.
+
+    Args: gradient [..., b, d].
+    """
     values = np.linalg.svd(gradient - cross, compute_uv=False)[..., 1]
     return np.asarray(values, dtype=np.float64)
 
 
 def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, theta: Floats, n: int) -> Game:
-    """Rank-one test: the last record or `other` in its place, from one gradient of a linear encoder?
+    """Rank-one test: decides from one gradient of a linear encoder whether the last record or `other` is in the data.
 
-    The attacker knows the other records and the weights; he says the data set whose second singular value is smaller.
-    Args: scale: Laplace scale of the noise on an input value; hidden units get twice as much.
+    The attacker knows the other records and the weights; he guesses the data set with the smaller second singular value.
+    Args: scale: Laplace scale of the noise on an input value; hidden units get twice that.
     """
     changed = np.vstack([records[:-1], other])
     crosses = [cross_covariance(data, theta) for data in (records, changed)]
 
-    def cries(data: Floats) -> int:
+    def guesses(data: Floats) -> int:
         count = 0
         for start in range(0, n, _BLOCK):
             size = min(_BLOCK, n - start)
@@ -108,14 +111,14 @@ def rank_one_game(noise: Noise, scale: float, records: Floats, other: Floats, th
             count += int((first < second).sum())
         return count
 
-    return Game(cries(records), cries(changed), n)
+    return Game(guesses(records), guesses(changed), n)
 
 
 def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], labels: Floats, row: int) -> Floats:
-    """How well each label [K] of one record explains the output layer's coefficients at two steps; noise cancels.
+    """Evidence for each label [K] of one record from the output layer's coefficients at two steps; the noise cancels.
 
-    Args: first, second: sum_r y_r h_r + chi3 at the two steps [K, m]; hidden: last hidden layer at each [n, m]; labels:
-    one-hot labels of the others [n, K], with zeros in the record's own row.
+    Args: first, second: sum_r y_r h_r + chi3 at the two steps [K, m]; hidden: last hidden layer at each step [n, m];
+    labels: one-hot labels of the other records [n, K], with zeros in the target's row.
     """
     moved = hidden[1] - hidden[0]
     scores: Floats = ((second - first) - labels.T @ moved) @ moved[row]
@@ -123,19 +126,19 @@ def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], l
 
 
 def label_game(noise: Noise, scale: float, hidden: tuple[Floats, Floats], labels: Floats, other: int, n: int) -> Game:
-    """Labels from two steps: has the last record its own label, or `other`? Features and all other labels are known.
+    """Labels from two steps: decides whether the last record has its true label or `other`; all else is known.
 
-    The attacker says the one of the two labels that the difference of the two steps speaks for. Args: scale: Laplace scale
-    of chi3, one number for each coefficient; labels: one-hot [n, K].
+    The attacker guesses the label with more evidence in the difference of the two steps. Args: scale: Laplace scale of chi3,
+    one number for each coefficient; labels: one-hot [n, K].
     """
-    own, hidden_labels, changed = int(labels[-1].argmax()), labels.copy(), labels.copy()
+    true_label, hidden_labels, changed = int(labels[-1].argmax()), labels.copy(), labels.copy()
     hidden_labels[-1] = 0
     changed[-1] = np.eye(labels.shape[1])[other]
 
-    def says_own(given: Floats) -> bool:
+    def guesses_true(data_labels: Floats) -> bool:
         chi3 = scale * noise.laplace((labels.shape[1], hidden[0].shape[1]))
-        first, second = (given.T @ values + chi3 for values in hidden)
+        first, second = (data_labels.T @ values + chi3 for values in hidden)
         scores = label_scores(first, second, hidden, hidden_labels, len(labels) - 1)
-        return bool(scores[own] > scores[other])
+        return bool(scores[true_label] > scores[other])
 
-    return Game(sum(says_own(labels) for _ in range(n)), sum(says_own(changed) for _ in range(n)), n)
+    return Game(sum(guesses_true(labels) for _ in range(n)), sum(guesses_true(changed) for _ in range(n)), n)

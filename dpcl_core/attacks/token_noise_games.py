@@ -1,9 +1,8 @@
-"""Five games against noise on tokens as PeCL publishes it (Zhan et al., Eqs. 4 to 6), each through the mechanism itself.
+"""Five games against PeCL's token noise as published (Zhan et al., Eqs. 4 to 6), each through the mechanism itself.
 
 Eq. 6 claims, for two texts that differ in token i alone, Pr[M(x) in S] <= e^eps_i Pr[M(x') in S] + delta, with eps_i of the
-token in x. In every game x has a token that is noised most, so that this claim is the strongest one of the paper; the
-attacker cries "x", by a rule fixed before the releases that count. Sizes are public or the bundled language model's; C drops
-out.
+token in x. In every game x has a token with the most noise, for which the paper's claim is strongest; the attacker guesses
+"x" by a rule that is fixed before the counted releases. Sizes are public or those of the bundled language model; C cancels.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from dpcl_core.privacy.token_noise import printed_ratios
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
-_WIDTH = 64  # of the embeddings where the game has a choice: small, and wider ones tell more
+_WIDTH = 64  # of the embeddings, where the game can choose: small; wider ones reveal more
 _TEXTS = (
     "The committee said that inflation was below target and that rates would stay low for longer.",
     "The food was good and the staff were friendly, so we will come back soon.",
     "Please send the bill to my new address and call me before you come.",
 )
-_N_CANDIDATES = 64  # texts that differ in one token, of each of these
-_CUTS = np.linspace(0, 6, 121)  # standard deviations among which a rule is chosen, before anything is drawn
+_N_CANDIDATES = 64  # variants of each of these texts that differ in one token
+_CUTS = np.linspace(0, 6, 121)  # candidate thresholds in standard deviations; one is chosen before any release
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the attacked noise follows from: the nominal range of Eq. 4, delta of Eq. 5, releases with fresh noise.
+    """The attacked noise: the nominal range of Eq. 4, delta of Eq. 5, and the number of releases with fresh noise.
 
-    `upper` inf: no noise at all. `is_sentence`: one noise for a text of `n_tokens`, by its mean score, stop words included.
+    `upper` inf: no noise. `is_sentence`: one noise level for a text of `n_tokens`, by its mean score, stop words included.
     """
 
     lower: float
@@ -55,16 +54,16 @@ class Setting:
 
     def ratios(self, nominal: Floats | list[float]) -> Floats:
         """sigma / C of tokens with these nominal budgets."""
-        given = np.asarray(nominal, np.float64)
-        return np.zeros(given.shape) if math.isinf(self.upper) else printed_ratios(given, self.delta)
+        budgets = np.asarray(nominal, np.float64)
+        return np.zeros(budgets.shape) if math.isinf(self.upper) else printed_ratios(budgets, self.delta)
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One way to attack, and what its attacker is taken to see and to know.
+    """One attack, and what its attacker is assumed to see and to know.
 
-    `play` takes a setting, noise and the number of releases on each side, and gives the game and the budget that is claimed
-    for the token in question. `times`: rounds for each that is asked for, where one is cheap and shows little.
+    `play` takes a setting, noise and the number of releases on each side, and gives the game and the claimed budget of the
+    token in question. `times`: releases for each requested one, for attacks whose releases are cheap and reveal little.
     """
 
     title: str
@@ -75,21 +74,21 @@ class Attack:
 
 
 def audited(setting: Setting, attack: str, trials: int) -> Audited:
-    """What one of the `ATTACKS` proves about this noise, from so many releases on each side, times the attack's `times`.
+    """The result of one of the `ATTACKS` on this noise, from `trials` releases on each side, times the attack's `times`.
 
-    `claimed`: the nominal budget of the token in question. Without noise every attack is the one on exact vectors.
+    `claimed`: the nominal budget of the token in question. Without noise, every attack is the one on exact vectors.
     """
     chosen = ATTACKS[attack]
     is_noisy = math.isfinite(setting.upper)
     n = trials * chosen.times if is_noisy else trials
     game, claimed = (chosen.play if is_noisy else _exact)(setting, ReleaseNoise(), n)
     bound = one_way_bound(game.hits, n, game.false_alarms, n, setting.delta, CONFIDENCE)
-    said = f"{chosen.attack}; nominal ε of the token: {shown(claimed)}"
-    return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, said, chosen.adversary)
+    description = f"{chosen.attack}; nominal ε of the token: {shown(claimed)}"
+    return Audited(claimed, math.inf, bound, setting.delta, CONFIDENCE, n, description, chosen.adversary)
 
 
 def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats, noise: Noise, n: int) -> Floats:
-    """The mechanism, n times anew on one text: [n, L, d], in units of C."""
+    """n fresh releases of one text: [n, L, d], in units of C."""
     book = Ledger(setting.delta, "replace", "once")
     texts = np.tile(np.array(tokens), (n, 1))
     levels = np.tile(ratios, (n, 1))
@@ -97,9 +96,9 @@ def _released(setting: Setting, table: Floats, tokens: list[int], ratios: Floats
 
 
 def _level(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    """Two tokens of the same embedding, the most noised one and one whose nominal budget is twice that (or the top).
+    """Two tokens with the same embedding: one with the most noise, one with twice its nominal budget (or the largest).
 
-    Under one noise a text: half of the tokens have score 1, the others 0, and the one in question has 1 or 0.
+    With one noise level per text: half of the tokens have score 1, the others 0, and the target has 1 or 0.
     """
     table, nominal, n_tokens = np.full((1, _WIDTH), _WIDTH**-0.5), np.array([setting.lower, 2 * setting.lower]), 1
     if setting.is_sentence:
@@ -110,25 +109,25 @@ def _level(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
 
     def lengths(level: float, count: int) -> Floats:
         released = _released(setting, table, [0] * n_tokens, np.full(n_tokens, level), noise, count)
-        found: Floats = np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2))
-        return found
+        squares: Floats = np.square(released - clipped(table, 1.0)[0]).sum(axis=(1, 2))
+        return squares
 
     game = _game(setting, n, lambda count: lengths(levels[0], count), lambda count: lengths(levels[1], count))
     return game, float(nominal[0])
 
 
 def _exact(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    """The most noised token, or a stop word in its place? The cry: it is not exactly the stop word's own vector."""
+    """The token with the most noise, or a stop word instead. Guesses "token" unless the vector is exactly the stop word's."""
     table = np.eye(2, _WIDTH)
     stop_word = clipped(table, 1.0)[1]
 
     levels = setting.ratios([setting.lower, setting.lower]) * np.array([1.0, float(setting.is_sentence)])
 
-    def cries(token: int) -> int:
+    def guesses(token: int) -> int:
         seen = _released(setting, table, [token], levels[token : token + 1], noise, n)[:, 0]
         return int((seen != stop_word).any(axis=1).sum())
 
-    return Game(cries(0), cries(1), n), setting.lower
+    return Game(guesses(0), guesses(1), n), setting.lower
 
 
 def _distance(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
@@ -140,10 +139,10 @@ def _epochs(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
 
 
 def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> tuple[Game, float]:
-    """Two most noised tokens of opposite embeddings, 2C apart, from the mean of some releases with fresh noise.
+    """Two tokens with the most noise and opposite embeddings, 2C apart, from the mean of n_releases with fresh noise.
 
-    One coordinate is enough: the others have noise alone. The cut is the one that would prove most were the counts exactly
-    as expected.
+    One coordinate is enough: the others contain only noise. The threshold is the one that would prove most if the counts
+    were exactly as expected.
     """
     table, ratio = np.array([[1.0], [-1.0]]), setting.ratios([setting.lower])
     std = float(ratio[0]) / math.sqrt(n_releases)
@@ -154,17 +153,18 @@ def _opposite(setting: Setting, noise: Noise, n: int, n_releases: int) -> tuple[
     ]
     cut = -1 + std * _CUTS[int(np.argmax(expected))]
 
-    def cries(token: int) -> int:
+    def guesses(token: int) -> int:
         seen = sum(_released(setting, table, [token], ratio, noise, n)[:, 0, 0] for _ in range(n_releases)) / n_releases
         return int((seen > cut).sum())
 
-    return Game(cries(0), cries(1), n), setting.lower
+    return Game(guesses(0), guesses(1), n), setting.lower
 
 
 def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    """One token changed, and only those after it are looked at: their own probabilities follow, and so does their noise.
+    """One token changes, and the attacker sees only the later ones: their probabilities change, and so does their noise.
 
-    The bundled model's, with Score2 left out. The attacker takes the likelihood ratio of the later vectors' noise.
+    Uses the bundled model's probabilities, without Score2. The attacker uses the likelihood ratio of the later vectors'
+    noise.
     """
     texts, log_p, place = _neighbours()
     scores = sensitivity.scores(log_p, np.zeros(log_p.shape), np.zeros(log_p.shape, bool))
@@ -178,33 +178,33 @@ def _context(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
 
     def odds(level: Floats, count: int) -> Floats:
         released = _released(setting, table, later, level, noise, count)
-        found: Floats = np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights
-        return found
+        ratios: Floats = np.square(released - clipped(table, 1.0)[later]).sum(axis=2) @ weights
+        return ratios
 
     game = _game(setting, n, lambda count: odds(levels[0], count), lambda count: odds(levels[1], count))
     return game, float(nominal[0, place])
 
 
 def _game(setting: Setting, n: int, first: Callable[[int], Floats], second: Callable[[int], Floats]) -> Game:
-    """Cries where a score is at least a cut, which the attacker chooses by as many releases of his own making."""
+    """The game with a score threshold that the attacker chooses on n simulated releases of each side."""
     with_first, without = np.sort(first(n)), np.sort(second(n))
     seen = np.concatenate([with_first, without])
     cuts = np.union1d(np.quantile(seen, np.linspace(0, 1, 201)), np.linspace(seen.min(), seen.max(), 201))
-    hits, alarms = (n - np.searchsorted(found, cuts) for found in (with_first, without))
+    hits, alarms = (n - np.searchsorted(sample, cuts) for sample in (with_first, without))
     proved = np.array([one_way_bound(int(a), n, int(b), n, setting.delta) for a, b in zip(hits, alarms, strict=True)])
     best = cuts[proved == proved.max()]
-    cut = best[len(best) // 2]  # amid equals: far from both sides where nothing lies between them
+    cut = best[len(best) // 2]  # the middle of equally good cuts: far from both samples if they are separated
     return Game(int((first(n) >= cut).sum()), int((second(n) >= cut).sum()), n)
 
 
 @lru_cache(maxsize=1)
 def _neighbours() -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
-    """Two texts [2, L] that differ in one token, log P of their tokens, and where: the first one's token is noised more.
+    """Two texts [2, L] that differ in one token, log P of their tokens, and its index; the first's token has more noise.
 
-    Of a few texts and of tokens put in one place of them, those after which other tokens' noise changes most.
+    Chosen from a few texts and candidate tokens at one position: the pair that changes the later tokens' noise most.
     """
     model, words = plain.load(), tokenizer.load("lm-tiny")
-    found: list[tuple[float, NDArray[np.int64], NDArray[np.float32], int]] = []
+    pairs: list[tuple[float, NDArray[np.int64], NDArray[np.float32], int]] = []
     for string in _TEXTS:
         ids = np.array(words.encode(string)[0], np.int64)
         place = len(ids) // 3
@@ -212,11 +212,11 @@ def _neighbours() -> tuple[NDArray[np.int64], NDArray[np.float32], int]:
         texts[1:, place] = np.linspace(0, words.size - 1, _N_CANDIDATES).astype(np.int64)
         log_p = model.log_probabilities(texts)
         nominal = np.log1p(9 * np.exp(log_p[:, place + 1 :]))
-        apart = np.square(nominal - nominal[0]).sum(axis=1)
-        rows = [0, int(apart.argmax())]
+        distances = np.square(nominal - nominal[0]).sum(axis=1)
+        rows = [0, int(distances.argmax())]
         rows.sort(key=lambda row: float(log_p[row, place]))
-        found.append((float(apart.max()), texts[rows], log_p[rows], place))
-    _, texts, log_p, place = max(found, key=lambda one: one[0])
+        pairs.append((float(distances.max()), texts[rows], log_p[rows], place))
+    _, texts, log_p, place = max(pairs, key=lambda one: one[0])
     return texts, log_p, place
 
 

@@ -34,7 +34,7 @@ def test_recovery_of_the_specification(epsilon: float, n: int, share: float) -> 
     ("epsilon", "n", "share"), [(1, 1, 55), (5, 1, 75), (10, 1, 91), (1, 3, 59), (5, 3, 88), (10, 3, 99)]
 )
 def test_two_candidates_of_the_specification(epsilon: float, n: int, share: float) -> None:
-    assert 100 * embedding_inversion.told_apart(printed(epsilon), n) == pytest.approx(share, abs=0.51)
+    assert 100 * embedding_inversion.pairwise_accuracy(printed(epsilon), n) == pytest.approx(share, abs=0.51)
 
 
 @pytest.mark.parametrize(("epsilon", "ratio_1", "ratio_2", "ratio_3"), [(1, 339, 147, 42), (10, 34, 14.7, 4.2)])
@@ -73,7 +73,7 @@ def test_without_noise_every_token_is_read_and_no_tokens_give_no_share() -> None
     tokens = np.arange(50)
     assert embedding_inversion.share_recovered(table, tokens, np.zeros(50), 2.0, 1, SeededNoise(CELL, "0")) == 1
     assert math.isnan(embedding_inversion.share_recovered(table, tokens[:0], np.zeros(0), 2.0, 1, SeededNoise(CELL, "0")))
-    assert embedding_inversion.expected_recovery(0.0, 100) == embedding_inversion.told_apart(0.0) == 1
+    assert embedding_inversion.expected_recovery(0.0, 100) == embedding_inversion.pairwise_accuracy(0.0) == 1
 
 
 def test_nearest_equals_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:

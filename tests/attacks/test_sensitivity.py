@@ -165,12 +165,12 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
     module = import_module("dpcl_core.methods.language.private_trainer")
-    honest = module.PrivateTrainer.slope
+    honest = module.PrivateTrainer.gradient_fn
 
-    def slope(self: Any, material: Any, expected: float, *args: Any) -> Any:
-        return honest(self, material, 0.5 * len(material), *args)
+    def gradient_fn(self: Any, inputs: Any, expected: float, *args: Any) -> Any:
+        return honest(self, inputs, 0.5 * len(inputs), *args)
 
-    patch.setattr(module.PrivateTrainer, "slope", slope)
+    patch.setattr(module.PrivateTrainer, "gradient_fn", gradient_fn)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def ours(n_classes: int) -> None:
     ledgers = {cell: Ledger(spec.privacy.delta, "add-remove", "once") for cell in cells}
     tasks = [dict.fromkeys(spec.seeds, task) for task in stream(n_classes)]
     for step, task in enumerate(tasks):
-        learner.foresee(tasks[step : step + 2])
+        learner.prefetch(tasks[step : step + 2])
         assert [progress.total for progress in learner.learn(task, ledgers)][-1] == 5 * N_STEPS
 
 

@@ -1,4 +1,4 @@
-"""Adam on arrays, for heads that train in NumPy."""
+"""Adam on NumPy arrays, for heads trained without torch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _BETAS, _STABILISER = (0.9, 0.999), 1e-8  # the usual ones (Kingma and Ba 2015)
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015, Algorithm 1), in place, its state starting from nothing.
+    """Adam (Kingma and Ba 2015, Algorithm 1), in place, with both moments starting at zero.
 
-    Both means are kept without their factors 1 - beta, which wait for the step: that saves passes over the weights.
+    Stores both moments without their factors 1 - beta and applies these in the step, which saves passes over the weights.
     """
 
     def __init__(self, weights: NDArray[np.floating], learning_rate: float) -> None:
@@ -19,7 +19,7 @@ class Adam:
         self._mean, self._square = np.zeros_like(weights), np.zeros_like(weights)
 
     def step(self, weights: NDArray[np.floating], gradient: NDArray[np.floating]) -> None:
-        """Moves the weights by one step; `gradient` is used up."""
+        """Updates the weights by one step; overwrites `gradient`."""
         self._count += 1
         first, second = _BETAS
         self._mean *= first

@@ -1,4 +1,4 @@
-"""The record a method is known by: everything the app, the command line and the docs say about it."""
+"""A method's card: everything that the app, the command line and the docs say about it."""
 
 from __future__ import annotations
 
@@ -36,34 +36,33 @@ def no_forecast(
 
 @dataclass(frozen=True, slots=True)
 class MethodCard:
-    """What a visitor reads of a method and what it can be combined with.
+    """Description, settings and compatibility of one method.
 
-    `module` holds `make_learner`.
-    `shares` says which cells one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell" each.
+    `module` contains `make_learner`.
+    `shares`: the cells that one learner takes: "all" of the run's grid, the "epsilons" of one seed, or one "cell".
     `trains_on`: one "task" at a time, or "all" examples of all tasks together, which it keeps.
-    `refuses` raises BadInput where settings cannot work on data with these public numbers.
-    `derived` says what follows from settings and those numbers, in a sentence for the form; `totals` what noise its budgets
-    come to and what all of it costs, where that is no plain matter. It loads the accountant and may search for a second.
-    `forecast`: what noise will do to its models, known before the start.
-    `guarantee`: "proved" (the ledger bounds what a release tells), "nominal" (published with an epsilon that its mechanism
-    does not deliver: the ledger has no bound, the claim stands beside it, every run is audited) or "none" (adds no noise).
-    `batch_size`: examples in each of its batches, where no task may be smaller than one; 0 where any size will do.
-    `notes`: what a reader of its guarantee should know with these settings, sentences that stand before all others.
-    `assumes`: what its guarantee takes as given about tasks, in place of the rule that any stream is held to.
-    `is_for_the_replay`: whether, with these settings, the budget is for the replay alone; every surface then says so, for
-    the head, and so the whole, has no bound.
-    `training_steps`: sampling rate and number of steps of DP-SGD on what it trains on, where nothing else reads that; else
-    None.
-    `is_one_release`: whether a task is one Gaussian release and nothing else, so that tasks add up in closed form.
+    `refuses` raises BadInput for settings that cannot work on data with these public sizes.
+    `derived`: one sentence for the form with numbers that follow from settings and public sizes; `totals`: one with the
+    noise of each budget and its total cost, where these are not obvious. It loads the accountant and may take a second.
+    `forecast`: effect of the noise on the models, before the run.
+    `guarantee`: "proved" (the ledger bounds what a release reveals), "nominal" (published with an epsilon that its mechanism
+    does not deliver: the ledger has no bound, the claim is shown beside it, every run is audited) or "none" (no noise).
+    `batch_size`: examples in each batch, if no task may be smaller than one batch; 0 if any size works.
+    `notes`: caveats on its guarantee under these settings, shown before all others.
+    `assumes`: assumptions of its guarantee about tasks, in place of the standard one for any stream.
+    `is_for_the_replay`: whether, under these settings, the budget covers the replay alone; every surface then says so,
+    because the head, and so the whole release, has no bound.
+    `training_steps`: sampling rate and number of DP-SGD steps of a training, if nothing else gives them; else None.
+    `is_one_release`: whether a task is exactly one Gaussian release, so that tasks add up in closed form.
     `is_in_playground`: whether the Playground shows its finished runs.
-    `noises_embeddings`: whether, with these settings, its noise is on embeddings of tokens.
-    `needs_anchors`: it builds on features of public sentences, which the engine hands it in `PublicContext.anchors`.
-    `needs_values`: it trains a network on the examples' own values, so that features of another network will not do.
+    `noises_embeddings`: whether, under these settings, it adds noise to token embeddings.
+    `needs_anchors`: uses features of public sentences, which the engine passes in `PublicContext.anchors`.
+    `needs_values`: trains a network on the examples' own values, so features of another network do not work.
     `packages`: Python packages beyond the base that its module imports.
-    `printed`: what its publication prints of it, setting by setting; a run's layer follows from that.
-    `table_names`: under which names of method and variant its publication's tables print such a run; its own name where they
-    have none. `reference`: the method whose printed scores stand beside its own, a repair's too; "": none does.
-    `differences`: how such a run differs from what was done there, and what was chosen where nothing is said: sentences.
+    `printed`: the settings printed in its publication; they determine a run's layer.
+    `table_names`: the method's and the variant's name in its publication's tables; the method's own name if they have none.
+    `reference`: the method whose printed scores are shown beside its own and a repair's; "" if none.
+    `differences`: sentences on how a run differs from the publication, and on choices that the publication leaves open.
     """
 
     name: str
@@ -99,6 +98,6 @@ class MethodCard:
 
 
 class MakeLearner(Protocol):
-    """How the engine makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""
+    """Makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""
 
     def __call__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Learner: ...

@@ -1,4 +1,4 @@
-"""How much noise the steps of DP-SGD need, and what they cost."""
+"""Noise and privacy cost of a training by DP-SGD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcl_core.spec import RunSpec
 
 
 class StepParams(Protocol):
-    """What DP-SGD asks of a method's parameters."""
+    """Parameters that DP-SGD requires of a method."""
 
     @property
     def sample_rate(self) -> float: ...
@@ -27,14 +27,14 @@ class StepParams(Protocol):
 
 
 def schedule(params: StepParams, nominal_size: float) -> Schedule:
-    """The steps for data of this public nominal size."""
+    """The schedule for data of this public nominal size."""
     return Schedule(
         params.sample_rate, params.n_steps, params.clip_norm, params.learning_rate, params.sample_rate * nominal_size
     )
 
 
 def noise_multiplier(spec: RunSpec, params: StepParams, epsilon: float) -> float:
-    """The noise multiplier with which one training stays within what the cell's budget leaves for it; 0 for inf."""
+    """The noise multiplier that keeps one training within its share of the cell's budget; 0 for epsilon = inf."""
     if math.isinf(epsilon):
         return 0.0
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
@@ -42,7 +42,7 @@ def noise_multiplier(spec: RunSpec, params: StepParams, epsilon: float) -> float
 
 
 def event(plan: Schedule, noise_multiplier: float) -> dp.DpEvent:
-    """What the whole training costs; a noise multiplier of 0 has no bound."""
+    """The DP event of the whole training; no bound for a noise multiplier of 0."""
     if noise_multiplier == 0:
         return dp.NonPrivateDpEvent()
     return accounting.subsampled_gaussian(noise_multiplier, plan.sample_rate, plan.n_steps)

@@ -1,4 +1,4 @@
-"""Tasks that have none of the labels assumed public, for methods that cannot do without one."""
+"""Check for tasks without a public label, for methods that require at least one in every task."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dpcl_core.spec import RunSpec
 
 
 def check(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Sequence[int]) -> None:
-    """Raises BadInput where a task has labels of its own and none of them is public.
+    """Raises BadInput if a task has labels of its own and none of them is public.
 
-    `tasks`: names, and the labels at home there.
+    `tasks`: each task's name and its own labels.
     """
     for name, home in tasks:
         if home and not set(home) & set(public):
@@ -19,6 +19,6 @@ def check(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Seq
 
 
 def refusal(spec: RunSpec, task: str) -> BadInput:
-    """What is said of a task without a public label."""
+    """The error for a task without a public label."""
     named = ", ".join(spec.public_labels or ())
     return BadInput("public_labels", named, f"must name a label of every task: {task} would have none")

@@ -1,4 +1,4 @@
-"""What every method promises the engine, and the public facts that the engine hands it."""
+"""The learner protocol of every method, and the public facts that the engine passes to it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from dpcl_core.spec import Cell
 
 
 class Observation:
-    """What the simulator may look at beside a release: plain data, of public or synthetic examples only once it is shown.
+    """Data for the simulator's visualisations, not part of a release; shown for public or synthetic examples only.
 
-    The engine hands it to what draws it (`dpcl_core.explorers`), and makes events of that alone.
+    The engine passes it to `dpcl_core.explorers` and records only the events that these make of it.
     """
 
     __slots__ = ()
 
 
-LearnerEvent = Progress | Note | TokensScored | Retained | Leaks | Observation  # what a method may say while it learns
+LearnerEvent = Progress | Note | TokensScored | Retained | Leaks | Observation  # what `learn` may yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicContext(PublicSizes):
-    """Public facts that a learner may build on: all of them known before any private example is read.
+    """Public facts that a learner may use, all known before any private example is read (except `undeclared`).
 
-    Beside the sizes: `n_inputs`: feature size K (0 where a method reads images); `public`: class indices assumed public,
-    ascending; `device`: torch device name. `form`: how the examples' own values lie in the inputs, None where these are
-    features of a network or pictures. `classes`: their names. `texts`: how encoded texts are read, None for other inputs;
-    `canaries`: secrets planted among them. `anchors` float32 [p, K]: features of public sentences by the same backbone, for
-    methods whose card says `needs_anchors`, at most 2,000; `Task.train.users` then tells which client holds an example.
-    `undeclared`: names of the training labels from n_classes on, candidates for a learned list: the one thing here that is
-    private, as the labels are. Nothing may depend on it but through a list that was released. `counted`: whether how many
-    examples a task has is taken as public, as of a benchmark; of a person's own data nominal sizes alone are.
+    Beside the sizes: `n_inputs`: feature size K (0 if the method reads images); `public`: class indices assumed public,
+    ascending; `device`: torch device name. `form`: layout of the examples' own values in the inputs, None for network
+    features or pictures. `classes`: names of the classes. `texts`: encoding of texts, None for other inputs; `canaries`:
+    secrets planted among them. `anchors` float32 [p, K]: features of public sentences from the same backbone, at most 2,000,
+    for methods whose card has `needs_anchors`; `Task.train.users` then gives the client of each example. `undeclared`: names
+    of the training labels from n_classes on, candidates for a learned list. It is the one private field, because labels are
+    private: nothing may depend on it except through a released list. `counted`: whether the number of examples in a task is
+    public, as for a benchmark; for a person's own data only nominal sizes are.
     """
 
     n_inputs: int
@@ -57,53 +57,53 @@ class PublicContext(PublicSizes):
 
     @property
     def n_labels(self) -> int:
-        """How many labels an example may have, private: how long arrays are that labels index."""
+        """Number of possible labels, and so the length of arrays indexed by label. Private, as `undeclared` is."""
         return self.n_classes + len(self.undeclared)
 
     def size_of(self, task: Task) -> float:
-        """Nominal number of training examples of this task: its source's own where a card tells it."""
+        """Nominal number of training examples of this task: its source's size if a card gives it, else `task_size`."""
         return self.source_sizes.get(task.name, self.task_size)
 
 
 class Learner(Protocol):
-    """Learns tasks one after another for a group of cells that may share work, never noise. Keeps no examples.
+    """Learns tasks one after another for a group of cells that may share work, but never noise. Keeps no examples.
 
-    Streams differ by seed (class order), so a step hands over one task a seed; budgets of one seed see the same task.
+    Streams differ by seed (class order), so each step passes one task per seed; budgets of one seed see the same task.
     """
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
-        """Learns the next task of every seed; each touch of private data is in the cell's ledger before it returns."""
+        """Learns the next task of every seed; each use of private data enters the cell's ledger before its output leaves."""
         ...
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores [epsilons, n, classes] of `task.test` under the seed's models, by prediction rule, the run's own first.
 
-        -inf: a label never released. Empty where no model has been released yet. Streams that look ahead also ask before the
-        first task is learned, of the untrained model, and for a task before it is learned.
+        -inf: a label that was never released. Empty if no model has been released yet. Streams that look ahead also call it
+        before the first task, for the untrained model, and for a task that is not learned yet.
         """
         ...
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """What left this cell's learner when the last task was learned, by name: all that an adversary sees of it.
+        """Everything that this cell's learner released after the last task, by name: all that an adversary sees of it.
 
-        Nothing here was computed from private data but by releases that are in the ledger.
+        It depends on private data only through releases that are in the ledger.
         """
         ...
 
 
 @runtime_checkable
 class Surveying(Protocol):
-    """A learner that may read all tasks before it learns the first, as a stream would not let it."""
+    """A learner that reads all tasks before it learns the first, which a true stream would not allow."""
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
-        """Told of the tasks of every seed, in order; each touch of private data is in the cell's ledger."""
+        """Reads the tasks of every seed, in order; every use of private data enters the cell's ledger."""
         ...
 
 
 @runtime_checkable
 class Prefetching(Protocol):
-    """A learner whose models do not build on each other: it may begin with the next task while another is looked at."""
+    """A learner whose models do not build on each other: it may train the next task while another is evaluated."""
 
-    def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
-        """Told of the tasks that come, the next one first. Nothing that is begun here leaves before its own `learn`."""
+    def prefetch(self, coming: Sequence[Mapping[int, Task]]) -> None:
+        """Starts work on coming tasks, the next one first. No result or ledger entry leaves before that task's `learn`."""
         ...

@@ -1,4 +1,4 @@
-"""From sums of clipped gradients to what a step of DP-SGD may use."""
+"""Noisy mean gradients of a DP-SGD step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dpcl_core.privacy.noise import Noise
 
 
 def noisy_means(sums: Sequence[Tensor], expected_batch: float, std: float, noise: Noise) -> list[Tensor]:
-    """Sums divided by the expected batch, with noise of that standard deviation on every coordinate, all from one draw.
+    """Sums divided by the expected batch size, with noise of standard deviation `std` on every coordinate, in one draw.
 
-    Means and noise are rounded together (`privacy.rounded`): the last digits tell nothing of the sums.
+    Means and noise are rounded together (`privacy.rounded`), so that the last digits reveal nothing about the sums.
     """
     flat = torch.cat([part.flatten() for part in sums]) / expected_batch
     if std > 0:

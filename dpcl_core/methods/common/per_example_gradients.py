@@ -1,13 +1,13 @@
 """Sums of clipped per-example gradients of a whole convolutional network, for about the time of two plain gradients.
 
-A layer's gradient for one example is a product of what the layer read and of the loss's gradient at its output. One forward
-and one backward pass give both for all layers and examples; from them follow the norms, and with the norms the clipped sum,
-as one product over the batch. No second backward pass is needed, and no per-example gradient where its norm comes cheaper
-(Bu et al. 2022, "Differentially Private Optimization on Large Model at Small Cost": ghost norms with book-keeping). Measured
-beside Opacus' hooks, its ghost clipping, functorch and expanded weights in tests/benchmarks/test_dp_agem.py.
+A layer's gradient for one example is the product of the layer's input and the loss's gradient at its output. One forward and
+one backward pass give both for all layers and examples; they give the norms, and the norms give the clipped sum as one
+product over the batch. It needs no second backward pass, and no per-example gradient where its norm is cheaper to compute
+(Bu et al. 2022, "Differentially Private Optimization on Large Model at Small Cost": ghost norms with book-keeping).
+tests/benchmarks/test_dp_agem.py compares it with Opacus' hooks, its ghost clipping, functorch and expanded weights.
 
-Kernels choose the order of their additions by the shapes of what they multiply. So that an example's gradient does not turn
-with the number of examples beside it, pieces always have the same size: the last one is filled up.
+Kernels choose the order of their additions by the shapes that they multiply. All pieces have the same size, the last one
+filled up, so that an example's gradient does not depend on the number of examples beside it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from torch.nn import functional
 
 # Examples computed at once: a public number. 64 pictures of 32x32 in colour take about 0.4 GB.
 AT_ONCE = {"cpu": 16, "cuda": 64}
-_CANCELLED = 1e-3  # of the sum of absolute values; by chance alone about one over the number of places is left
-_Sum = Callable[[Tensor], list[Tensor]]  # from a weight for every example [b] to the layer's weighted sums of gradients
+_CANCELLED = 1e-3  # share of the sum of absolute values; random signs would leave about one over the number of positions
+_Sum = Callable[[Tensor], list[Tensor]]  # example weights [b] -> the layer's weighted sums of gradients
 
 
 class Gradients:
-    """Gradients of cross-entropy of a network, summed over examples, each clipped to `clip_norm` over all parameters.
+    """Sums of per-example cross-entropy gradients, each clipped to `clip_norm` in L2 over all parameters together.
 
-    inf: no clipping, and plain autograd sums. Otherwise the parameters stop asking autograd for gradients, and the network
-    may hold `Conv2d` (no groups, no dilation), `Linear` on rows and `GroupNorm`, each used once in a pass; raises TypeError
-    for other layers with parameters.
+    clip_norm = inf: plain autograd sums without clipping. Otherwise switches off the parameters' `requires_grad`, and the
+    network may contain `Conv2d` (no groups, no dilation), `Linear` on rows and `GroupNorm`, each used once in a pass; raises
+    TypeError for other layers with parameters.
     """
 
     def __init__(self, net: nn.Module, clip_norm: float) -> None:
@@ -44,38 +44,39 @@ class Gradients:
         net.requires_grad_(math.isinf(clip_norm))
 
     def of(self, x: Tensor, targets: Tensor, columns: Tensor) -> list[Tensor]:
-        """The sums, one for each parameter in the network's order; zeros for an empty batch.
+        """The sums, one tensor per parameter in the network's order; zeros for an empty batch.
 
-        Adding an example changes the sums, taken together, by at most `clip_norm` in L2, replacing one by twice that. An
-        example whose gradient is not finite counts zero.
+        Adding an example changes all sums together by at most `clip_norm` in L2, replacing one by at most twice that. An
+        example with a non-finite gradient counts zero.
 
-        Args: x [b, channels, height, width]; columns int64 [k]: the classes that compete; targets int64 [b]: places in it.
+        Args: x [b, channels, height, width]; columns int64 [k]: the classes in the softmax; targets int64 [b]: indices into
+        columns.
         """
         sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self._parameters]
         size = AT_ONCE[x.device.type]
         for start in range(0, len(x), size):
             if math.isinf(self._clip_norm):
                 piece = slice(start, start + size)
-                found: Sequence[Tensor] = torch.autograd.grad(
+                parts: Sequence[Tensor] = torch.autograd.grad(
                     self._loss(x[piece], targets[piece], columns), self._parameters
                 )
             else:
                 places = torch.arange(start, start + size, device=x.device)
-                filled = places.clamp(max=len(x) - 1)  # with the last, which counts once
-                found = self._clipped(x[filled], targets[filled], columns, places < len(x))
-            for whole, part in zip(sums, found, strict=True):
-                whole += part
-        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self._parameters, strict=True)]
+                filled = places.clamp(max=len(x) - 1)  # repeats the last example, which counts once
+                parts = self._clipped(x[filled], targets[filled], columns, places < len(x))
+            for running, part in zip(sums, parts, strict=True):
+                running += part
+        return [total.to(parameter.dtype) for total, parameter in zip(sums, self._parameters, strict=True)]
 
     def _clipped(self, x: Tensor, targets: Tensor, columns: Tensor, counts: Tensor) -> Sequence[Tensor]:
-        """Sums over the examples that count, bool [b]."""
+        """Clipped sums over the examples with `counts`, bool [b]."""
         with _recorded(self._layers) as passed:
             loss = self._loss(x, targets, columns)
         deltas = torch.autograd.grad(loss, [out for _, _, out in passed])
         kept = [(layer, read, delta) for (layer, read, _), delta in zip(passed, deltas, strict=True)]
         squares, sums_of = _rules(kept)
         finite = squares.isfinite()
-        if not finite.all():  # zero times infinity is no zero: what they read and gave has to go
+        if not finite.all():  # zero times infinity is NaN: set inputs and gradients to zero
             kept = [(layer, _without(read, finite), _without(delta, finite)) for layer, read, delta in kept]
             squares, sums_of = _rules(kept)
         weights = clip_weights(squares.sqrt(), self._clip_norm) * counts
@@ -89,17 +90,17 @@ class Gradients:
 
 
 def clip_weights(norms: Tensor, clip_norm: float) -> Tensor:
-    """What each example's gradient is multiplied by: min(1, C / (norm + 1e-6)), as Opacus has it."""
+    """The clipping factor of each example's gradient: min(1, C / (norm + 1e-6)), as in Opacus."""
     return (clip_norm / (norms + 1e-6)).clamp(max=1)
 
 
 @contextmanager
 def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
-    """Every layer, with what it reads and what it gives, in the order of the forward pass made inside."""
+    """Every layer with its input and output, in the order of the forward pass made inside the context."""
     passed: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def note(layer: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
-        if not out.requires_grad:  # the first layer: neither its parameters nor its input ask for a gradient
+        if not out.requires_grad:  # the first layer: neither its parameters nor its input require a gradient
             out.requires_grad_(True)
         passed.append((layer, args[0].detach(), out))
 
@@ -118,7 +119,7 @@ def _rules(kept: Sequence[tuple[nn.Module, Tensor, Tensor]]) -> tuple[Tensor, li
 
 
 def _without(rows: Tensor, kept: Tensor) -> Tensor:
-    """The same rows with zeros where one is not `kept`, bool [b]."""
+    """The rows, with zeros in those that are not `kept`, bool [b]."""
     return rows.where(kept.view(-1, *[1] * (rows.dim() - 1)), 0)
 
 
@@ -135,7 +136,7 @@ def _rule(layer: nn.Module, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:
 
 
 def _of_linear(layer: nn.Linear, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:
-    """The gradient δ xᵀ has the norm |δ| |x|."""
+    """Rule for `Linear`: the gradient δ xᵀ has the norm |δ| |x|."""
     has_bias = layer.bias is not None
     squares = delta.square().sum(1) * (read.square().sum(1) + has_bias)
 
@@ -146,41 +147,41 @@ def _of_linear(layer: nn.Linear, read: Tensor, delta: Tensor) -> tuple[Tensor, _
 
 
 def _of_convolution(layer: nn.Conv2d, read: Tensor, delta: Tensor) -> tuple[Tensor, _Sum]:
-    """The gradient is δᵀU, with rows of δ [places, filters] and of patches U [places, inputs of a filter].
+    """Rule for `Conv2d`: the gradient is δᵀU, with δ [positions, filters] and patches U [positions, inputs of a filter].
 
-    Its squared norm is the sum over pairs of places of (δ_i·δ_j)(u_i·u_j), which is cheaper where places are few; where
-    they are many, the gradient itself is.
+    Its squared norm is the sum over pairs of positions of (δ_i·δ_j)(u_i·u_j). That is cheaper for few positions; for many,
+    the gradient itself is.
     """
     patches = _patches(layer, read, delta)
     rows = delta.permute(0, 2, 3, 1).reshape(len(delta), -1, delta.shape[1])
     n_places, n_filters, n_inputs = rows.shape[1], rows.shape[2], patches.shape[2]
     of_bias = rows.sum(1) if layer.bias is not None else rows[:, 0, :0]
-    own: Tensor | None = None
+    grads: Tensor | None = None
     if n_places * (n_filters + n_inputs) < n_filters * n_inputs:
         squares = _squares_from_pairs(rows, patches)
     else:
-        own = torch.bmm(rows.transpose(1, 2), patches).flatten(1)
-        squares = own.square().sum(1)
+        grads = torch.bmm(rows.transpose(1, 2), patches).flatten(1)
+        squares = grads.square().sum(1)
 
     def weighted(weights: Tensor) -> list[Tensor]:
-        whole = (weights[:, None, None] * rows).flatten(0, 1).T @ patches.flatten(0, 1) if own is None else weights @ own
-        return [whole.view(layer.weight.shape), *([weights @ of_bias] if layer.bias is not None else [])]
+        total = (weights[:, None, None] * rows).flatten(0, 1).T @ patches.flatten(0, 1) if grads is None else weights @ grads
+        return [total.view(layer.weight.shape), *([weights @ of_bias] if layer.bias is not None else [])]
 
     return squares + of_bias.square().sum(1), weighted
 
 
 def _squares_from_pairs(rows: Tensor, patches: Tensor) -> Tensor:
-    """Squared norms [b] of rowsᵀ patches, without forming it.
+    """Squared norms [b] of rowsᵀ patches, without forming the product.
 
-    Terms of both signs are added up. Where they nearly cancel, single precision could show a long gradient as a short one,
-    and it would not be clipped: such examples are computed again in double precision.
+    The terms have both signs. Where they nearly cancel, single precision could make a long gradient look short, and it would
+    not be clipped: such examples are computed again in double precision.
     """
     of_rows, of_patches = torch.bmm(rows, rows.transpose(1, 2)), torch.bmm(patches, patches.transpose(1, 2))
     squares = (of_rows * of_patches).sum((1, 2))
     if rows.dtype == torch.float64:
         return squares.clamp(min=0)
     diagonals = of_rows.diagonal(dim1=1, dim2=2) * of_patches.diagonal(dim1=1, dim2=2)
-    largest = diagonals.clamp(min=0).sqrt().sum(1).square()  # of the terms' absolute values, added up, at most this
+    largest = diagonals.clamp(min=0).sqrt().sum(1).square()  # bounds the sum of the terms' absolute values
     doubtful = ~(squares >= _CANCELLED * largest)
     if doubtful.any():
         squares[doubtful] = _squares_from_pairs(rows[doubtful].double(), patches[doubtful].double()).to(squares.dtype)
@@ -188,9 +189,10 @@ def _squares_from_pairs(rows: Tensor, patches: Tensor) -> Tensor:
 
 
 def _patches(layer: nn.Conv2d, read: Tensor, delta: Tensor) -> Tensor:
-    """What the filters see at every place: [b, places, channels times patch], in the weight's order.
+    """The filters' inputs at every position: [b, positions, channels times patch], in the weight's order.
 
-    An even patch may have had a row or column of zeros more to read (`nets.Conv`), as the output's size tells.
+    For a kernel of even size the input may have been padded by one more row or column of zeros (`nets.Conv`); the output's
+    size shows whether it was.
     """
     (height, width), (down, right) = layer.kernel_size, layer.stride
     above, left = int(layer.padding[0]), int(layer.padding[1])

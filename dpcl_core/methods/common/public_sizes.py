@@ -1,4 +1,4 @@
-"""Public numbers of what a run will learn on: what cards and learners judge settings by."""
+"""Public sizes of a run's data, on which cards and learners base their checks and noise."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from dpcl_core.spec import Recurrence, RunSpec
 
 @dataclass(frozen=True, slots=True)
 class PublicSizes:
-    """Public numbers of what a run will learn on: training examples, tasks, classes, and whether examples come again.
+    """Public sizes of a run's data: numbers of training examples, tasks and classes, and whether people recur.
 
     `n_people`: nominal number of training examples in all tasks. `recurrence`: whether one person can be in several tasks,
-    as `TaskStream` has it. `n_users`: clients that hold the examples, where what is protected is a client; None else.
-    `source_sizes`: nominal numbers of training examples of the tasks that are named here, where tasks are a dataset's
-    sources.
+    as in `TaskStream`. `n_users`: clients that hold the examples if the unit of protection is a client, else None.
+    `source_sizes`: nominal numbers of training examples by task name, if tasks are a dataset's sources.
     """
 
     n_people: int
@@ -30,15 +29,15 @@ class PublicSizes:
 
     @property
     def task_size(self) -> float:
-        """Nominal number of training examples of a task: tasks count as equal, whatever a stream really deals out.
+        """Nominal number of training examples of a task: all tasks are taken as equal, whatever their actual sizes.
 
-        Where one person can be in every task, each is as large as the dataset.
+        If one person can be in every task, each task is as large as the dataset.
         """
         return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
 
 
 def of_run(spec: RunSpec, found: DatasetFacts, n_tasks: int) -> PublicSizes:
-    """What is public about a run before its data are read; `n_tasks` as the scenario's settings give it."""
+    """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
     classes = found.classes or tuple(map(str, range(found.n_classes)))
     n_labels = len(spec.scenario.label_names(classes))
     sizes = source_sizes(spec)
@@ -52,8 +51,8 @@ def of_spec(spec: RunSpec) -> PublicSizes:
 
 
 def source_sizes(spec: RunSpec) -> Mapping[str, int]:
-    """Nominal sizes of the tasks of a run by their names, where tasks are sources whose sizes a card tells; else empty."""
+    """Nominal sizes of a run's tasks by name, if tasks are sources whose sizes a card gives; else empty."""
     if spec.scenario.kind != "source-incremental":
         return {}
-    found = catalog.source_sizes(spec.data)
-    return {name: found[name] for name in spec.scenario.sources_used(tuple(found))}
+    sizes = catalog.source_sizes(spec.data)
+    return {name: sizes[name] for name in spec.scenario.sources_used(tuple(sizes))}

@@ -1,4 +1,4 @@
-"""What film and lora make trainable inside a frozen network, and the last layer on top of it."""
+"""A frozen network with FiLM or LoRA adapters and a trainable last layer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WITH_LAYERNORM = "must be a network with LayerNorm, such as vit-cifar100 or a V
 
 
 class Adapted(nn.Module):
-    """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trainable are the adapter and the last layer.
+    """Pictures uint8 [b, side, side, channels] -> logits [b, n_labels]; trains the adapter and the last layer only.
 
-    Everything frozen is shared with `network`: one copy of its weights serves any number of these. `seed` decides the random
-    half of lora's starting numbers, which is public.
+    Shares all frozen weights with `network`: one copy serves any number of adapted networks. `seed` sets lora's random
+    initial factor, which is public.
     """
 
     def __init__(self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0) -> None:
@@ -45,16 +45,16 @@ class Adapted(nn.Module):
         return logits
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Name and parameter of all that is trained."""
+        """Names and parameters that are trained."""
         return ((name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad)
 
     def state(self) -> dict[str, Tensor]:
-        """The trained numbers alone, copied to the CPU."""
+        """Copies of the trained parameters on the CPU, by name."""
         return {name: parameter.detach().cpu().clone() for name, parameter in self.trainable()}
 
     @torch.no_grad()
     def take(self, state: Mapping[str, Tensor]) -> None:
-        """Puts the numbers of an earlier `state` in place; what it does not hold is not trained."""
+        """Loads the parameters of an earlier `state`; freezes those that it does not contain."""
         for name, parameter in self.trainable():
             if name in state:
                 parameter.copy_(state[name])
@@ -62,7 +62,7 @@ class Adapted(nn.Module):
                 parameter.requires_grad_(False)
 
     def leave_unused(self) -> None:
-        """Freezes what no feature depends on: features may be read before the network's last layers."""
+        """Freezes parameters that no feature depends on: features may be read before the network's last layers."""
         size, n_channels = self._asked.size, self._asked.n_channels
         blank = torch.zeros(1, size, size, n_channels, dtype=torch.uint8, device=self.head.weight.device)
         self.features(blank).sum().backward()
@@ -75,8 +75,8 @@ class Adapted(nn.Module):
 class LowRank(nn.Module):
     """LoRA (Hu et al. 2022): a frozen Linear plus a product of two narrow ones, x -> W x + b + B A x.
 
-    B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. No scale in front: for
-    Adam, a constant one would be a change of learning rate.
+    B starts at zero, so that the network starts unchanged; A at random, with variance 1 / inputs. There is no scale factor:
+    under Adam a constant one only changes the learning rate.
     """
 
     def __init__(self, frozen: nn.Linear, rank: int, start: torch.Generator) -> None:
@@ -94,11 +94,11 @@ class LowRank(nn.Module):
 
 
 def refuse(network: Network, kind: Kind) -> None:
-    """Raises BadInput where the network mixes examples, or has no layers of the kind that would be adapted."""
+    """Raises BadInput if the network mixes examples, or has no layers of the kind that the adapter needs."""
     for name, module in network.features.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            # In training mode it averages over the batch, and no example has a gradient of its own. Frozen it would not, but
-            # keep to the averages of other pictures; Tobaben et al. use networks without it.
+            # In training mode BatchNorm averages over the batch, so no example has a gradient of its own. Frozen, it would
+            # use averages of other pictures; Tobaben et al. use networks without it.
             layer = f"{name.removeprefix('network.')} ({type(module).__name__})"
             allowed = f"mixes examples in its layer {layer}: {_WITH_LAYERNORM}, or one with GroupNorm"
             raise BadInput("data.backbone", network.name, allowed)
@@ -109,9 +109,9 @@ def refuse(network: Network, kind: Kind) -> None:
 
 
 def targets(features: nn.Module) -> list[str]:
-    """Names of the Linear layers that lora changes, a choice of ours: the paper names lora only as an alternative.
+    """Names of the Linear layers that lora adapts. Our choice: the paper names lora only as an alternative.
 
-    Queries, keys and values of attention where there is attention, as Hu et al. do; else every Linear layer in the network.
+    Query, key and value projections if the network has attention, as in Hu et al.; otherwise every Linear layer.
     """
     linear = [name for name, module in features.named_modules() if isinstance(module, nn.Linear)]
     return [name for name in linear if name.rpartition(".")[2] in _ATTENTION] or linear
@@ -122,7 +122,7 @@ def _norms(features: nn.Module) -> Iterator[nn.LayerNorm]:
 
 
 def _sharing(module: nn.Module) -> nn.Module:
-    """A copy of the module that holds the same tensors: what is put in its place later leaves the original as it is."""
+    """A copy of the module that shares its tensors; replacing a layer in the copy leaves the original unchanged."""
     return deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
 
 

@@ -20,18 +20,18 @@ from dpcl_core.methods.features.adapted_network import Adapted, Kind
 from dpcl_core.methods.features.layer_gradients import Gradients
 from dpcl_core.privacy.noise import Batches, Noise
 
-# Gradients of more pictures at once were hardly faster: the bundled ViT took 274 pictures a CPU second by 8, 620 by 32 and
-# 651 by 128, in 40, 65 and 163 MB; a ViT-B/16 1.7 by 2 and 1.8 by 8 or 16, in 0.1 GB a picture (one thread, 2026-11-21).
-# The last ones of a batch are filled up to as many.
+# Larger pieces were hardly faster: the bundled ViT took 274 pictures per CPU second in pieces of 8, 620 of 32 and 651 of
+# 128, in 40, 65 and 163 MB; a ViT-B/16 took 1.7 in pieces of 2 and 1.8 of 8 or 16, in 0.1 GB a picture (one thread,
+# 2026-11-21). The last piece of a batch is filled up to the same size.
 _MOST = 32
 _PIXELS_AT_ONCE = 1 << 18  # side squared times pictures: five of 224x224
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adapter:
-    """A trained model: the adapter's and the last layer's numbers, on the CPU, beside a network shared by all models.
+    """A trained model: weights of the adapter and the last layer, on the CPU, and the frozen network that all models share.
 
-    The last layer is over the labels in `columns`, ascending; `n_classes` is what the logits are spread out to.
+    The last layer covers the labels in `columns`, ascending; logits have `n_classes` columns.
     """
 
     network: Network
@@ -42,31 +42,31 @@ class Adapter:
     weights: Mapping[str, Tensor]
 
     def module(self) -> Adapted:
-        """The network with these numbers in it, on the network's device."""
+        """The network with these weights loaded, on the network's device."""
         ready = Adapted(self.network, self.kind, self.rank, len(self.columns))
         ready.take(self.weights)
         return ready
 
     def logits(self, pictures: NDArray[np.generic]) -> NDArray[np.float32]:
         """[n, n_classes] of pictures uint8 [n, side, side, channels]; -inf outside the label space."""
-        found = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
+        logits = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
         asked, square = self.network.asked, pictures.shape[1]
-        as_they_are = Input(square, asked.n_channels, asked.interpolation)
+        unscaled = Input(square, asked.n_channels, asked.interpolation)
         images = Images(cast("NDArray[np.uint8]", pictures), (square, square, asked.n_channels))
-        parts = in_batches(self.module(), as_they_are, images, len(self.columns), self.network.device, asked.size)
-        found[:, self.columns] = np.concatenate(list(parts))
-        return found
+        parts = in_batches(self.module(), unscaled, images, len(self.columns), self.network.device, asked.size)
+        logits[:, self.columns] = np.concatenate(list(parts))
+        return logits
 
     def released(self) -> Mapping[str, NDArray[np.generic]]:
-        """All trained numbers by name, and which `labels` [classes] they are over."""
+        """All trained weights by name, and which `labels` [classes] they cover."""
         named = {name: tensor.numpy() for name, tensor in self.weights.items()}
         return {**named, "labels": np.isin(np.arange(self.n_classes), self.columns)}
 
 
 def fresh(network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int) -> Adapter:
-    """The network unchanged, under a last layer of weight zero over a label space.
+    """An untrained model: the unchanged network with a last layer of zero weights over a label space.
 
-    `seed` decides the random half of lora's starting numbers. Raises BadInput for a network that cannot be adapted so.
+    `seed` sets lora's random initial factor. Raises BadInput for a network that cannot be adapted this way.
     """
     ready = Adapted(network, kind, rank, len(space), seed)
     ready.leave_unused()
@@ -82,15 +82,15 @@ def trained(
     batches: Batches,
     noise: Noise,
 ) -> Generator[int, None, Adapter]:
-    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the model after the last.
+    """DP-SGD with Adam on cross-entropy from `start`: yields the steps taken so far, returns the trained model.
 
     Each step sums the clipped gradients of a Poisson batch over all trained parameters jointly, adds noise, divides by the
-    expected batch and takes a step of Adam (betas 0.9 and 0.999, 1e-8). An example whose label is outside the label space
-    is left out beforehand (Tobaben et al., Eq. 6); an empty batch, or no example at all, takes the same noisy steps. A noise
-    multiplier of 0 trains without noise and without clipping. The caller has written the training into the ledger.
+    expected batch size and takes a step of Adam (betas 0.9 and 0.999, 1e-8). Examples with a label outside the label space
+    are left out beforehand (Tobaben et al., Eq. 6); an empty batch, or no example at all, takes the same noisy steps. A
+    noise multiplier of 0 trains without noise and without clipping. The caller must have written the training to the ledger.
 
     Args: pictures uint8 [n, side, side, channels]; labels int64 [n].
-    Raises: Diverged as soon as a weight leaves the bound of `schedule`; MemoryError where not even one picture fits.
+    Raises: Diverged as soon as a weight exceeds `LARGEST_WEIGHT`; MemoryError if not even one picture fits.
     """
     network = start.module()
     named = dict(network.trainable())
@@ -116,5 +116,5 @@ def trained(
 
 
 def at_once(network: Network) -> int:
-    """How many pictures a gradient is computed of at once, to begin with."""
+    """Number of pictures whose gradients are computed at once, to begin with."""
     return max(1, min(_MOST, _PIXELS_AT_ONCE // network.asked.size**2)) * (8 if network.device.startswith("cuda") else 1)

@@ -20,10 +20,10 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class CosineClassifier:
-    """All budgets and seeds of a run in one array of sums [seeds, epsilons, classes, K]. Keeps nothing but noisy sums.
+    """Noisy class sums of all budgets and seeds of a run, in one array [seeds, epsilons, classes, K]. Keeps nothing else.
 
-    The clean sums of a task are shared by the budgets of one seed that have the same labels, and live only inside the
-    mechanism; noise is never shared.
+    Budgets of one seed with the same labels share a task's clean sums, which exist only inside the mechanism; they never
+    share noise.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -43,8 +43,8 @@ class CosineClassifier:
             cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
             labels = task.train.labels
             spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
-            for space in dict.fromkeys(spaces):  # one, unless every budget has learned its own
-                alike = [place for place, own in enumerate(spaces) if own == space]
+            for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
+                alike = [place for place, other in enumerate(spaces) if other == space]
                 train = task.train.take(np.flatnonzero(kept(labels, space)))
                 self._sums[row, alike] += noisy_class_sums(
                     train.inputs,
@@ -60,30 +60,30 @@ class CosineClassifier:
             yield Progress("training", done, len(self._seeds), task.index, f"summing features of {task.name}")
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.float64]]:
-        """By the one rule there is: cosines [epsilons, n, classes] of the task's test examples."""
+        """Cosines [epsilons, n, classes] of the task's test examples, the method's only rule."""
         return {"cosine": self.cosines(seed, task.test.inputs)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """`sums` [classes, K] of all tasks so far, and which `labels` [classes] have been released; see `listed_labels`."""
+        """`sums` [classes, K] over all tasks so far, and which `labels` [classes] are released; see `listed_labels`."""
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
         shown = listed_labels(self._released[place], self._n_classes)
         return {"sums": self._sums[place][shown], "labels": self._released[place][shown]}
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
-        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and sums of length zero.
+        """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.
 
-        Classes are the declared ones and then, as `listed_labels` has them, any others that were released.
+        Classes are the declared ones, then any other released ones; see `listed_labels`.
         """
         row = self._seeds.index(seed)
         shown = listed_labels(self._released[row].any(axis=0), self._n_classes)
         directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, shown]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
         scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
-        # A class without data has a zero sum when there is no noise: it must lose, not win as NaN or at 0.
+        # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
         usable = self._released[row][:, shown] & directions.any(axis=2)
         return np.where(usable[:, None, :], scores, -np.inf)
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CosineClassifier:
-    """The learner of a run's whole grid."""
+    """The learner of all cells of a run."""
     return CosineClassifier(spec, cells, known)

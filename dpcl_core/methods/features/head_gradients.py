@@ -1,29 +1,29 @@
-"""Sums of clipped gradients of last layers in which one example is worth one example, to the last digit.
+"""Sums of clipped gradients of last layers whose sensitivity holds exactly, for the sums as computed in floating point.
 
-Noise hides a change of a sum by at most the clipping norm. What must not change by more is the sum as it is computed, and
-floating-point sums move in every digit when one term joins them. Here they do not, for two reasons.
+Noise hides a change of a sum by at most the clipping norm. The bound must hold for the computed sum, yet one more term can
+change every digit of a floating-point sum. Here it cannot, for two reasons.
 
-1. What an example adds depends on the example and the weights alone. Logits are sums without rounding: an example is read
-   as the direction X_i below, weights as whole numbers, and no sum of absolute products reaches 2^24 (2^53 in double
-   precision), so that every order of additions, fused or not, on any number of cores, gives the same. All else is done
-   example by example, with examples innermost, as many as vector instructions take at once and none behind them. That a
-   function gives the same number at every place of a vector is a property of kernels, not of arithmetic:
-   tests/methods/features/test_head_gradients.py compares the bits on those at hand.
-2. What examples add is summed without rounding. Of example i, the gradient (p_i - onehot(y_i)) ⊗ row_i clipped to C is
+1. An example's contribution depends on the example and the weights alone. Logits are sums without rounding: an example
+   enters as the direction X_i below, weights as integers, and no sum of absolute products reaches 2^24 (2^53 in double
+   precision), so that every order of additions, fused or not, on any number of cores, gives the same result. Everything else
+   is computed per example, with examples along the innermost axis, padded to whole vector registers. That a function gives
+   the same number at every position of a vector is a property of kernels, not of arithmetic:
+   tests/methods/features/test_head_gradients.py compares the bits on the kernels at hand.
+2. Contributions are summed without rounding. The gradient (p_i - onehot(y_i)) ⊗ row_i of example i, clipped to C, is
 
-       C R_i ⊗ X_i / (n_r n_x),   R_i = whole numbers [columns], |R_i| <= n_r,   X_i = whole numbers [K+1], |X_i| <= n_x:
+       C R_i ⊗ X_i / (n_r n_x),   R_i integer [columns], |R_i| <= n_r,   X_i integer [K+1], |X_i| <= n_x:
 
-   X_i is the direction of its row in steps of 1 / n_x, R_i the residual at the length left to it, in steps of 1 / n_r, both
-   cut off toward zero, which makes no length grow. Sums of R_i ⊗ X_i are whole numbers: `exact_product` keeps them within
-   2^24 (2^53), with the same effect. (X_i is kept times 1 / (n_r n_x), a power of two, which changes no digit.)
+   X_i is the direction of its row in steps of 1 / n_x, R_i the residual scaled to the length that clipping leaves, in steps
+   of 1 / n_r; both are truncated toward zero, so no length grows. Sums of R_i ⊗ X_i are integers: `exact_product` keeps them
+   within 2^24 (2^53), so they are exact too. (X_i is stored times 1 / (n_r n_x), a power of two, which changes no digit.)
 
-So, in units of C, the sums of neighbours differ by R_i ⊗ X_i / (n_r n_x) exactly, whose length is at most 1.
+So, in units of C, the sums of neighbours differ by exactly R_i ⊗ X_i / (n_r n_x), whose length is at most 1.
 
-Lengths bound what they should although they are computed with rounding. With u half the distance from 1 to the next number,
-a computed sum of k squares is at least (1 - (k + 2) u) times the true one, less what squares lost that are too small for a
-number (each below 2^-126). Both divisors are therefore raised by a relative 2 (k + 8) u, which covers root, division and
-products as well; the 1 that ends every row, and Opacus' stabiliser, exceed what was lost. Weights likewise: theirs are below
-2^-40 where squares were lost, which is added to their length.
+The lengths are upper bounds although they are computed with rounding. With u half the distance from 1 to the next number, a
+computed sum of k squares is at least (1 - (k + 2) u) times the true one, minus the squares that underflow (each below
+2^-126). Both divisors are therefore raised by a relative 2 (k + 8) u, which also covers root, division and products; the 1
+that ends every row, and Opacus' stabiliser, exceed what underflow loses. Likewise for weights: only weights below 2^-40 lose
+their squares, and that number is added to their length.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
-# A row with a number beyond it keeps its direction and gets this length: no weight makes its logits infinite, and clipped it
-# is worth what it was before, for its gradient is longer than the clipping norm unless its class is certain.
+# A row with a larger entry keeps its direction and is shortened to this length, so that no weight makes its logits infinite.
+# Clipping leaves it the same contribution as before: its gradient exceeds the clipping norm unless its class is certain.
 LARGEST_INPUT = 2.0**20
-_STABILISER = 1e-6  # of the norm that clips, as Opacus has it
-_LANES = 16  # batches are filled up to whole vectors of the widest kind: remainders are slow
+_STABILISER = 1e-6  # added to the norm in clipping, as in Opacus
+_LANES = 16  # batches are padded to a multiple of the widest vector register: remainders are slow
 _RESIDUAL_STEPS = {np.dtype(np.float32): 2.0**9, np.dtype(np.float64): 2.0**22}  # n_r
-_LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}  # up to here every one is exact
+_LARGEST_WHOLE = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}  # all integers up to here are exact
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """Examples as the steps read them, each row a function of the example alone.
+    """Examples prepared for the steps; each row is a function of its example alone.
 
-    `rows` [n, K+1]: features, and a one at the end; `lengths` [n]: theirs; `directions` [n, K+1]: X above over n_r n_x,
-    multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: places of the labels in the columns. `allowed`
-    [epsilons, columns]: the budgets' label spaces; `outside`: 0 in them, -inf outside (a budget without any label gets
-    zeros, and no example ever counts there), None where every space is all columns. `residual_steps`: n_r over what raises
-    its divisor; `per_length`: a step of whole weights over the length of all.
+    `rows` [n, K+1]: features and a final 1; `lengths` [n]: their L2 norms; `directions` [n, K+1]: X above over n_r n_x,
+    multiples of `unit` = 1 / (n_r n_x) up to `widest`. `targets` [n]: column indices of the labels. `allowed`
+    [epsilons, columns]: the budgets' label spaces; `outside`: 0 inside them, -inf outside (all zeros for a budget without
+    labels, where no example counts), None if every space is all columns. `residual_steps`: n_r divided by the factor that
+    raises its divisor; `per_length`: grid step of integer weights, divided by the length of all weights.
     """
 
     rows: Floats
@@ -75,12 +75,12 @@ class Prepared:
         expected_batch: float,
         dtype: np.dtype[np.floating],
     ) -> Prepared:
-        """Of features [n, K] with targets [n]."""
+        """Prepares features [n, K] with targets [n]."""
         rows = with_bias(features, dtype)
         width = rows.shape[1]
         n_steps = direction_steps(width, expected_batch, dtype)
         lengths = np.sqrt(np.einsum("nk,nk->n", rows, rows))
-        np.maximum(lengths, 1, out=lengths)  # a row that counts zero divides by nothing
+        np.maximum(lengths, 1, out=lengths)  # avoids a division by zero for rows that count zero
         lengths *= 1 + _allowance(width, dtype)
         directions = rows * (n_steps / lengths)[:, None]
         np.trunc(directions, out=directions)
@@ -102,9 +102,9 @@ class Prepared:
 
 
 def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type[np.floating]) -> Floats:
-    """Features [n, K] with a column of ones [n, K+1]; a row that is not finite becomes zero, bias included.
+    """Features [n, K] with a column of ones [n, K+1]; a non-finite row becomes zero, bias included.
 
-    A row with a number beyond `LARGEST_INPUT` is shortened to that length, whatever finite numbers it holds.
+    A row with an entry beyond `LARGEST_INPUT` is shortened to that length, however large its finite entries.
     """
     rows = np.ones((len(features), features.shape[1] + 1), dtype=dtype)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -120,9 +120,9 @@ def with_bias(features: NDArray[np.generic], dtype: np.dtype[np.floating] | type
 
 
 def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.floating]) -> float:
-    """n_x, a public power of two: as fine as one product of a usual batch allows, from 2^8 to 2^11 in single precision.
+    """n_x, a public power of two: as fine as one exact product of an expected batch allows, 2^8 to 2^11 in single precision.
 
-    The largest number of a direction is taken for six times that of a vector whose numbers are all alike.
+    Assumes that the largest entry of a direction is six times that of a vector with equal entries.
     """
     if dtype == np.float64:
         return 2.0**22
@@ -131,23 +131,24 @@ def direction_steps(n_inputs: int, expected_batch: float, dtype: np.dtype[np.flo
 
 
 def clipped_sums(data: Prepared, batch: NDArray[np.int64], weights: Floats, clips: Floats) -> tuple[Floats, Floats]:
-    """Sums over a batch of gradients: of the first budgets clipped to C, in units of C and exact; of others as they are.
+    """Gradient sums over a batch: exact, clipped and in units of C for the first k budgets; plain for the others.
 
-    Args: batch [b]: places in the data; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets.
-    Returns: [k, columns, K+1], of `weights`' precision, or double where that cannot hold them; [epsilons - k, columns, K+1].
+    Args: batch [b]: row indices; weights [epsilons, columns, K+1]; clips [k]: C of the first k budgets.
+    Returns: [k, columns, K+1], in the precision of `weights`, or double where that cannot hold them exactly;
+    [epsilons - k, columns, K+1].
     """
     hidden, others = weights[: len(clips)], weights[len(clips) :]
     if len(batch) == 0:
         return np.zeros_like(hidden), np.zeros_like(others)
-    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # what is behind the batch is not used
+    filled = np.zeros(_LANES * -(-len(batch) // _LANES), np.int64)  # the padding is not used
     filled[: len(batch)] = batch
     directions = data.directions.take(filled, axis=0)
     rows = data.rows.take(filled, axis=0) if len(clips) < len(weights) else None
     residuals = clipped_residuals(data, filled, directions, rows, weights, clips)
     if len(clips):
-        own = residuals[: len(clips)]
-        np.trunc(own, out=own)
-        left = own.reshape(-1, len(filled))[:, : len(batch)]
+        clipped = residuals[: len(clips)]
+        np.trunc(clipped, out=clipped)
+        left = clipped.reshape(-1, len(filled))[:, : len(batch)]
         hidden = exact_product(left, directions[: len(batch)], data.widest, data.unit).reshape(hidden.shape)
     if rows is not None:
         others = residuals[len(clips) :, :, : len(batch)] @ rows[: len(batch)]
@@ -162,11 +163,11 @@ def clipped_residuals(
     weights: Floats,
     clips: Floats,
 ) -> Floats:
-    """R above of a batch, before it is cut off; of budgets that are not clipped plain residuals p_i - onehot(y_i).
+    """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
 
-    The gradient's length is the product of the two lengths, and clipping one factor for each example and budget,
-    min(1, C / (length + 1e-6)). Args: batch [b], of whole lanes; directions, rows [b, K+1]: the data's at these places, rows
-    None where all budgets are clipped. Returns: [epsilons, columns, b].
+    The gradient's length is the product of the two lengths; clipping is one factor per example and budget,
+    min(1, C / (length + 1e-6)). Args: batch [b], a multiple of `_LANES`; directions, rows [b, K+1] of the batch, rows None
+    if all budgets are clipped. Returns: [epsilons, columns, b].
     """
     n_budgets, n_columns, width = weights.shape
     n, n_clipped, n_steps = len(batch), len(clips), _RESIDUAL_STEPS[weights.dtype]
@@ -174,10 +175,10 @@ def clipped_residuals(
     lengths = data.lengths.take(batch)
     if n_clipped:
         whole, per_step = whole_weights(data, weights[:n_clipped])
-        own = residuals[:n_clipped]
-        np.matmul(whole.reshape(n_clipped * n_columns, width), directions.T, out=own.reshape(n_clipped * n_columns, n))
+        clipped = residuals[:n_clipped]
+        np.matmul(whole.reshape(n_clipped * n_columns, width), directions.T, out=clipped.reshape(n_clipped * n_columns, n))
         per_step *= n_steps
-        own *= (per_step[:, None] * lengths)[:, None]
+        clipped *= (per_step[:, None] * lengths)[:, None]
     if rows is not None:
         np.matmul(weights[n_clipped:], rows.T, out=residuals[n_clipped:])
     if data.outside is not None:
@@ -188,12 +189,12 @@ def clipped_residuals(
     targets = data.targets.take(batch)
     places = targets * n
     places += np.arange(n)
-    # (exp - sum * onehot) / sum is the residual: the division waits for the clipping factor, which is one more.
+    # (exp - sum * onehot) / sum is the residual: the division is merged with the clipping factor below.
     residuals.reshape(-1)[places + np.arange(0, residuals.size, n_columns * n)[:, None]] -= sums
     factors = np.empty_like(sums)
     if n_clipped:
-        own, total = residuals[:n_clipped], sums[:n_clipped]
-        longest = np.sqrt(np.einsum("ecb,ecb->eb", own, own))
+        clipped, total = residuals[:n_clipped], sums[:n_clipped]
+        longest = np.sqrt(np.einsum("ecb,ecb->eb", clipped, clipped))
         longest *= lengths
         longest += total * _STABILISER
         np.maximum(longest, total * clips[:, None], out=longest)
@@ -208,10 +209,10 @@ def clipped_residuals(
 
 
 def whole_weights(data: Prepared, weights: Floats) -> tuple[Floats, Floats]:
-    """Weights [k, columns, K+1] as whole numbers, and what a step is for each budget [k].
+    """Weights [k, columns, K+1] as integers, and the grid step of each budget [k].
 
-    A budget's weights together are no longer than the largest whole number over n_x, less what rounding adds to a column's:
-    by Cauchy and Schwarz no sum of absolute products with a direction is larger than that number.
+    The norm of a budget's integer weights is at most the largest exact integer over n_x, minus what rounding can add to a
+    column's norm. By Cauchy-Schwarz no sum of absolute products with a direction exceeds that largest integer.
     """
     flat = weights.reshape(len(weights), -1)
     per_step = np.sqrt(np.vecdot(flat, flat))
@@ -225,13 +226,13 @@ def whole_weights(data: Prepared, weights: Floats) -> tuple[Floats, Floats]:
 def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Floats:
     """left [m, b] @ right [b, k] without rounding, in double precision where single would round.
 
-    Of whole numbers up to n_r, and multiples of a power of two `unit` up to `widest`. A product of which no sum of absolute
-    terms reaches `_LARGEST_WHOLE` units is exact in any order of additions; others are added up from halves of b, in double
-    precision, which holds sums of 2^32 examples of 2^21 each.
+    `left` holds integers up to n_r, `right` multiples of a power of two `unit` up to `widest`. If no sum of absolute terms
+    reaches `_LARGEST_WHOLE` units, the product is exact in any order of additions; otherwise the halves of b are multiplied
+    separately and added in double precision, which holds sums of 2^32 examples of 2^21 each.
     """
     largest = _LARGEST_WHOLE[left.dtype] * unit
     is_small = len(right) * widest * _RESIDUAL_STEPS[left.dtype] <= largest or len(right) < 2
-    if is_small or 2 * _heaviest(left) * widest <= largest:  # twice: single precision may have rounded the sums
+    if is_small or 2 * _heaviest(left) * widest <= largest:  # factor 2: single precision may have rounded the sums
         return left @ right
     half = len(right) // 2
     parts = (
@@ -242,7 +243,7 @@ def exact_product(left: Floats, right: Floats, widest: float, unit: float) -> Fl
 
 
 def _largest(values: Floats) -> float:
-    """The largest absolute value; no number where one is none."""
+    """The largest absolute value; NaN if any value is NaN."""
     return float(np.maximum(values.max(initial=0), -values.min(initial=0)))
 
 
@@ -252,5 +253,5 @@ def _heaviest(left: Floats) -> float:
 
 
 def _allowance(n_terms: int, dtype: np.dtype[np.floating]) -> float:
-    """What the docstring above raises a divisor by."""
+    """Relative increase of a divisor, 2 (k + 8) u, as the module docstring derives it."""
     return (n_terms + 8) * float(np.finfo(dtype).eps)

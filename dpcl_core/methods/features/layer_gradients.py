@@ -1,4 +1,4 @@
-"""Sums of clipped per-example gradients of a network, in as many pieces as memory asks for."""
+"""Sums of clipped per-example gradients of a network, computed in pieces that fit into memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Targets = NDArray[np.int64]
 
 
 class Gradients:
-    """Gradients of cross-entropy, summed over the examples of a batch, of all trainable parameters of a network.
+    """Gradients of cross-entropy with respect to all trainable parameters, summed over the examples of a batch.
 
-    `clip_norm` bounds each example's gradient over all parameters together; inf: no clipping, and plain autograd sums.
+    `clip_norm` bounds each example's gradient over all parameters together; inf: plain autograd sums without clipping.
     Opacus' hooks give the per-example gradients, layer by layer in one backward pass. Its ghost clipping needs a second
-    pass to save the memory of per-example gradients; for adapters, whose gradients are small beside the activations, it was
-    never faster and saved nothing (tests/benchmarks/test_adapters.py), so it is not offered.
+    pass to save the memory of per-example gradients; for adapters, whose gradients are small compared to the activations, it
+    was never faster and saved nothing (tests/benchmarks/test_adapters.py), so it is not offered.
 
-    `limit`: how many examples are computed at once. It is halved whenever memory does not suffice, and stays so. Kernels
-    choose the order of their additions by the shapes of what they multiply: so that an example's gradient does not turn with
-    the number of examples beside it, the last piece is filled up.
+    `limit`: examples computed at once; halved for good whenever memory does not suffice. Kernels choose the order of their
+    additions by the shapes that they multiply. The last piece is filled up, so that an example's gradient does not depend
+    on the number of examples beside it.
     """
 
     def __init__(self, network: nn.Module, clip_norm: float, limit: int, device: str) -> None:
@@ -37,14 +37,14 @@ class Gradients:
         self._network, self._clip_norm, self._device = network, clip_norm, device
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         for module in network.modules():
-            # Opacus looks at a layer only in training mode, which changes nothing else in the layers that are trained.
+            # Opacus hooks only layers in training mode; the mode has no other effect on the layers that are trained.
             module.training = any(p.requires_grad for p in module.parameters(recurse=False))
         self._hooked: GradSampleModule | None = None
 
     def of(self, pictures: Pictures, targets: Targets) -> list[Tensor]:
-        """The sums, one for each trainable parameter, of pictures uint8 [b, side, side, channels], targets int64 [b].
+        """The sums, one per trainable parameter, for pictures uint8 [b, side, side, channels] with targets int64 [b].
 
-        Raises MemoryError where one picture alone does not fit, BadInput for a layer that mixes examples.
+        Raises MemoryError if not even one picture fits, BadInput for a layer that mixes examples.
         """
         sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self._parameters]
         start = 0
@@ -53,7 +53,7 @@ class Gradients:
             places = np.arange(start, start + (n if np.isinf(self._clip_norm) else self.limit))
             filled = places.clip(max=len(targets) - 1)
             try:
-                found = self._piece(pictures[filled], targets[filled], n)
+                parts = self._piece(pictures[filled], targets[filled], n)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -62,13 +62,13 @@ class Gradients:
                 self.limit = max(1, min(self.limit, len(targets) - start) // 2)
                 self.close()
                 continue
-            for whole, part in zip(sums, found, strict=True):
-                whole += part
+            for running, part in zip(sums, parts, strict=True):
+                running += part
             start += n
-        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self._parameters, strict=True)]
+        return [total.to(parameter.dtype) for total, parameter in zip(sums, self._parameters, strict=True)]
 
     def _piece(self, pictures: Pictures, targets: Targets, n_counting: int) -> list[Tensor]:
-        """Sums over the first so many examples; without clipping over all."""
+        """Clipped sums over the first `n_counting` examples; without clipping, sums over all."""
         pixels = torch.from_numpy(np.ascontiguousarray(pictures)).to(self._device)
         truth = torch.from_numpy(targets).to(self._device)
         if np.isinf(self._clip_norm):
@@ -78,26 +78,26 @@ class Gradients:
         if self._hooked is None:
             self._hooked = GradSampleModule(self._network, loss_reduction="sum")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Full backward hook is firing")  # what lies below the first layer is frozen
+            warnings.filterwarnings("ignore", "Full backward hook is firing")  # layers below are frozen
             with mixed_precision(self._device):
                 logits = self._hooked(pixels)
             _loss(logits, truth).backward()  # type: ignore[no-untyped-call]
-        own = [self._of_examples(parameter, len(targets))[:n_counting] for parameter in self._parameters]
-        found = clipped_sums(own, self._clip_norm)
+        grads = [self._per_example(parameter, len(targets))[:n_counting] for parameter in self._parameters]
+        sums = clipped_sums(grads, self._clip_norm)
         self._hooked.zero_grad(set_to_none=True)
-        return found
+        return sums
 
-    def _of_examples(self, parameter: nn.Parameter, n_examples: int) -> Tensor:
-        """The per-example gradients [n, ...] that the hooks left at a parameter."""
-        found = parameter.grad_sample  # type: ignore[attr-defined]
-        if not isinstance(found, Tensor) or len(found) != n_examples:
+    def _per_example(self, parameter: nn.Parameter, n_examples: int) -> Tensor:
+        """The per-example gradients [n, ...] that the hooks stored at a parameter."""
+        grads = parameter.grad_sample  # type: ignore[attr-defined]
+        if not isinstance(grads, Tensor) or len(grads) != n_examples:
             name = next(name for name, other in self._network.named_parameters() if other is parameter)
             allowed = f"must keep pictures apart in every layer; {name} sees them in pieces or several times"
             raise BadInput("data.backbone", type(self._network).__name__, allowed)
-        return found
+        return grads
 
     def close(self) -> None:
-        """Takes the hooks off the network, with whatever an interrupted computation left behind."""
+        """Removes the hooks from the network, and anything that an interrupted computation left behind."""
         if self._hooked is not None:
             self._hooked.to_standard_module()
             self._hooked = None
@@ -109,10 +109,10 @@ class Gradients:
 
 
 def clipped_sums(grads: Sequence[Tensor], clip_norm: float) -> list[Tensor]:
-    """Each parameter's sum over the examples of their gradients, scaled by min(1, C / (norm + 1e-6)) as Opacus has it.
+    """Each parameter's sum of per-example gradients, scaled by min(1, C / (norm + 1e-6)) as in Opacus.
 
-    The norm is that of an example's gradient in all parameters together: adding an example changes the sums, taken together,
-    by at most `clip_norm` in L2, replacing one by twice that. An example whose gradient is not finite counts zero.
+    The norm is taken over all parameters together: adding an example changes all sums together by at most `clip_norm` in L2,
+    replacing one by at most twice that. An example with a non-finite gradient counts zero.
 
     Args: grads [n, ...], one tensor for each parameter.
     """

@@ -1,4 +1,4 @@
-"""Last layers trained by DP-SGD on cached features, the budgets of one seed side by side in one wide product."""
+"""Last layers trained by DP-SGD on cached features; all budgets of a seed share one wide matrix product."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_IN_SINGLE = 2.0**7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heads:
-    """Linear classifiers of one seed, one a budget, over the labels in `columns`.
+    """Linear classifiers of one seed, one per budget, over the labels in `columns`.
 
     `weights` [epsilons, columns, K+1], the bias last; `allowed` [epsilons, columns]: the labels in each one's space.
     """
@@ -34,34 +34,34 @@ class Heads:
 
     def logits(self, features: NDArray[np.generic]) -> NDArray[np.floating]:
         """[epsilons, n, classes] of features [n, K]; -inf outside a budget's label space."""
-        found = np.full((len(self.weights), len(features), self.n_classes), -np.inf, dtype=self.weights.dtype)
+        logits = np.full((len(self.weights), len(features), self.n_classes), -np.inf, dtype=self.weights.dtype)
         scores = with_bias(features, self.weights.dtype) @ self.weights.transpose(0, 2, 1)
-        found[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
-        return found
+        logits[:, :, self.columns] = np.where(self.allowed[:, None, :], scores, -np.inf)
+        return logits
 
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
-        """`weights` [classes, K+1] of the budget at this place, zero outside its `labels` [classes]."""
-        own = self.columns[self.allowed[place]]
+        """`weights` [classes, K+1] of the budget at this index, zero outside its `labels` [classes]."""
+        space = self.columns[self.allowed[place]]
         weights = np.zeros((self.n_classes, self.weights.shape[2]), dtype=self.weights.dtype)
-        weights[own] = self.weights[place, self.allowed[place]]
-        return {"weights": weights, "labels": np.isin(np.arange(self.n_classes), own)}
+        weights[space] = self.weights[place, self.allowed[place]]
+        return {"weights": weights, "labels": np.isin(np.arange(self.n_classes), space)}
 
 
 def fresh(spaces: Spaces, n_features: int, n_classes: int, dtype: type[np.floating] = np.float32) -> Heads:
-    """Classifiers of weight zero, each over its own label space."""
+    """Untrained classifiers with zero weights, each over its own label space."""
     columns = np.asarray(sorted(set().union(*map(set, spaces))), dtype=np.int64)
     allowed = np.array([np.isin(columns, list(space)) for space in spaces]).reshape(len(spaces), len(columns))
     return Heads(np.zeros((len(spaces), len(columns), n_features + 1), dtype), columns, allowed, n_classes)
 
 
 def joined(parts: Sequence[Heads]) -> Heads:
-    """The budgets of several, which have the same columns, in one."""
+    """All budgets of several heads with the same columns, as one."""
     weights, allowed = (np.concatenate(both) for both in zip(*((part.weights, part.allowed) for part in parts), strict=True))
     return Heads(weights, parts[0].columns, allowed, parts[0].n_classes)
 
 
 def no_progress(step: int) -> None:
-    """What is told of a step where nobody wants to know."""
+    """No-op progress callback."""
 
 
 def trained(
@@ -77,15 +77,15 @@ def trained(
     """The classifiers after `plan.n_steps` steps of DP-SGD with Adam on cross-entropy, from `start`.
 
     One batch sequence serves all budgets, noise never does. An example whose label is not in a budget's space counts zero
-    there (Tobaben et al., Eq. 6); no examples at all, or an empty batch, runs the same noisy steps. A noise multiplier of 0
-    trains without noise and without clipping. The caller has written the training into the ledgers.
+    there (Tobaben et al., Eq. 6); an empty batch, or no examples at all, runs the same noisy steps. A noise multiplier of 0
+    trains without noise and without clipping. The caller must have written the training to the ledgers.
 
     Sensitivity: one example changes a step's sum by one gradient over weights and bias together, clipped to length
-    `plan.clip_norm`; replacing one, by at most twice that. `head_gradients` proves it for the sums as they are computed.
-    Noise is added to sums in units of the clipping norm, so that its standard deviation is the multiplier itself.
+    `plan.clip_norm`; replacing one, by at most twice that. `head_gradients` proves it for the sums as computed. Noise is
+    added to sums in units of the clipping norm, so its standard deviation is the multiplier itself.
 
-    Args: features [n, K]; labels [n] int64, of `start.columns` or not.
-    Raises: Diverged as soon as a weight of any budget leaves the bound of `schedule`, for all budgets of the seed.
+    Args: features [n, K]; labels [n] int64, inside `start.columns` or not.
+    Raises: Diverged as soon as a weight of any budget exceeds `LARGEST_WEIGHT`, for all budgets of the seed.
     """
     places = np.flatnonzero(np.isin(labels, start.columns))
     targets = np.searchsorted(start.columns, labels[places])
@@ -96,8 +96,8 @@ def trained(
     data = Prepared.of(features[places], targets, start.allowed[order], plan.expected_batch, weights.dtype)
     adam, gradient = Adam(weights, plan.learning_rate), np.empty_like(weights)
     hidden, others = gradient[:n_hidden], gradient[n_hidden:]
-    own = [noises[place] for place in order[:n_hidden]]
-    add = _addition(own, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if own else None
+    ordered = [noises[place] for place in order[:n_hidden]]
+    add = _addition(ordered, sigmas[order[:n_hidden]].tolist(), weights[0], plan.n_steps) if ordered else None
     clips = np.full(n_hidden, plan.clip_norm, dtype=weights.dtype)
     mean, clipped_mean = 1 / plan.expected_batch, plan.clip_norm / plan.expected_batch
     for step in range(plan.n_steps):
@@ -114,19 +114,19 @@ def trained(
 
 
 def _is_small(weights: Floats) -> bool:
-    """Whether all are numbers within `LARGEST_WEIGHT`."""
+    """Whether all weights are finite and at most `LARGEST_WEIGHT` in absolute value."""
     flat = weights.reshape(-1)
-    if flat.dot(flat) < LARGEST_WEIGHT**2 / 2:  # then none can be larger, and this is one look instead of two
+    if flat.dot(flat) < LARGEST_WEIGHT**2 / 2:  # then none can be larger: one pass instead of two
         return True
     return bool(max(weights.max(initial=0), -weights.min(initial=0)) <= LARGEST_WEIGHT)
 
 
 def _addition(noises: Sequence[Noise], multipliers: Sequence[float], like: Floats, n_steps: int) -> Addition:
-    """What adds noise of these standard deviations to the sums [budgets, columns, K+1] of a step, drawn ahead.
+    """A function that adds noise of these standard deviations, drawn ahead, to a step's sums [budgets, columns, K+1].
 
-    Sums that came in double precision have one value for each in single precision, and get the same grid and the same last
-    rounding: which of the two a batch needed is not told. Their part beside the grid fits single precision as long as the
-    grid is no coarser than 2^5; noise above that is added in double precision whatever the batch.
+    Sums in double precision are put on the same grid and get the same final rounding as sums in single precision, so the
+    output does not reveal which of the two a batch needed. Their remainder beside the grid fits single precision as long as
+    the grid is no coarser than 2^5; larger noise is always added in double precision.
     """
     if like.dtype == np.float64 or max(multipliers) > _MOST_IN_SINGLE:
         return lambda sums: np.stack(

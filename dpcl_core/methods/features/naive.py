@@ -1,4 +1,4 @@
-"""Naive baseline (Tobaben et al., Algorithm A2): one model, trained on with DP-SGD from task to task."""
+"""Naive baseline (Tobaben et al., Algorithm A2): one model, fine-tuned with DP-SGD on one task after another."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Naive:
-    """One model a cell. Its optimiser starts anew with every task, which the paper does not state.
+    """One model per cell. Restarts the optimiser with every task, which the paper does not state.
 
-    Tasks are not independent, each starts from the last one's weights, but parallel composition holds: what came before an
-    example's task does not depend on it, and what comes after is computed from released weights and other people's data.
+    Each task starts from the last one's weights, but parallel composition holds: models before an example's task do not
+    depend on it, and models after it are computed from released weights and other people's data.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -31,17 +31,17 @@ class Naive:
             seed: Work(task.train, task.prior, (task.index,), self._size, self._models.get(seed))
             for seed, task in tasks.items()
         }
-        self._models = yield from self._trainer.told(works, ledgers)
+        self._models = yield from self._trainer.train_with_progress(works, ledgers)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the model's logits."""
+        """The model's logits, the method's only rule."""
         return {"argmax": self._models[seed].logits(task.test.inputs)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The model as the last task left it."""
+        """The model after the last task."""
         return self._trainer.released(self._models[cell.seed], cell)
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Naive:
-    """The learner of a run's whole grid."""
+    """The learner of all cells of a run."""
     return Naive(spec, cells, known)

@@ -1,4 +1,4 @@
-"""Non-CL baseline (Tobaben et al., Algorithm A3): everything seen so far is kept, and a fresh model trained on all of it."""
+"""Non-CL baseline (Tobaben et al., Algorithm A3): keeps all data seen so far and trains a fresh model on it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class NonCl:
-    """Keeps the examples of all tasks: no continual learner, and said to be none.
+    """Keeps the examples of all tasks, so it is no continual learner.
 
-    Released at every task, the examples of the first task are used in every release, and the ledger adds that up for them;
-    released once, after the last task, they are used once.
+    If a model is released after every task, the first task's examples are used in every release, and the ledger composes
+    these. If one is released after the last task only, they are used once.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -37,22 +37,22 @@ class NonCl:
         if self._once and n_seen < self._known.n_tasks:
             return
         works = {seed: self._work(seen) for seed, seen in self._seen.items()}
-        self._models = yield from self._trainer.told(works, ledgers)
+        self._models = yield from self._trainer.train_with_progress(works, ledgers)
 
     def _work(self, seen: Sequence[Task]) -> Work:
-        together: Examples = joined([task.train for task in seen])
+        examples: Examples = joined([task.train for task in seen])
         prior = tuple(sorted({label for task in seen for label in task.prior}))
-        return Work(together, prior, tuple(task.index for task in seen), len(seen) * self._known.task_size)
+        return Work(examples, prior, tuple(task.index for task in seen), len(seen) * self._known.task_size)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule there is: the model's logits; nothing before the one release."""
+        """The model's logits, the method's only rule; nothing before the first release."""
         return {"argmax": self._models[seed].logits(task.test.inputs)} if seed in self._models else {}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The model of the last release; nothing before there is one."""
+        """The last released model; nothing before the first release."""
         return self._trainer.released(self._models[cell.seed], cell) if cell.seed in self._models else {}
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> NonCl:
-    """The learner of a run's whole grid."""
+    """The learner of all cells of a run."""
     return NonCl(spec, cells, known)

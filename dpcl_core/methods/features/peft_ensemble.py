@@ -1,4 +1,4 @@
-"""PEFT ensemble (Tobaben et al., Algorithm 2): a fresh adapter and head for every task, all of them asked at test time."""
+"""PEFT ensemble (Tobaben et al., Algorithm 2): a fresh adapter and head for every task; all members vote at test time."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class PeftEnsemble:
-    """The members of every seed, each trained on one task alone and never from another member."""
+    """The members of every seed, each trained on one task alone and independently of the others."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         assert isinstance(spec.params, EnsembleParams)
         self._rule, self._one_space = spec.params.rule, spec.labels == "prior-const"
         self._trainer, self._size = Trainer(spec, cells, known), known.task_size
         self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
-        self._tallies: dict[tuple[int, int], VoteAccumulator] = {}
-        self._own: dict[tuple[int, int], NDArray[np.floating]] = {}  # of each task, its member's logits on its test set
+        self._votes: dict[tuple[int, int], VoteAccumulator] = {}
+        # By (seed, task): the logits of the task's own member on its test set.
+        self._member_logits: dict[tuple[int, int], NDArray[np.floating]] = {}
 
-    def foresee(self, coming: Sequence[Mapping[int, Task]]) -> None:
-        """A member never builds on another: the next ones train while the last ones are looked at."""
+    def prefetch(self, coming: Sequence[Mapping[int, Task]]) -> None:
+        """Starts training the next members, which build on no other, while the last ones are evaluated."""
         for tasks in coming:
             self._trainer.begin(self._works(tasks))
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
-        models = yield from self._trainer.told(self._works(tasks), ledgers)
+        models = yield from self._trainer.train_with_progress(self._works(tasks), ledgers)
         for seed, model in models.items():
             self._members[seed].append(model)
 
@@ -43,28 +44,28 @@ class PeftEnsemble:
         return {seed: Work(task.train, task.prior, (task.index,), self._size) for seed, task in tasks.items()}
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By rule. A member's logits on a test set are computed once: only members new since the last time are asked.
+        """Scores by rule. A member's logits on a test set are computed only once.
 
-        Last stands `MEMBER`: the task's own member alone, as if the task of a test example were told.
+        The last rule is `MEMBER`: the task's own member alone, as if each test example came with its task.
         """
         place = seed, task.index
-        tally = self._tallies.setdefault(place, VoteAccumulator(one_space=self._one_space))
+        votes = self._votes.setdefault(place, VoteAccumulator(one_space=self._one_space))
         inputs = task.test.inputs
-        for index, member in enumerate(self._members[seed][tally.n_members :], start=tally.n_members):
+        for index, member in enumerate(self._members[seed][votes.n_members :], start=votes.n_members):
             logits = member.logits(inputs)
-            tally.add(logits)
+            votes.add(logits)
             if index == task.index:
-                self._own[place] = logits
-        if not tally.n_members:
+                self._member_logits[place] = logits
+        if not votes.n_members:
             return {}
-        own = {MEMBER: self._own[place]} if place in self._own else {}
-        return {**tally.scores(self._rule), **own}
+        task_member = {MEMBER: self._member_logits[place]} if place in self._member_logits else {}
+        return {**votes.scores(self._rule), **task_member}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The newest member; the others left with their own tasks."""
+        """The newest member; the others were released with their own tasks."""
         return self._trainer.released(self._members[cell.seed][-1], cell)
 
 
 def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> PeftEnsemble:
-    """The learner of a run's whole grid."""
+    """The learner of all cells of a run."""
     return PeftEnsemble(spec, cells, known)

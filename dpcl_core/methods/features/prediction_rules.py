@@ -1,4 +1,4 @@
-"""How an ensemble's members vote: ArgMax, Median and Entropy (Tobaben et al., Eq. 10, A41 and appendix H.2)."""
+"""Prediction rules of an ensemble: ArgMax, Median and Entropy (Tobaben et al., Eq. 10, A41 and appendix H.2)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Logits = NDArray[np.floating]
 
 
 class VoteAccumulator:
-    """The votes of the members heard so far on one set of examples, under every rule at once.
+    """Accumulates the members' votes on one set of examples, under every rule at once.
 
-    Members may be heard in any order. `one_space`: all members know the same labels (S_prior_const).
+    Members may be added in any order. `one_space`: all members have the same label space (S_prior_const).
 
     * ArgMax: the largest logit of any member.
-    * Median: the same after each member's logits are lowered by their own median over its labels.
-    * Entropy: the sum of the members' logits, weighted by softmax over members of minus the entropy of their softmax
-      (natural logarithm, gamma = 1, after SAFE, Zhao et al. 2024). Where members know different labels that sum is not
-      defined, and multiplying a negative logit by a small weight would raise it: probabilities take the place of logits
-      there, which is our extension.
+    * Median: the largest logit after subtracting from each member's logits their median over its labels.
+    * Entropy: the weighted sum of the members' logits, with weights softmax over members of minus the entropy of each
+      member's softmax (natural logarithm, gamma = 1, after SAFE, Zhao et al. 2024). If members have different label spaces,
+      that sum is not defined, and multiplying a negative logit by a small weight would raise it; our extension then uses
+      probabilities instead of logits.
 
-    Only labels that a member knows (finite logits) are counted for it.
+    A member votes only for labels in its own space (finite logits).
     """
 
     def __init__(self, *, one_space: bool) -> None:
@@ -33,27 +33,27 @@ class VoteAccumulator:
         self.n_members = 0
 
     def add(self, logits: Logits) -> None:
-        """Hears one member: logits [epsilons, n, classes], -inf for labels that it does not know."""
+        """Adds one member's votes: logits [epsilons, n, classes], -inf outside its label space."""
         votes = _votes_of(logits, one_space=self._one_space)
-        self._votes = votes if self._votes is None else _together(self._votes, votes)
+        self._votes = votes if self._votes is None else _combined(self._votes, votes)
         self.n_members += 1
 
     def scores(self, first: Rule) -> dict[str, Logits]:
-        """Scores [epsilons, n, classes] by rule, `first` first; -inf for labels that no member knows. Needs a member."""
+        """Scores [epsilons, n, classes] by rule, `first` first; -inf for labels in no member's space. Needs a member."""
         votes = self._votes
         assert votes is not None
         smallest = np.finfo(votes.weights.dtype).tiny
-        found = {
+        scores = {
             "argmax": votes.largest,
             "median": votes.centred,
             "entropy": votes.weighted / np.maximum(votes.weights, smallest),
         }
-        return {rule: found[rule] for rule in (first, *(rule for rule in RULES if rule != first))}
+        return {rule: scores[rule] for rule in (first, *(rule for rule in RULES if rule != first))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Votes:
-    """What the three rules need of one member or of several: the sums and maxima over them. [epsilons, n, classes or 1]."""
+    """Sums and maxima over members that the three rules require, each [epsilons, n, classes or 1]."""
 
     largest: Logits
     centred: Logits
@@ -64,14 +64,14 @@ class _Votes:
 def _votes_of(logits: Logits, *, one_space: bool) -> _Votes:
     known = np.isfinite(logits)
     probabilities = _softmax(logits)
-    # 0 log 0 = 0: a label that a member does not know, or rules out, adds nothing to its entropy.
+    # 0 log 0 = 0: a label of probability 0, or outside the member's space, adds nothing to its entropy.
     entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
     weights = np.exp(-entropy) * known.any(axis=2, keepdims=True)
     voted = weights * (np.where(known, logits, 0) if one_space else probabilities)
     return _Votes(logits, logits - _median(logits, known)[:, :, None], np.where(known, voted, -np.inf), weights)
 
 
-def _together(left: _Votes, right: _Votes) -> _Votes:
+def _combined(left: _Votes, right: _Votes) -> _Votes:
     both = np.isfinite(left.weighted) & np.isfinite(right.weighted)
     return _Votes(
         np.maximum(left.largest, right.largest),
@@ -82,9 +82,9 @@ def _together(left: _Votes, right: _Votes) -> _Votes:
 
 
 def _median(logits: Logits, known: NDArray[np.bool_]) -> Logits:
-    """Median [epsilons, n] over the known labels; 0 where none is known.
+    """Median [epsilons, n] over the labels in the space; 0 if it is empty.
 
-    A budget's label space is the same for all examples, so the first example's mask serves the others.
+    A budget's label space is the same for all examples, so the first example's mask applies to all.
     """
     medians = np.zeros(logits.shape[:2], dtype=logits.dtype)
     if logits.shape[1]:
@@ -95,7 +95,7 @@ def _median(logits: Logits, known: NDArray[np.bool_]) -> Logits:
 
 
 def _softmax(logits: Logits) -> Logits:
-    """Along the labels; zeros where no label is known."""
+    """Softmax over the labels; zeros if the label space is empty."""
     top = logits.max(axis=2, keepdims=True)
     raised: Logits = np.exp(logits - np.where(np.isfinite(top), top, 0))
     total = raised.sum(axis=2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Carries out trainings of heads: small ones in this process, large ones side by side in processes of their own."""
+"""Runs trainings of heads: small ones in this process, large ones in parallel worker processes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.features import linear_heads
 from dpcl_core.privacy.noise import Batches, Noise
 
-_LOOK_SECONDS = 0.1  # how often progress is told
-# What a training costs on one core, by step and by multiplication (2026-11-22); starting processes costs about a second.
+_POLL_SECONDS = 0.1  # between progress reports
+# Time of a training on one core, per step and per multiplication (2026-11-22); starting processes takes about a second.
 _STEP_SECONDS, _MULTIPLY_SECONDS = 9e-5, 4.5e-11
 _WORTH_SECONDS = 4.0
-_WIDE = 1e8  # multiplications in a product that several cores share with profit
+_WIDE = 1e8  # multiplications above which sharing a product between cores pays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """The arguments of one `heads.trained`."""
+    """The arguments of one `linear_heads.trained`."""
 
     start: linear_heads.Heads
     features: NDArray[np.generic]
@@ -40,7 +40,7 @@ class Job:
     batches: Batches
     noises: Sequence[Noise]
 
-    def done(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
+    def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
         """The trained heads."""
         return linear_heads.trained(
             self.start,
@@ -54,16 +54,17 @@ class Job:
         )
 
     def pieces(self, count: int) -> list[Job]:
-        """Jobs for some of the budgets each, at most `count`, that share batches as the budgets of one job do.
+        """At most `count` jobs with a share of the budgets each; they use the same batches as one job would.
 
-        A seeded job stays whole: products of another width round differently, and cores must not change what it gives.
+        A seeded job is not split: products of another width round differently, and the number of cores must not change the
+        result.
         """
         if self.batches.is_seeded or count < 2 or len(self.noises) < 2:
             return [self]
         parts = np.array_split(np.arange(len(self.noises)), min(count, len(self.noises)))
-        return [self._of(part, batches) for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True)]
+        return [self._piece(part, batches) for part, batches in zip(parts, self.batches.copies(len(parts)), strict=True)]
 
-    def _of(self, budgets: NDArray[np.int64], batches: Batches) -> Job:
+    def _piece(self, budgets: NDArray[np.int64], batches: Batches) -> Job:
         start = replace(self.start, weights=self.start.weights[budgets], allowed=self.start.allowed[budgets])
         return replace(
             self,
@@ -75,12 +76,12 @@ class Job:
 
     @property
     def multiplications(self) -> float:
-        """In one of the two products of a step."""
+        """Expected multiplications in one of a step's two products."""
         return self.plan.expected_batch * self.start.weights.size
 
 
 class Running(Protocol):
-    """Trainings that were begun, or are at once when somebody asks for them."""
+    """One round of trainings, started already or on the first call of `heads`."""
 
     def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
         """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
@@ -88,10 +89,10 @@ class Running(Protocol):
 
 
 class ProcessPool:
-    """Trains the seeds of a run, task after task.
+    """Trains the seeds of a run, task after task, in worker processes if that saves time.
 
-    Whether processes are worth their start is judged at once, so that they start while their user prepares: `n_jobs`: seeds
-    in every round; `seconds`: what all rounds together take about on one core (see `estimate`).
+    Decides on construction, so that processes start while the caller prepares. `n_jobs`: seeds in every round; `seconds`:
+    estimated time of all rounds on one core (see `estimate`).
     """
 
     def __init__(self, n_jobs: int, seconds: float) -> None:
@@ -99,26 +100,26 @@ class ProcessPool:
         self._processes = _Processes(min(n_jobs, os.cpu_count() or 1)) if is_worth_it else None
 
     @property
-    def is_beside(self) -> bool:
-        """Whether others train, while this process does something else."""
+    def uses_processes(self) -> bool:
+        """Whether worker processes train while this process does something else."""
         return self._processes is not None
 
     def begin(self, jobs: Mapping[int, Job], *, is_last: bool = True) -> Running:
-        """The trainings of one round, which processes begin as soon as those before it leave one idle.
+        """Queues the trainings of one round; idle processes start on them at once.
 
-        `is_last`: no other round is begun before this one is through.
+        `is_last`: no other round is queued before this one has finished.
         """
-        return _Here(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
+        return _InThread(jobs) if self._processes is None else self._processes.begin(jobs, is_last=is_last)
 
 
 def estimate(n_steps: int, expected_batch: float, n_weights: int) -> float:
-    """Seconds that a training takes about on one core, from public numbers; `n_weights`: of all its budgets together."""
+    """Estimated seconds of a training on one core, from public numbers; `n_weights`: of all its budgets together."""
     return n_steps * (_STEP_SECONDS + 2 * expected_batch * n_weights * _MULTIPLY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Here:
-    """One after the other in a thread, so that this one can tell how far they are."""
+class _InThread:
+    """Trainings one after another in a thread, so that the main thread can report progress."""
 
     jobs: Mapping[int, Job]
 
@@ -133,23 +134,23 @@ class _Here:
                     raise _Stopped
                 done[seed] = step + 1
 
-            return jobs[seed].done(count)
+            return jobs[seed].trained(count)
 
         few = 1 if all(job.multiplications < _WIDE for job in jobs.values()) else None
         with threadpool_limits(few), ThreadPoolExecutor(1) as pool:
             try:
                 futures = {seed: pool.submit(one, seed) for seed in jobs}
-                while wait(list(futures.values()), _LOOK_SECONDS, FIRST_EXCEPTION).not_done:
+                while wait(list(futures.values()), _POLL_SECONDS, FIRST_EXCEPTION).not_done:
                     if failed := next((f for f in futures.values() if f.done() and f.exception()), None):
                         failed.result()
                     yield sum(done.values())
                 return {seed: future.result() for seed, future in futures.items()}
             finally:
-                stopped.append(True)  # the generator was closed, or a seed diverged: the others stop at their next step
+                stopped.append(True)  # after a close or a divergence the others stop at their next step
 
 
 class _Processes:
-    """Fresh processes that load NumPy and little more; they end with this one, however it ends."""
+    """Worker processes that load little more than NumPy. They end with this process, however it ends."""
 
     def __init__(self, count: int) -> None:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -157,43 +158,43 @@ class _Processes:
         if method == "forkserver":
             context.set_forkserver_preload(["dpcl_core.methods.features.process_pool"])
         self._count, self._n_waiting = count, 0
-        self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin)
-        self._own: set[BaseProcess] = set()
+        self._pool = ProcessPoolExecutor(count, mp_context=context, initializer=_start_process)
+        self._children: set[BaseProcess] = set()
         self._futures: list[Future[linear_heads.Heads]] = []
-        with self._hiring():
+        with self._tracking_children():
             for _ in range(count):
-                self._pool.submit(int)  # nothing to do, but each starts a process
-        weakref.finalize(self, _end, self._own, self._futures)  # a run that is stopped between two rounds asks for no more
+                self._pool.submit(int)  # an empty task makes the pool start a process
+        weakref.finalize(self, _end, self._children, self._futures)  # for a run that is stopped between two rounds
 
-    def begin(self, jobs: Mapping[int, Job], *, is_last: bool) -> _Elsewhere:
-        """Where the last jobs of all would leave processes idle, they are taken in pieces."""
+    def begin(self, jobs: Mapping[int, Job], *, is_last: bool) -> _InProcesses:
+        """Queues a round. Splits the very last jobs if they would leave processes idle."""
         before = self._n_waiting
         self._n_waiting = 0 if is_last else before + len(jobs)
         last = (before + len(jobs)) % self._count if is_last else 0
         futures: dict[int, list[Future[linear_heads.Heads]]] = {}
-        with self._hiring():
+        with self._tracking_children():
             for place, (seed, job) in enumerate(jobs.items()):
                 pieces = job.pieces(self._count // last) if place >= len(jobs) - last else [job]
-                futures[seed] = [self._pool.submit(Job.done, piece) for piece in pieces]
+                futures[seed] = [self._pool.submit(Job.trained, piece) for piece in pieces]
         self._futures[:] = [future for future in self._futures if not future.done()]
         self._futures += [future for parts in futures.values() for future in parts]
-        return _Elsewhere(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
+        return _InProcesses(self, {seed: job.plan.n_steps for seed, job in jobs.items()}, futures)
 
     def end(self) -> None:
-        """Nobody wants what is still being trained."""
-        _end(self._own, self._futures)
+        """Stops all trainings."""
+        _end(self._children, self._futures)
 
     @contextmanager
-    def _hiring(self) -> Iterator[None]:
-        """The pool starts processes when it is given work."""
-        others = set(multiprocessing.active_children()) - self._own
+    def _tracking_children(self) -> Iterator[None]:
+        """Adds to `_children` the processes that the pool starts inside; it starts them when it is given work."""
+        others = set(multiprocessing.active_children()) - self._children
         yield
-        self._own |= set(multiprocessing.active_children()) - others
+        self._children |= set(multiprocessing.active_children()) - others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Elsewhere:
-    """Trainings in processes; a job's steps are told when it is through."""
+class _InProcesses:
+    """Trainings in worker processes; a job's steps count when it has finished."""
 
     processes: _Processes
     n_steps: Mapping[int, int]
@@ -203,8 +204,8 @@ class _Elsewhere:
         waiting = {future for parts in self.futures.values() for future in parts}
         try:
             while waiting:
-                over, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
-                for future in over:
+                finished, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+                for future in finished:
                     future.result()
                 yield sum(self.n_steps[seed] for seed, parts in self.futures.items() if waiting.isdisjoint(parts))
         except BaseException:  # the generator was closed, or a seed diverged
@@ -214,14 +215,14 @@ class _Elsewhere:
 
 
 def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[linear_heads.Heads]]) -> None:
-    """Ends the processes, unless they have nothing to do and end in peace."""
+    """Terminates the processes if any training is unfinished; idle ones end by themselves."""
     if not all(future.done() for future in futures):
         for process in processes:
             process.terminate()
 
 
-def _begin() -> None:
-    """A process of the pool: one core each, and no life after the process that wants the result."""
+def _start_process() -> None:
+    """Initialises a worker process: limits it to one core and ties its end to that of its parent."""
     threadpool_limits(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -234,4 +235,4 @@ def _end_with_parent() -> None:
 
 
 class _Stopped(Exception):
-    """Ends a training whose result nobody waits for."""
+    """Ends a training whose result is no longer needed."""

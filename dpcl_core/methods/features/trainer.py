@@ -1,4 +1,4 @@
-"""Trains one model per cell with DP-SGD, whatever is adapted: what the ensemble and its two baselines have in common."""
+"""DP-SGD training of one model per cell, for heads and adapters; shared by the ensemble and its two baselines."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """What was trained for one seed: one classifier a budget."""
+    """The trained classifiers of one seed, one per budget."""
 
     def logits(self, inputs: NDArray[np.generic]) -> NDArray[np.floating]:
         """[epsilons, n, classes] of inputs [n, ...]; -inf outside a budget's label space."""
         ...
 
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
-        """The trained numbers of the budget at this place, by name, and which `labels` [classes] are in its space."""
+        """The trained weights of the budget at this index, by name, and which `labels` [classes] are in its space."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One training: on whose data, over which public lists, from which model (None: a fresh one).
+    """One training: its examples, its public label list, and the model it starts from (None: a fresh one).
 
-    `tasks`: the tasks whose people the examples may be of; the last one is the task being learned. `nominal_size`: public
-    number of examples, that of a task unless the work takes several together.
+    `tasks`: the tasks that the examples may come from; the last is the task being learned. `nominal_size`: public number of
+    examples, over all these tasks.
     """
 
     examples: Examples
@@ -55,20 +55,21 @@ class Work:
 
 
 class Trainer:
-    """Trains the cells of a run. Holds noise, batches and public facts, never an example."""
+    """Trains the cells of a run. Holds noise, batch samplers and public facts, never an example."""
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
         assert isinstance(spec.params, PeftParams)
         self._spec, self._params, self._known = spec, spec.params, known
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
-        self._crew = self._manned()  # first: its processes start while noise multipliers are searched for
+        self._pool = self._process_pool()  # first, so that processes start during the search for noise multipliers
         self._multipliers = {e: dpsgd_cost.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
         self._lists = LabelLists(spec, known.public, known.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
-    def _manned(self) -> ProcessPool:
+    def _process_pool(self) -> ProcessPool:
+        """A pool sized from public numbers; adapters train in this process."""
         known, params = self._known, self._params
         plan = dpsgd_cost.schedule(params, known.task_size)
         n_weights = len(self._epsilons) * known.n_classes * (known.n_inputs + 1)
@@ -76,27 +77,28 @@ class Trainer:
         return ProcessPool(len(self.seeds), len(self.seeds) * known.n_tasks * seconds)
 
     def begin(self, works: Mapping[int, Work]) -> None:
-        """Starts trainings whose turn comes later, where processes would be idle else: heads, over public lists of labels.
+        """Prefetches later tasks' head training on idle workers (public label lists only).
 
-        What they give stays with the crew until `train` is asked for their task, which writes the ledgers first.
+        The results stay in the pool until `train` is called for their task, which writes the ledgers first.
         """
         task, n = _task(works), len(self._epsilons)
         listed = {seed: self._lists.public(work.prior) for seed, work in works.items()}
         spaces = {seed: (space,) * n for seed, space in listed.items() if space is not None}
-        if self._crew.is_beside and task not in self._begun and len(spaces) == len(works):
-            self._begun[task] = self._crew.begin(self._jobs(works, spaces), is_last=task == self._known.n_tasks - 1)
+        if self._pool.uses_processes and task not in self._begun and len(spaces) == len(works):
+            is_last = task == self._known.n_tasks - 1
+            self._begun[task] = self._pool.begin(self._jobs(works, spaces), is_last=is_last)
 
     def train(
         self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
-        """The models by seed; yields steps done and steps in all, over all seeds.
+        """The models by seed; yields steps done and total steps, over all seeds.
 
-        Everything is in the ledgers before anything of a step is seen. Raises Diverged, BadInput.
+        The ledgers have every entry before any step's result leaves. Raises Diverged, BadInput.
         """
         spaces = {seed: self._account(seed, work, ledgers) for seed, work in works.items()}
         if self._params.adapter != "head":
             return (yield from self._adapters(works, spaces))
-        running = self._begun.pop(_task(works), None) or self._crew.begin(self._jobs(works, spaces))
+        running = self._begun.pop(_task(works), None) or self._pool.begin(self._jobs(works, spaces))
         total = sum(self._plan(work).n_steps for work in works.values())
         steps = running.heads()
         while True:
@@ -105,8 +107,10 @@ class Trainer:
             except StopIteration as ended:
                 return cast("dict[int, Model]", ended.value)
 
-    def told(self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]) -> Generator[Progress, None, dict[int, Model]]:
-        """The same, its progress in the run's words."""
+    def train_with_progress(
+        self, works: Mapping[int, Work], ledgers: Mapping[Cell, Ledger]
+    ) -> Generator[Progress, None, dict[int, Model]]:
+        """`train`, with its progress as events."""
         steps = self.train(works, ledgers)
         task = _task(works)
         text, is_reported = f"steps of DP-SGD ({self._params.adapter})", False
@@ -121,14 +125,14 @@ class Trainer:
             is_reported = True
 
     def released(self, model: Model, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """What of a seed's model is the cell's own."""
-        found = dict(model.released(self._epsilons.index(cell.epsilon)))
-        named = cast("NDArray[np.bool_]", found["labels"])
-        shown = listed_labels(named, self._known.n_classes)
-        return {name: numbers[shown] if name in ("weights", "labels") else numbers for name, numbers in found.items()}
+        """The cell's own part of its seed's model, by name."""
+        arrays = dict(model.released(self._epsilons.index(cell.epsilon)))
+        labels = cast("NDArray[np.bool_]", arrays["labels"])
+        shown = listed_labels(labels, self._known.n_classes)
+        return {name: array[shown] if name in ("weights", "labels") else array for name, array in arrays.items()}
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
-        """The label list of every budget of this seed, with list and training written down."""
+        """The label list of every budget of this seed; writes list and training to the ledgers."""
         cells = [Cell(epsilon, seed) for epsilon in self._epsilons]
         plan = self._plan(work)
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
@@ -163,11 +167,11 @@ class Trainer:
         return jobs
 
     def _noise(self, cell: Cell, work: Work) -> Noise:
-        """A source of its own for every training."""
+        """The noise source of one training."""
         return noise_of(self._spec.privacy.noise, cell, f"training for task {work.tasks[-1]}")
 
     def _batches(self, seed: int, work: Work, epsilon: float | None = None) -> Batches:
-        """One sequence for all budgets of a seed, as heads take them, or one of `epsilon`'s own."""
+        """The batch sampler of a training: shared by all budgets of a seed (heads), or of one `epsilon` (adapters)."""
         seeded = self._spec.privacy.noise == "seeded"
         purpose = f"training for task {work.tasks[-1]}" + ("" if epsilon is None else f" at epsilon {epsilon}")
         return Batches(self._params.sample_rate, seed if seeded else None, purpose)
@@ -175,15 +179,15 @@ class Trainer:
     def _adapters(
         self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]
     ) -> Generator[tuple[int, int], None, dict[int, Model]]:
-        """One model after the other: each keeps all cores busy."""
-        from dpcl_core.backbones import adaptable  # torch, which heads do without
+        """Trains one model after another: each uses all cores."""
+        from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
         from dpcl_core.methods.features import adapters
 
         params, n_labels = self._params, self._known.n_labels
         assert params.adapter != "head"
         if self._network is None:
             self._network = adaptable.load(self._spec.data.backbone, self._known.device)
-        found: dict[int, Model] = {}
+        models: dict[int, Model] = {}
         total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0
         for seed, work in works.items():
@@ -209,8 +213,8 @@ class Trainer:
                         trained.append(cast("adapters.Adapter", ended.value))
                         break
                 before += plan.n_steps
-            found[seed] = SideBySide(trained)
-        return found
+            models[seed] = SideBySide(trained)
+        return models
 
 
 def _task(works: Mapping[int, Work]) -> int:
@@ -220,7 +224,7 @@ def _task(works: Mapping[int, Work]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideBySide:
-    """The adapted networks of one seed, one a budget."""
+    """The adapted networks of one seed, one per budget."""
 
     models: Sequence[adapters.Adapter]
 
@@ -229,5 +233,5 @@ class SideBySide:
         return np.stack([model.logits(inputs) for model in self.models])
 
     def released(self, place: int) -> Mapping[str, NDArray[np.generic]]:
-        """The adapter's and the last layer's numbers, by name."""
+        """The weights of the adapter and the last layer, by name."""
         return self.models[place].released()

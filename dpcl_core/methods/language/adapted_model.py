@@ -1,4 +1,4 @@
-"""The adapted model of one cell, as every method that trains one has it: what it reads, and what it answers."""
+"""A LoRA-adapted language model for one (epsilon, seed) cell: input encoding and label scoring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class AdaptedModel:
-    """One cell's model, and its tokenizer."""
+    """One cell's adapted model with its tokenizer."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, LanguageParams)
@@ -33,15 +33,15 @@ class AdaptedModel:
         self._tokenizer = tokenizer.load(backbone)
 
     def space(self, task: Task) -> tuple[int, ...]:
-        """The labels of the task that are public, ascending."""
+        """The task's label space: its public labels, ascending."""
         return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
 
-    def learned_from(self, task: Task) -> Examples:
-        """The training texts whose label is one of these."""
+    def training_examples(self, task: Task) -> Examples:
+        """The training texts whose label is in the label space."""
         return task.train.take(np.flatnonzero(kept(task.train.labels, self.space(task))))
 
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
-        """Texts with their prompts and answers. Raises BadInput where the model cannot look back so far."""
+        """Texts with their prompts and answers. Raises BadInput if they do not fit into the model's context."""
         texts = prompted(self._tokenizer, inputs, labels, self._known.classes, name)
         context, needed = self.net.context, texts.ids.shape[1]
         if context is not None and needed > context:
@@ -51,56 +51,56 @@ class AdaptedModel:
         return texts
 
     def answers(self, task: Task) -> NDArray[np.float32]:
-        """Scores [n, classes] of the test texts, which are read as they are; -inf for labels that are not the task's."""
-        ask = evaluation.ranked if self._params.eval == "rank" else evaluation.generated
+        """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
+        scores = evaluation.ranked if self._params.eval == "rank" else evaluation.generated
         inputs, device = planes(task.test), self._known.device
-        return ask(self.net, self._tokenizer, inputs, self.space(task), self._known.classes, task.name, device=device)
+        return scores(self.net, self._tokenizer, inputs, self.space(task), self._known.classes, task.name, device=device)
 
-    def of_public_model(self, inputs: Planes) -> NDArray[np.float32]:
-        """log P of every token [n, length] under the frozen model."""
+    def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
+        """log P of every token [n, length] under the frozen public model."""
         return public_log_likelihoods.log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
 
-    def of_model_now(self, inputs: Planes) -> NDArray[np.float32]:
-        """The same under the model as it is."""
+    def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
+        """log P of every token [n, length] under the current model."""
         return token_log_likelihoods.log_probabilities(
             self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self._known.device
         )
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
-        """Numbers of the texts' tokens [n, length, ...] on the device in single precision, for `of_batch`."""
+        """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
         return torch.from_numpy(np.asarray(per_token, np.float32)).to(self._known.device)
 
 
-def of_batch(table: Tensor, batch: Batch) -> Tensor:
-    """The batch's part [b, S, ...] of numbers of the task's tokens [n, length, ...]; 0 outside the texts."""
-    found = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
-    missing = batch.ids.shape[1] - FIRST - found.shape[1]
-    inner = [0, 0] * (found.dim() - 2)
-    found = functional.pad(found, [*inner, FIRST, missing])
+def gather_batch(table: Tensor, batch: Batch) -> Tensor:
+    """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
+    values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
+    missing = batch.ids.shape[1] - FIRST - values.shape[1]
+    inner = [0, 0] * (values.dim() - 2)
+    values = functional.pad(values, [*inner, FIRST, missing])
     is_text = batch.role == TEXT
-    return found * is_text.view(*is_text.shape, *([1] * (found.dim() - 2)))
+    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
 
 
-def replaced(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
-    """Embeddings [b, S, d] with those of the texts' tokens taken from `stored` [n, length, d]; prompts stay as they are."""
-    return torch.where((batch.role == TEXT)[..., None], of_batch(stored, batch).to(embeddings.dtype), embeddings)
+def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
+    """Embeddings [b, S, d] in which the texts' tokens take theirs from `stored` [n, length, d]; prompts keep their own."""
+    return torch.where((batch.role == TEXT)[..., None], gather_batch(stored, batch).to(embeddings.dtype), embeddings)
 
 
 def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
-    """What the network reads of each token [size, d], a public table."""
+    """The network's input embedding of each token [size, d]: a public table."""
     layer = net.model.get_input_embeddings()  # type: ignore[operator]  # a module's attributes have no types
     size, device = len(layer.weight), layer.weight.device
     with torch.no_grad():
-        found: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
-    return found
+        table: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
+    return table
 
 
 def without_tokens(texts: Prompted) -> Prompted:
-    """The same with the tokens of the texts taken out, for training that must not read them."""
+    """The same prompts with the texts' tokens set to 0, for training that must not read them."""
     is_text = texts.role == TEXT
     return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, np.where(is_text, 0, texts.kind))
 
 
 def median_norm(table: NDArray[np.float32]) -> float:
-    """Median length of the rows: where embeddings are clipped unless a setting says otherwise."""
+    """Median L2 norm of the rows: the default clip of embeddings."""
     return float(np.median(np.linalg.norm(table, axis=1)))

@@ -1,28 +1,31 @@
-"""What the baselines of PeCL cost whom: their own steps, replays, Fisher information and reference gradients.
+"""Privacy costs of PeCL's baselines: steps, replay, Fisher information and reference gradients.
 
-Everything here is public arithmetic, known before any text is read. A person is one text of one task ("once"), or has one in
-every task ("every"). Why the entries are right under DP-SGD, adding or removing a text, with C the clipping norm:
+All of it is public arithmetic, done before any text is read. A person contributes one text to one task ("once"), or one
+text to every task ("every"). Proof of the ledger entries under DP-SGD, where a text is added or removed and C is the
+clipping norm:
 
-1. Own steps. Every text is in the batch by a coin of its own; one more changes the sum of clipped gradients by C at most and
-   the noise has standard deviation zC: Poisson-sampled Gaussians. Penalties made of weights alone (EWC's, O-LoRA's) join a
-   step after its noise and read nothing. Earlier adapters are outputs of private training: O-LoRA costs no more than this.
-2. Replay (ER). Whether a text is kept is decided by one coin when its task is learned, never by what it says nor by other
-   texts (a reservoir of fixed size would throw another text out for it: two texts would change). Given that coin, which
-   neighbours share, a kept text joins each later step by a fresh coin of chance `ErParams.replay_rate`. Its gradient is in
-   the same sum, under the same noise: a Poisson-sampled Gaussian at the kept texts' chance. Texts not kept are read no more.
-   A bound for every outcome of the first coin is one for their mixture (hockey-stick divergences are jointly convex), so
-   that what is charged is what those who are kept pay; the chance of not being kept is not credited. Someone in every task
-   has several texts in one such sum, each at a chance of its own: `SampledGroupDpEvent`.
+1. Steps on the task's own texts. Poisson sampling puts each text into the batch independently. One text changes the sum of
+   clipped gradients by at most C, and the noise has standard deviation zC: Poisson-sampled Gaussians. Penalties that depend
+   on weights alone (EWC, O-LoRA) are added after the noise and read no text. Earlier adapters are outputs of private
+   training, so O-LoRA costs no more than this.
+2. Replay (ER). One coin decides whether a text is kept when its task is learned. The coin depends neither on the text nor on
+   other texts (a reservoir of fixed size would drop another text in exchange: two texts would change). Neighbours share
+   that coin. Given it, a kept text joins each later step by a fresh coin of chance `ErParams.replay_rate`. Its gradient is
+   in the same sum, under the same noise: a Poisson-sampled Gaussian at the kept texts' rate. Texts that are not kept are
+   not read again. A bound that holds for every outcome of the first coin holds for their mixture (hockey-stick divergences
+   are jointly convex), so everyone is charged as if kept; the chance of not being kept earns no credit. A person in every
+   task has several texts in one such sum, each at its own rate: `SampledGroupDpEvent`.
 3. Fisher information (EWC), released once for each task. A text's gradient g is clipped to C; the squares of its entries
-   have length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2, so one text changes the sum of squares by C^2 at most, and
+   have length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2, so one text changes the sum of squares by at most C^2, and
    noise of standard deviation 20 C^2 makes it a Gaussian of multiplier 20, without sampling. Cutting off below zero is
-   post-processing. It is a new query on the task's texts; made from gradients that already have their noise it is none.
-4. Reference gradients (GEM). In each step, of every past task, the sum of clipped gradients of all its kept texts, with
-   noise of its own: unsampled Gaussians in sequence. The projection works on noisy gradients alone.
-5. All tasks together (MTL): one training on everybody.
+   post-processing. It is a new query on the task's texts; computed from gradients that already have noise it costs nothing.
+4. Reference gradients (GEM). Each step releases, for every past task, the sum of clipped gradients of all its kept texts
+   with noise of its own: unsampled Gaussians in sequence. The projection works on noisy gradients alone.
+5. All tasks together (MTL): one training on everybody's texts.
 
-Under "replace" coins belong to the place in the data and the accountant doubles the sensitivity. Noisy copies (mechanism =
-fn) are released once for each text; steps, replay, Fisher information and references made of them are post-processing.
+Under "replace" a coin belongs to a position in the data, and the accountant doubles the sensitivity. Noisy copies (mechanism
+= fn) are released once for each text; steps, replay, Fisher information and references computed from them are
+post-processing.
 """
 
 from __future__ import annotations
@@ -44,9 +47,9 @@ from dpcl_core.spec import PrivacySpec, Recurrence
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Public numbers of a stream and its training: steps of every task, and a text's chance to be in a step of its own.
+    """Public numbers of a stream and its training: steps in each task, and a text's sampling rate in its own task.
 
-    `trains_once`: all tasks together, when the last has come.
+    `trains_once`: one training on all tasks together, after the last has arrived.
     """
 
     n_tasks: int
@@ -68,7 +71,7 @@ class Noises:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a ledger is told: the mechanism, for what, and the tasks whose people it reads."""
+    """One ledger charge: DP event, purpose, and the tasks whose examples it reads."""
 
     event: dp.DpEvent
     what: str
@@ -76,7 +79,7 @@ class Charge:
 
 
 def plan(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Plan:
-    """The plan that a run's settings come to."""
+    """The plan that follows from a run's settings."""
     size, trains_once = facts.task_size, isinstance(params, MtlParams)
     steps, rate = params.n_steps(size), params.sample_rate(size)
     if trains_once:
@@ -85,52 +88,52 @@ def plan(params: BaselineParams, privacy: PrivacySpec, facts: PublicSizes) -> Pl
 
 
 def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
-    """The noise of DP-SGD for a budget; none for an infinite one.
+    """Noise multipliers of DP-SGD for a budget; 0 for an infinite one.
 
-    "total": the smallest with which the worst-off person's whole life stays within (epsilon, delta). GEM's steps may use up
-    what its references leave of epsilon, the references then what is left of the total. "per-task": as published, what one
-    task's own steps need, references with the same.
+    "total": the smallest noise that keeps everything done to the worst-off person within (epsilon, delta). GEM's steps get
+    the share of epsilon that `reference_share` leaves, its references what is then left of the total. "per-task": as
+    published, the noise that one task's own steps need, for references too.
     """
     if math.isinf(epsilon):
         return Noises(0.0)
     delta, adjacency = plan.privacy.delta, plan.privacy.adjacency
     if params.budget == "per-task":
-        own = accounting.noise_multiplier(epsilon, delta, plan.sample_rate, plan.n_steps, adjacency)
-        return Noises(own, own)
+        one_task = accounting.noise_multiplier(epsilon, delta, plan.sample_rate, plan.n_steps, adjacency)
+        return Noises(one_task, one_task)
 
-    def life(noises: Noises) -> Sequence[dp.DpEvent]:
+    def all_events(noises: Noises) -> Sequence[dp.DpEvent]:
         return _worst_off(params, plan, noises)
 
     if not isinstance(params, GemParams) or plan.n_tasks == 1:
-        return Noises(accounting.calibrated(lambda value: life(Noises(value)), epsilon, delta, adjacency))
-    n_own = plan.n_tasks if plan.recurrence == "every" else 1
+        return Noises(accounting.calibrated(lambda value: all_events(Noises(value)), epsilon, delta, adjacency))
+    n_trainings = plan.n_tasks if plan.recurrence == "every" else 1
 
-    def steps(value: float) -> Sequence[dp.DpEvent]:
-        return [accounting.subsampled_gaussian(value, plan.sample_rate, plan.n_steps)] * n_own
+    def step_events(value: float) -> Sequence[dp.DpEvent]:
+        return [accounting.subsampled_gaussian(value, plan.sample_rate, plan.n_steps)] * n_trainings
 
-    own = accounting.calibrated(steps, (1 - params.reference_share) * epsilon, delta, adjacency)
-    references = accounting.calibrated(lambda value: life(Noises(own, value)), epsilon, delta, adjacency)
-    return Noises(own, references)
+    steps = accounting.calibrated(step_events, (1 - params.reference_share) * epsilon, delta, adjacency)
+    references = accounting.calibrated(lambda value: all_events(Noises(steps, value)), epsilon, delta, adjacency)
+    return Noises(steps, references)
 
 
 def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> list[Charge]:
-    """What learning a task costs under DP-SGD, and those of earlier tasks whose texts it reads again."""
+    """What learning a task costs under DP-SGD, charges for the texts of earlier tasks that it reads again included."""
     if plan.trains_once:
         everyone = tuple(range(plan.n_tasks))
         return [_steps(params, plan, noises, everyone)] if task == plan.n_tasks - 1 else []
     if isinstance(params, ErParams) and task > 0:
         return [_replays(params, plan, noises, task)]
-    found = [_steps(params, plan, noises, (task,))]
+    charges = [_steps(params, plan, noises, (task,))]
     if isinstance(params, GemParams):
-        found += [_references(params, plan, noises, past) for past in range(task)]
+        charges += [_references(params, plan, noises, past) for past in range(task)]
     if isinstance(params, EwcParams) and params.fisher == "released" and task < plan.n_tasks - 1:
         what = f"Fisher information of the task, noise {params.fisher_noise:g} times what one text adds"
-        found.append(Charge(_gaussian(params.fisher_noise if noises.steps > 0 else 0.0), what, (task,)))
-    return found
+        charges.append(Charge(_gaussian(params.fisher_noise if noises.steps > 0 else 0.0), what, (task,)))
+    return charges
 
 
 def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
-    """A ledger with all that DP-SGD does in the whole stream."""
+    """A ledger with every charge of DP-SGD over the whole stream."""
     made = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
         for charge in charges(params, plan, noises, task):
@@ -142,8 +145,8 @@ def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
 class CopyNoise:
     """How a text is released under mechanism = fn.
 
-    `ratio`: standard deviation on each value of an embedding over the clip; `epsilon_labels`: of the random answer that
-    stands for its label, inf for the label itself.
+    `ratio`: noise standard deviation per embedding coordinate, divided by the clip; `epsilon_labels`: budget of the
+    randomised response on its label, inf for the label itself.
     """
 
     ratio: float
@@ -151,9 +154,9 @@ class CopyNoise:
 
 
 def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
-    """The noise of a budget for a whole text, or for one token in one place. The label's share comes off first.
+    """The noise of a budget for a whole text, or for one token in one position. The label's share is subtracted first.
 
-    Where one person has a text in every task and the budget is the total, as many tokens and labels count as he has.
+    Where a person has a text in every task and the budget is the total, it covers the tokens and labels of all of them.
     """
     if math.isinf(epsilon):
         return CopyNoise(0.0, math.inf)
@@ -165,7 +168,7 @@ def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
 
 
 def copies_ledger(params: BaselineParams, plan: Plan, noise: CopyNoise) -> Ledger:
-    """A ledger with one noisy copy of every text of the stream, as the mechanisms write it."""
+    """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""
     made = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
         made.spend(_gaussian(noise.ratio / math.sqrt(params.length)), task=task, what="noisy embeddings")
@@ -175,21 +178,21 @@ def copies_ledger(params: BaselineParams, plan: Plan, noise: CopyNoise) -> Ledge
 
 
 def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:
-    """Noise and total of a finite budget, in one sentence for the form."""
+    """One sentence for the form: noise and total epsilon of a finite budget."""
     if params.mechanism == "fn":
         copy = copy_noise(params, plan, epsilon)
         total = copies_ledger(params, plan, copy).epsilon()
-        said = f"noise of {shown(copy.ratio)} times the clip on every token"
-        return f"At ε = {epsilon:g}: {said}, total ε {shown(total)} for a text of {params.length} tokens."
-    found = noises(params, plan, epsilon)
-    said = f"noise multiplier {found.steps:g}"
-    if isinstance(params, GemParams) and plan.n_tasks > 1 and found.references != found.steps:
-        said += f", {found.references:g} on references"
-    return f"At ε = {epsilon:g}: {said}, total ε {shown(ledger(params, plan, found).epsilon())}."
+        noise_text = f"noise of {shown(copy.ratio)} times the clip on every token"
+        return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(total)} for a text of {params.length} tokens."
+    calibrated = noises(params, plan, epsilon)
+    noise_text = f"noise multiplier {calibrated.steps:g}"
+    if isinstance(params, GemParams) and plan.n_tasks > 1 and calibrated.references != calibrated.steps:
+        noise_text += f", {calibrated.references:g} on references"
+    return f"At ε = {epsilon:g}: {noise_text}, total ε {shown(ledger(params, plan, calibrated).epsilon())}."
 
 
 def _worst_off(params: BaselineParams, plan: Plan, noises: Noises) -> Sequence[dp.DpEvent]:
-    """What is done to the texts of the first task's people: in later tasks they pay for all that anyone else pays for."""
+    """Events on the first task's people: later tasks charge them for everything that they charge anyone for."""
     return next(iter(ledger(params, plan, noises).events_by_people().values()))
 
 
@@ -201,7 +204,7 @@ def _steps(params: BaselineParams, plan: Plan, noises: Noises, people_of: tuple[
 
 
 def _replays(params: ErParams, plan: Plan, noises: Noises, task: int) -> Charge:
-    """One batch of the task's own texts and kept ones, under one noise."""
+    """Charge for batches that mix the task's own texts with kept ones, under one noise."""
     rate = params.replay_rate(task, plan.task_size)
     what = (
         f"DP-SGD, {plan.n_steps} steps, sampling rate {plan.sample_rate:g}, of kept texts {rate:g}, clipping norm "

@@ -1,8 +1,8 @@
-"""Experience replay: texts kept of earlier tasks join every batch, under one loss and one noise.
+"""Experience replay: texts kept from earlier tasks join every batch, under one loss and one noise.
 
-A batch is the task's own texts, each by a coin of chance `sample_rate`, and kept ones, each by a coin of chance
-`replay_rate`; gradients of both are clipped one by one and summed, and the sum gets noise once (`costs`, 2). Noisy copies
-are replayed without any of that.
+A batch samples the task's own texts at `sample_rate` and the kept texts at `replay_rate`, each independently. All gradients
+are clipped one by one and summed, and the sum gets noise once (`baseline_costs`, 2). Noisy copies are replayed without
+clipping or noise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Er(Baseline):
-    """The model of one cell, and the texts it keeps of every task that has ended."""
+    """One cell's model and its replay buffer of finished tasks."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, ErParams)
@@ -31,27 +31,28 @@ class Er(Baseline):
         self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee = self._trainee
-        own = trainee.opened(task, ledger)
-        both, replayed = joined([own, *self._kept]), self._replays(task)
-        slope, descent = trainee.slope(both, self._expected(), f"task {task.index}"), trainee.descent(task)
-        for step, rows in enumerate(trainee.batches(own, task), start=1):
-            descent.step(slope(np.concatenate([rows, len(own) + replayed()])))
-            yield from trainee.told(step, task)
-        self._kept.append(trainee.kept(own, self._params.buffer_share, task))
+        trainer = self._trainer
+        inputs = trainer.open_task(task, ledger)
+        both, draw_replayed = joined([inputs, *self._kept]), self._replay_sampler(task)
+        gradient_fn = trainer.gradient_fn(both, self._expected(), f"task {task.index}")
+        descent = trainer.descent(task)
+        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
+            descent.step(gradient_fn(np.concatenate([rows, len(inputs) + draw_replayed()])))
+            yield from trainer.progress(step, task)
+        self._kept.append(trainer.replay_buffer(inputs, self._params.buffer_share, task))
 
     def _rate(self) -> float:
         return self._params.replay_rate(len(self._kept), self._task_size) if self._kept else 0.0
 
     def _expected(self) -> float:
-        """Texts in a step on average: a public number, made of nominal sizes."""
-        return self._trainee.expected_batch + self._rate() * len(self._kept) * self._params.kept(self._task_size)
+        """Expected number of texts in a step: public, computed from nominal sizes."""
+        return self._trainer.expected_batch + self._rate() * len(self._kept) * self._params.kept(self._task_size)
 
-    def _replays(self, task: Task) -> Callable[[], Rows]:
-        """What gives the places of a step's kept texts."""
+    def _replay_sampler(self, task: Task) -> Callable[[], Rows]:
+        """A function that draws the indices of the kept texts for one step."""
         n_kept, size, purpose = sum(map(len, self._kept)), self._params.replay_size, f"replay in task {task.index}"
-        if self._trainee.is_local:
-            order = self._trainee.order(purpose)
+        if self._trainer.is_local:
+            order = self._trainer.order(purpose)
             return lambda: order.choice(n_kept, min(size, n_kept), replace=False)
-        coins = self._trainee.coins(self._rate(), purpose)
-        return lambda: coins.draw(n_kept)
+        sampler = self._trainer.bernoulli_sampler(self._rate(), purpose)
+        return lambda: sampler.draw(n_kept)

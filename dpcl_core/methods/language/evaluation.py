@@ -1,6 +1,6 @@
-"""What a trained model answers: labels by how likely their names are, or by what it writes. Test texts are read as they are.
+"""Label scores of a trained language model, by the likelihood of each label's name or by greedy decoding.
 
-All labels of a text share its prompt: the prompt is read once, the names behind it.
+Test texts have no noise. All labels of a text share its prompt: the prompt is read once, then each name after it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def ranked(
 ) -> NDArray[np.float32]:
     """Log-likelihood of every label's name after each text's prompt, [n, classes]; -inf outside `labels`.
 
-    The mark of the end counts too, so that no name has an advantage by being the beginning of another.
-    Args: inputs int32 [n, length, planes]; labels: places in `classes`, the task's own list; name: the task's.
+    Includes the end-of-text token, so that a name which is the beginning of another has no advantage.
+    Args: inputs int32 [n, length, planes]; labels: the task's labels, as indices into `classes`; name: the task's.
     """
-    found = np.full((len(inputs), len(classes)), -np.inf, np.float32)
+    scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
     if not len(labels):
-        return found
+        return scores
     answers = [answer_ids(tokenizer, classes[label]) for label in labels]
     for batch in _prompts(tokenizer, inputs, classes, name, len(labels), device):
-        found[np.ix_(batch.rows, np.asarray(labels))] = _of_answers(net, batch, answers).float().cpu().numpy()
-    return found
+        scores[np.ix_(batch.rows, np.asarray(labels))] = _answer_likelihoods(net, batch, answers).float().cpu().numpy()
+    return scores
 
 
 @torch.no_grad()
@@ -58,32 +58,32 @@ def generated(
     *,
     device: str,
 ) -> NDArray[np.float32]:
-    """0 at the label whose name the model writes after the prompt, taking the likeliest token each time; else -inf.
+    """0 at the label whose name greedy decoding writes after the prompt, -inf elsewhere, [n, classes].
 
-    Where it writes no label's name the row is -inf throughout, which counts as wrong.
+    If it writes no label's name, the whole row is -inf, which counts as wrong.
     """
-    found = np.full((len(inputs), len(classes)), -np.inf, np.float32)
+    scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
     most = max((len(answer_ids(tokenizer, classes[label])) for label in labels), default=0)
     for batch in _prompts(tokenizer, inputs, classes, name, 1, device):
-        for row, written in zip(batch.rows.tolist(), _written(net, batch, tokenizer, most), strict=True):
+        for row, written in zip(batch.rows.tolist(), _greedy(net, batch, tokenizer, most), strict=True):
             for label in labels:
                 if written == classes[label]:
-                    found[row, label] = 0.0
-    return found
+                    scores[row, label] = 0.0
+    return scores
 
 
 def _prompts(
     tokenizer: Tokenizer, inputs: NDArray[np.int32], classes: Sequence[str], name: str, n_answers: int, device: str
 ) -> Iterator[Batch]:
-    """The texts with their prompts, those of a length together, as many at once as may be."""
-    asked = prompted(tokenizer, inputs, None, classes, name)
-    order = np.argsort((asked.role != 0).sum(axis=1), kind="stable")
+    """Batches of prompted texts, sorted by length; one batch times its answers has at most `_ROWS` rows."""
+    prompts = prompted(tokenizer, inputs, None, classes, name)
+    order = np.argsort((prompts.role != 0).sum(axis=1), kind="stable")
     step = max(1, _ROWS // n_answers)
-    return (batch_of(asked, order[start : start + step], device) for start in range(0, len(order), step))
+    return (batch_of(prompts, order[start : start + step], device) for start in range(0, len(order), step))
 
 
-def _of_answers(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) -> Tensor:
-    """Log-likelihoods [b, answers] of each answer behind each prompt."""
+def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) -> Tensor:
+    """Log-likelihoods [b, answers] of each answer after each prompt."""
     device, n = batch.ids.device, len(answers)
     first, cache = _read(net, batch)
     starts = torch.tensor([answer[0] for answer in answers], device=device)
@@ -93,21 +93,21 @@ def _of_answers(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) ->
         return likelihoods
     cache.batch_repeat_interleave(n)
     tokens = pad_sequence([torch.tensor(answer) for answer in answers], batch_first=True).to(device)
-    known = pad_sequence([torch.ones(len(answer) - 1) for answer in answers], batch_first=True).to(device)
+    is_answer = pad_sequence([torch.ones(len(answer) - 1) for answer in answers], batch_first=True).to(device)
     lengths = batch.mask.sum(dim=1).repeat_interleave(n)
     positions = lengths[:, None] + torch.arange(rest, device=device)
     seen = torch.cat([batch.mask.repeat_interleave(n, dim=0), torch.ones_like(positions, dtype=torch.bool)], dim=1)
-    said = net.model(
+    output = net.model(
         input_ids=tokens[:, :-1].repeat(len(batch), 1), attention_mask=seen, position_ids=positions, past_key_values=cache
     )
-    steps = said.logits.log_softmax(dim=-1).view(len(batch), n, rest, -1)
+    steps = output.logits.log_softmax(dim=-1).view(len(batch), n, rest, -1)
     later = steps.gather(3, tokens[None, :, 1:, None].expand(len(batch), -1, -1, -1))[..., 0]
-    found: Tensor = likelihoods + (later * known).sum(dim=2)
-    return found
+    totals: Tensor = likelihoods + (later * is_answer).sum(dim=2)
+    return totals
 
 
-def _written(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> list[str]:
-    """What the model writes after each prompt, up to the mark of the end or `most` tokens, without blanks around it."""
+def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> list[str]:
+    """Greedy decoding after each prompt, up to the end-of-text token or `most` tokens, stripped of blanks."""
     if most == 0:
         return [""] * len(batch)
     steps, cache = _read(net, batch)
@@ -118,27 +118,27 @@ def _written(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> lis
         if step + 1 == most:
             break
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], dim=1)
-        said = net.model(
+        output = net.model(
             input_ids=tokens[-1][:, None],
             attention_mask=seen,
             position_ids=(lengths + step)[:, None],
             past_key_values=cache,
         )
-        steps, cache = said.logits[:, -1], said.past_key_values
+        steps, cache = output.logits[:, -1], output.past_key_values
     return [_text(tokenizer, row) for row in torch.stack(tokens, dim=1).tolist()]
 
 
 def _text(tokenizer: Tokenizer, ids: list[int]) -> str:
-    """The string of these tokens up to the mark of the end; what does not end is no answer, and gives nothing."""
+    """The string of these tokens up to the end-of-text token; empty if there is none, as an unfinished answer is wrong."""
     if tokenizer.eos not in ids:
         return ""
     return "".join(tokenizer.shown(token) for token in ids[: ids.index(tokenizer.eos)]).strip()
 
 
 def _read(net: Adapted, batch: Batch) -> tuple[Tensor, Any]:
-    """Log-probabilities [b, size] of what comes behind each prompt, and the model's memory of the prompts."""
+    """Log-probabilities [b, size] of the token after each prompt, and the key-value cache of the prompts."""
     lengths = batch.mask.sum(dim=1)
     columns, places = torch.unique(lengths - 1, return_inverse=True)
-    said = net.model(input_ids=batch.ids, use_cache=True, logits_to_keep=columns)
-    logits = said.logits if said.logits.shape[1] == len(columns) else said.logits[:, columns]
-    return logits[torch.arange(len(batch)), places].log_softmax(dim=-1), said.past_key_values
+    output = net.model(input_ids=batch.ids, use_cache=True, logits_to_keep=columns)
+    logits = output.logits if output.logits.shape[1] == len(columns) else output.logits[:, columns]
+    return logits[torch.arange(len(batch)), places].log_softmax(dim=-1), output.past_key_values

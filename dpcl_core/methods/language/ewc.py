@@ -1,8 +1,8 @@
 """Elastic weight consolidation (Kirkpatrick et al. 2017): weights that mattered to earlier tasks are pulled back.
 
-The penalty is (lambda / 2) sum of F_i (theta_i - theta*_i)^2, with one anchor theta*, the weights after the last task, and
-the Fisher information added up over tasks (online EWC, Schwarz et al. 2018, gamma = 1). It is made of released numbers and
-joins a step after its noise.
+The penalty is (lambda / 2) sum of F_i (theta_i - theta*_i)^2. The one anchor theta* holds the weights after the last task;
+the Fisher information F is summed over tasks (online EWC, Schwarz et al. 2018, gamma = 1). The penalty depends on released
+numbers only, and is added to a step after its noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Consolidation:
-    """Anchor and importance of every weight. Reads parameters alone."""
+    """EWC's anchor and importance for every weight. Reads parameters only."""
 
     def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
         self._parameters, self._strength = list(parameters), strength
@@ -34,20 +34,20 @@ class Consolidation:
         self._anchor: list[Tensor] = []
 
     def remember(self, importance: Sequence[Tensor]) -> None:
-        """To be called after a task: adds its importance, and makes the weights as they are the anchor."""
+        """Call after a task: adds its importance and makes the current weights the anchor."""
         self.importance = [old + new for old, new in zip(self.importance, importance, strict=True)]
         self._anchor = [parameter.detach().clone() for parameter in self._parameters]
 
     def penalty(self) -> Tensor:
-        """(lambda / 2) sum of F_i (theta_i - theta*_i)^2; 0 while the first task is learned."""
+        """(lambda / 2) sum of F_i (theta_i - theta*_i)^2; 0 during the first task."""
         if not self._anchor:
             return torch.zeros(())
-        held = zip(self._parameters, self._anchor, self.importance, strict=True)
-        return self._strength / 2 * torch.stack([(f * (now - then).square()).sum() for now, then, f in held]).sum()
+        anchored = zip(self._parameters, self._anchor, self.importance, strict=True)
+        return self._strength / 2 * torch.stack([(f * (now - then).square()).sum() for now, then, f in anchored]).sum()
 
 
 class Ewc(Baseline):
-    """The model of one cell, with what holds it. Keeps no text."""
+    """One cell's model and its EWC penalty. Keeps no text."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, EwcParams)
@@ -56,34 +56,35 @@ class Ewc(Baseline):
         self._held = Consolidation(list(self.net.trainable().values()), spec.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee, n_steps = self._trainee, self._trainee.n_steps(task)
-        own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
+        trainer, n_steps = self._trainer, self._trainer.n_steps(task)
+        inputs = trainer.open_task(task, ledger)
+        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
+        descent = trainer.descent(task)
         of_last_pass = n_steps // self._params.epochs
         squares = [torch.zeros_like(part) for part in self._held.importance]
-        for step, rows in enumerate(trainee.batches(own, task), start=1):
-            means = slope(rows)
+        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
+            means = gradient_fn(rows)
             if step > n_steps - of_last_pass:
                 squares = [total + mean.square() for total, mean in zip(squares, means, strict=True)]
             descent.step(means, self._held.penalty)
-            yield from trainee.told(step, task)
+            yield from trainer.progress(step, task)
         if task.index < self._known.n_tasks - 1:
-            self._held.remember(self._importance(own, task, squares, of_last_pass))
+            self._held.remember(self._importance(inputs, task, squares, of_last_pass))
 
-    def _importance(self, own: TrainingInputs, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
-        """The task's Fisher information, from where the settings say."""
-        trainee, source = self._trainee, self._params.fisher
+    def _importance(self, inputs: TrainingInputs, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
+        """The task's Fisher information, from the source that `params.fisher` names."""
+        trainer, source = self._trainer, self._params.fisher
         if source == "gradients":
-            std = noise_std(trainee.noises.steps, self._params.clip_norm, trainee.expected_batch)
-            return fisher.of_noisy_gradients(squares, n_squares, trainee.expected_batch, std)
-        measured = own if source == "released" else trainee.public_texts(task)
+            std = noise_std(trainer.noises.steps, self._params.clip_norm, trainer.expected_batch)
+            return fisher.of_noisy_gradients(squares, n_squares, trainer.expected_batch, std)
+        measured = inputs if source == "released" else trainer.public_texts(task)
         return fisher.released(
             self.net,
             measured,
-            trainee.answers_of(task),
-            trainee.plan.task_size if source == "released" else len(measured),
-            trainee.clip_norm if source == "released" else math.inf,
+            trainer.answers_of(task),
+            trainer.plan.task_size if source == "released" else len(measured),
+            trainer.clip_norm if source == "released" else math.inf,
             self._params.fisher_noise,
-            trainee.noise(f"Fisher information of task {task.index}"),
+            trainer.noise(f"Fisher information of task {task.index}"),
             device=self._known.device,
         )

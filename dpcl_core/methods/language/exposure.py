@@ -1,8 +1,8 @@
-"""How much a model tells of planted secrets, from the likelihoods that it gives to all values that they could have had.
+"""Exposure of planted secrets, and the lower bound on epsilon that follows, from the likelihoods of all possible values.
 
-Exposure is log2 of the number of values, less log2 of the secret's rank among them by likelihood (Carlini, Liu, Erlingsson,
-Kos and Song 2019, "The Secret Sharer"). A secret never seen has 1.44 bits on average, the single most likely one of N has
-log2 N. Counted from the least likely end it shows a secret that was unlearned too hard, and so is marked again.
+Exposure is log2 of the number of values minus log2 of the secret's rank among them by likelihood (Carlini, Liu, Erlingsson,
+Kos and Song 2019, "The Secret Sharer"). A secret that was never seen has 1.44 bits on average, the most likely one of N has
+log2 N. Counted from the least likely end, exposure reveals a secret that was unlearned too hard and so stands out again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from dpcl_core.privacy.rank_audit_bound import GuessCounts, bound_of_guesses
 from dpcl_core.spec import Cell, PrivacySpec
 
 CONFIDENCE = 0.95
-_SHARES = (1e-4, 1e-3, 1e-2)  # of all values, those that the attacker may name: fixed beforehand, whatever is found
-# Codes are drawn without replacement, from those that no text holds elsewhere: the proof takes so many as possible only.
+_SHARES = (1e-4, 1e-3, 1e-2)  # shares of all values that the attacker may name: fixed in advance, not chosen by the result
+# Codes are drawn without replacement, and never a string that a text holds elsewhere: the proof counts only this share of
+# all values as possible.
 _FREE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Where one secret stands: `rank` from the most likely end among `n_ranked` values, 1 the best, behind its ties.
+    """One secret's rank: `rank` counts from the most likely (1) among `n_ranked` values, after its ties.
 
-    `n_values`: how many values it could have had; more than `n_ranked` where others were drawn as references. `place`: rank
-    among all of them, in the middle of its ties. `repetitions`: texts it was planted in. `extracted`: the model, always
-    continuing with the likeliest token, prints it.
+    `n_values`: number of possible values; more than `n_ranked` where the others are a sample of references. `place`: rank
+    among all of them, at the middle of its ties. `repetitions`: number of texts it was planted in. `extracted`: whether
+    greedy decoding prints it.
     """
 
     rank: int
@@ -41,40 +42,39 @@ class Ranked:
 
     @property
     def exposure(self) -> float:
-        """Bits by which the model makes the secret easier to find."""
+        """Exposure in bits: how much easier the model makes the secret to guess."""
         return float(np.log2(self.n_values) - np.log2(self.place))
 
     @property
     def below(self) -> float:
-        """The same, counted from the least likely end."""
+        """Exposure in bits, counted from the least likely end."""
         return float(np.log2(self.n_values) - np.log2(self.n_values + 1 - self.place))
 
 
 def ranked(likelihood: float, others: NDArray[np.floating], n_values: int, repetitions: int, extracted: bool) -> Ranked:
-    """A secret's place among others, from log-likelihoods; `others` [m] are all other values (m = n_values - 1) or a sample.
+    """A secret's rank by log-likelihood; `others` [m] are all other values (m = n_values - 1) or a sample of them.
 
-    With a sample the place is interpolated linearly between references' expected places i n_values / (m + 1); beyond the
-    outermost it lies halfway to the end, so that exposure is at most log2(2 (m + 1)). What is not a number counts as
-    the least likely of all.
+    With a sample the place is interpolated linearly between the references' expected places i n_values / (m + 1); beyond
+    the outermost reference it is halfway to the end, so exposure is at most log2(2 (m + 1)). NaN counts as least likely.
     """
     values = np.nan_to_num(np.asarray(others, np.float64), nan=-np.inf)
-    own = -np.inf if np.isnan(likelihood) else likelihood
-    n_better, n_equal = int((values > own).sum()), int((values == own).sum())
+    secret = -np.inf if np.isnan(likelihood) else likelihood
+    n_better, n_equal = int((values > secret).sum()), int((values == secret).sum())
     is_complete = len(values) + 1 == n_values
-    place = 1 + n_better + n_equal / 2 if is_complete else _interpolated(own, values, n_values)
+    place = 1 + n_better + n_equal / 2 if is_complete else _interpolated(secret, values, n_values)
     return Ranked(1 + n_better + n_equal, len(values) + 1, place, n_values, repetitions, extracted)
 
 
-def leaks(found: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpec) -> Leaks:
-    """Means by level of repetitions, and what they prove about the epsilon of one text.
+def leaks(rankings: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpec) -> Leaks:
+    """Mean exposure for each number of repetitions, and the lower bound on the epsilon of one text.
 
-    The controls of the proof are all values that a secret could have had and had not; codes that are never planted are only
-    shown beside. With few codes, or codes in many texts each, it is a weak proof: fifteen codes, in one text each and all of
-    them the most likely of 10,000, prove 10.1 under "replace" and half of that under "add-remove"; in 16 texts each, a
-    sixteenth of that at most. 0 is no sign that nothing leaks.
+    The proof's controls are all values that a secret could have had but did not; codes that were never planted are only
+    shown for comparison. With few codes, or codes in many texts each, the bound is weak: fifteen codes, in one text each and
+    all of them the most likely of 10,000, prove 10.1 under "replace" and half of that under "add-remove"; in 16 texts each,
+    at most a sixteenth of that. A bound of 0 does not mean that nothing leaks.
     """
-    levels = tuple(sorted({one.repetitions for one in found}))
-    by_level = [[one for one in found if one.repetitions == level] for level in levels]
+    levels = tuple(sorted({one.repetitions for one in rankings}))
+    by_level = [[one for one in rankings if one.repetitions == level] for level in levels]
     return Leaks(
         cell,
         task,
@@ -84,18 +84,18 @@ def leaks(found: Sequence[Ranked], *, cell: Cell, task: int, privacy: PrivacySpe
         first=tuple(float(np.mean([one.rank == 1 for one in group])) for group in by_level),
         extracted=tuple(float(np.mean([one.extracted for one in group])) for group in by_level),
         codes=tuple(len(group) for group in by_level),
-        epsilon_at_least=epsilon_at_least(found, privacy),
+        epsilon_at_least=epsilon_at_least(rankings, privacy),
         confidence=CONFIDENCE,
     )
 
 
-def epsilon_at_least(found: Sequence[Ranked], privacy: PrivacySpec) -> float:
-    """Lower bound, at `CONFIDENCE`, on the epsilon of one text: `privacy.guesses` with a few lengths of list per level."""
+def epsilon_at_least(rankings: Sequence[Ranked], privacy: PrivacySpec) -> float:
+    """Lower bound at `CONFIDENCE` on the epsilon of one text: `privacy.rank_audit_bound` for several list lengths."""
     games: list[GuessCounts] = []
-    for level in sorted({one.repetitions for one in found} - {0}):
-        group = [one for one in found if one.repetitions == level]
+    for level in sorted({one.repetitions for one in rankings} - {0}):
+        group = [one for one in rankings if one.repetitions == level]
         size = min(one.n_ranked for one in group)
-        if size < 10:  # too few values to tell anything
+        if size < 10:  # too few values to prove anything
             continue
         for allowed in sorted({max(1, round(share * size)) for share in _SHARES}):
             right = sum(one.rank <= allowed for one in group)
@@ -103,17 +103,17 @@ def epsilon_at_least(found: Sequence[Ranked], privacy: PrivacySpec) -> float:
     return bound_of_guesses(tuple(games), privacy.delta, privacy.adjacency, CONFIDENCE)
 
 
-def _interpolated(own: float, values: NDArray[np.float64], n_values: int) -> float:
+def _interpolated(likelihood: float, values: NDArray[np.float64], n_values: int) -> float:
     if len(values) == 0:
-        raise ValueError("a place needs references to compare with")
+        raise ValueError("others is empty: ranking a secret needs references")
     m, step = len(values), n_values / (len(values) + 1)
     descending = -np.sort(-values)
-    if own > descending[0]:
+    if likelihood > descending[0]:
         return max(1.0, step / 2)
-    if own < descending[-1]:
+    if likelihood < descending[-1]:
         return min(float(n_values), n_values - step / 2)
-    # Equal references share the middle of their places, so that interpolation meets no steps.
+    # Equal references share their mean place, so that the interpolated function has no jumps.
     distinct, first = np.unique(-descending, return_index=True)
     last = np.append(first[1:], m)
     places = step * (1 + (first + last - 1) / 2)
-    return float(np.interp(-own, distinct, places))
+    return float(np.interp(-likelihood, distinct, places))

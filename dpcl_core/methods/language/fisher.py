@@ -1,4 +1,4 @@
-"""The diagonal of the Fisher information: how much the answers depend on each weight, and at what cost it is known.
+"""Diagonal Fisher information of a language model's adapters, released with noise or derived from noisy gradients.
 
 F_i = mean over texts of (d log P(answer | text) / d theta_i)^2, with the answer drawn from the model itself.
 """
@@ -29,12 +29,12 @@ def _likelihood(log_probs: Tensor, batch: Batch) -> Tensor:
     return -(log_probs * (batch.role == ANSWER)).sum(dim=1)
 
 
-LIKELIHOOD = TextLoss(_likelihood, answers_only=True)  # -log P(answer | text), its tokens added up
+LIKELIHOOD = TextLoss(_likelihood, answers_only=True)  # -log P(answer | text), summed over the answer's tokens
 
 
 def released(
     net: Adapted,
-    material: TrainingInputs,
+    inputs: TrainingInputs,
     answers: Sequence[Sequence[int]],
     n_nominal: float,
     clip_norm: float,
@@ -43,73 +43,73 @@ def released(
     *,
     device: str,
 ) -> list[Tensor]:
-    """The Fisher information on these texts, one tensor a parameter, with noise of multiplier times C^2 on the sum.
+    """Noisy Fisher information on these texts, one tensor per parameter; the sum's noise has std noise_multiplier * C^2.
 
-    Each text's gradient is clipped to C; `Gradients.squares_of` says why one text then changes the sum of squares by C^2 at
-    most. Its answer is drawn by a secret coin of its own. The sum is divided by the nominal number of texts, which is
-    public, and cut off at zero. The caller has written it into the ledger.
+    Each text's gradient is clipped to C, so one text changes the sum of squares by at most C^2 (`Gradients.squares_of`).
+    Each answer is drawn independently, from secret randomness. The sum is divided by the nominal number of texts, which is
+    public, and cut off below zero. The caller must have written the release to the ledger.
 
     Args: answers: tokens of each of the task's labels; clip_norm: C, inf for neither clipping nor noise.
     """
-    drawn = sampled(net, material, answers, noise, device=device)
+    drawn = sampled(net, inputs, answers, noise, device=device)
     gradients, reading = Gradients(net, clip_norm), drawn.reading
     sums = [torch.zeros_like(parameter) for parameter in gradients.parameters]
     for start in range(0, len(drawn), AT_ONCE):
         batch = batch_of(drawn.texts, np.arange(start, min(start + AT_ONCE, len(drawn))), device)
-        for whole, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
-            whole += part
+        for running, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
+            running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
     return [mean.clamp(min=0) for mean in noisy_means(sums, n_nominal, std, noise)]
 
 
 def of_noisy_gradients(squares: Sequence[Tensor], n_steps: int, expected_batch: float, std: float) -> list[Tensor]:
-    """The Fisher information worked out from mean gradients that already have their noise.
+    """Fisher information estimated from mean gradients that already have their noise.
 
-    The expected square of a step's noisy mean gradient is F / expected batch (of a Poisson batch, where gradients are 0 on
-    average) plus the noise's known variance. Args: squares: sums over the steps; std: of the noise on each coordinate.
+    The expected square of a step's noisy mean gradient is F / expected_batch (for Poisson batches and gradients of mean 0)
+    plus the known noise variance. Args: squares: summed over the steps; std: of the noise on each coordinate.
     """
     return [((part / n_steps - std**2) * expected_batch).clamp(min=0) for part in squares]
 
 
 @torch.no_grad()
 def sampled(
-    net: Adapted, material: TrainingInputs, answers: Sequence[Sequence[int]], noise: Noise, *, device: str
+    net: Adapted, inputs: TrainingInputs, answers: Sequence[Sequence[int]], noise: Noise, *, device: str
 ) -> TrainingInputs:
-    """The same texts, each with an answer drawn from the model's own likelihoods of these answers."""
-    if not len(material):
-        return material
-    likelihoods = np.stack([_of_answer(net, answered(material, [answer] * len(material)), device) for answer in answers])
+    """The same texts, each with an answer drawn from the model's distribution over these answers."""
+    if not len(inputs):
+        return inputs
+    likelihoods = np.stack([_of_answer(net, answered(inputs, [answer] * len(inputs)), device) for answer in answers])
     chances = np.exp(likelihoods - likelihoods.max(axis=0))
     chances /= chances.sum(axis=0)
-    coins = noise.words(len(material)).astype(np.float64) / 2.0**64
-    chosen = np.minimum((chances.cumsum(axis=0) < coins).sum(axis=0), len(answers) - 1)
-    return answered(material, [answers[place] for place in chosen.tolist()])
+    uniform = noise.words(len(inputs)).astype(np.float64) / 2.0**64
+    chosen = np.minimum((chances.cumsum(axis=0) < uniform).sum(axis=0), len(answers) - 1)
+    return answered(inputs, [answers[place] for place in chosen.tolist()])
 
 
-def answered(material: TrainingInputs, answers: Sequence[Sequence[int]]) -> TrainingInputs:
-    """The texts with other answers behind their prompts, one for each text."""
-    texts = material.texts
-    asked = np.where(texts.role == ANSWER, PAD, texts.role)
-    lengths = (asked != PAD).sum(axis=1)
+def answered(inputs: TrainingInputs, answers: Sequence[Sequence[int]]) -> TrainingInputs:
+    """The same texts with these answers after their prompts, one for each text."""
+    texts = inputs.texts
+    prompt_role = np.where(texts.role == ANSWER, PAD, texts.role)
+    lengths = (prompt_role != PAD).sum(axis=1)
     width = int(max(length + len(answer) for length, answer in zip(lengths.tolist(), answers, strict=True)))
-    ids, role = _widened(texts.ids, width), _widened(asked, width)
+    ids, role = _resized(texts.ids, width), _resized(prompt_role, width)
     for row, (start, answer) in enumerate(zip(lengths.tolist(), answers, strict=True)):
         ids[row, start:], role[row, start:] = 0, PAD
         ids[row, start : start + len(answer)], role[row, start : start + len(answer)] = answer, ANSWER
-    return TrainingInputs(Prompted(ids, role, _widened(texts.stop, width), _widened(texts.kind, width)), material.copies)
+    return TrainingInputs(Prompted(ids, role, _resized(texts.stop, width), _resized(texts.kind, width)), inputs.copies)
 
 
-def _widened(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
-    """The plane with so many columns; those behind the longest row are cut off."""
-    found = np.zeros((len(plane), width), plane.dtype)
-    found[:, : plane.shape[1]] = plane[:, :width]
-    return found
+def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
+    """The plane padded with zeros or cut off to `width` columns."""
+    resized = np.zeros((len(plane), width), plane.dtype)
+    resized[:, : plane.shape[1]] = plane[:, :width]
+    return resized
 
 
-def _of_answer(net: Adapted, material: TrainingInputs, device: str) -> NDArray[np.float64]:
-    """log P(answer | text) of each text."""
-    found = []
-    for start in range(0, len(material), AT_ONCE):
-        batch = batch_of(material.texts, np.arange(start, min(start + AT_ONCE, len(material))), device)
-        found.append(-_likelihood(log_probs(net, batch, material.reading, answers_only=True), batch))
-    return torch.cat(found).double().cpu().numpy()
+def _of_answer(net: Adapted, inputs: TrainingInputs, device: str) -> NDArray[np.float64]:
+    """log P(answer | text) of each text, [n]."""
+    parts = []
+    for start in range(0, len(inputs), AT_ONCE):
+        batch = batch_of(inputs.texts, np.arange(start, min(start + AT_ONCE, len(inputs))), device)
+        parts.append(-_likelihood(log_probs(net, batch, inputs.reading, answers_only=True), batch))
+    return torch.cat(parts).double().cpu().numpy()

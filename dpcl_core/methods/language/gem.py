@@ -1,7 +1,7 @@
 """Gradient episodic memory (Lopez-Paz and Ranzato 2017): no step points against the gradient on any earlier task's texts.
 
-Every step takes, of each past task, the gradient on all its kept texts. Under DP-SGD these are sums of clipped gradients
-with noise of their own (`costs`, 4), and what is turned, and by what, is noisy already. Noisy copies give them for free.
+Every step computes, for each past task, the gradient on all its kept texts. Under DP-SGD these are sums of clipped gradients
+with noise of their own (`baseline_costs`, 4): the projection sees noisy gradients only. On noisy copies they are free.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Gem(Baseline):
-    """The model of one cell, and the texts it keeps of every task that has ended."""
+    """One cell's model and the texts it keeps from finished tasks."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, GemParams)
@@ -34,27 +34,29 @@ class Gem(Baseline):
         self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee = self._trainee
-        own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
+        trainer = self._trainer
+        inputs = trainer.open_task(task, ledger)
+        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
+        descent = trainer.descent(task)
         references = [self._reference(kept, past, task) for past, kept in enumerate(self._kept)]
-        for step, rows in enumerate(trainee.batches(own, task), start=1):
+        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
             along = [reference(np.arange(len(kept))) for reference, kept in zip(references, self._kept, strict=True)]
-            descent.step(turned(slope(rows), along, self._params.margin))
-            yield from trainee.told(step, task)
-        self._kept.append(trainee.kept(own, self._share, task))
+            descent.step(projected_gradient(gradient_fn(rows), along, self._params.margin))
+            yield from trainer.progress(step, task)
+        self._kept.append(trainer.replay_buffer(inputs, self._share, task))
 
     def _reference(self, kept: TrainingInputs, past: int, task: Task) -> GradientFn:
-        """The gradient on all that is kept of a task."""
+        """A function that gives the gradient on all kept texts of a past task."""
         purpose = f"reference of task {past} in task {task.index}"
-        return self._trainee.slope(kept, self._n_kept, purpose, self._trainee.noises.references)
+        return self._trainer.gradient_fn(kept, self._n_kept, purpose, self._trainer.noises.references)
 
 
-def turned(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
-    """The gradient nearest to this one that points against none of the references: g + G^T v.
+def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+    """Projection of a gradient onto the cone that has no negative inner product with any reference: g + G^T v.
 
-    v minimises |G^T v + g| over v >= margin: the dual of GEM's program (its Eq. 11), a non-negative least-squares problem in
-    one unknown a reference. The gradient itself where it points against none. Computed in double precision.
+    v minimises |G^T v + g| over v >= margin: the dual of GEM's program (its Eq. 11), a non-negative least-squares problem
+    with one unknown per reference. Returns the gradient unchanged if it already lies in the cone. Computed in double
+    precision.
     """
     if not references:
         return list(grads)
@@ -64,10 +66,10 @@ def turned(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], marg
         return list(grads)
     lengths = rows.norm(dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
     units = rows / lengths[:, None]  # references may differ in length by orders of magnitude
-    q, r = torch.linalg.qr(units.T)  # the problem has as many unknowns as references, whatever the number of weights
+    q, r = torch.linalg.qr(units.T)  # reduces the problem from the number of weights to the number of references
     least = (margin * lengths).cpu().numpy()
-    found, _ = nnls(r.cpu().numpy(), -(q.T @ g).cpu().numpy() - r.cpu().numpy() @ least)
-    flat = g + torch.from_numpy(found + least).to(g) @ units
+    above_least, _ = nnls(r.cpu().numpy(), -(q.T @ g).cpu().numpy() - r.cpu().numpy() @ least)
+    flat = g + torch.from_numpy(above_least + least).to(g) @ units
     pieces = torch.split(flat, [grad.numel() for grad in grads])
     return [piece.view_as(grad).to(grad.dtype) for piece, grad in zip(pieces, grads, strict=True)]
 

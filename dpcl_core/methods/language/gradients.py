@@ -1,16 +1,16 @@
 """Gradients of a language model's low-rank adapters, text by text, clipped and summed.
 
-LoRA's two factors are plain linear maps. For one text such a map's gradient is deltaᵀ X, with rows of X what it read of each
-token and rows of delta the loss's gradient at what it gave. One forward and one backward pass give both for all texts of a
-batch; the rank is small, so that every text's own gradient is cheaper than its norm by any detour. Measured beside Opacus'
-hooks, its ghost clipping and functorch in tests/benchmarks/test_language.py.
+LoRA's two factors are plain linear maps. For one text the gradient of such a map is deltaᵀ X: a row of X is the map's input
+at one token, a row of delta the loss's gradient with respect to its output there. One forward and one backward pass give
+both for all texts of a batch. The rank is small, so forming each text's gradient is cheaper than any other way to its norm.
+tests/benchmarks/test_language.py compares it with Opacus' hooks, its ghost clipping and functorch.
 
-What a text adds to a clipped sum must not depend on the texts beside it: where logits are large, a last digit decides which
-token wins, and one text more would turn the gradients of others. Kernels choose the order of their additions by the shapes
-of what they multiply. So texts are computed in pieces whose shape is a function of each text alone: padded to a whole number
-of `STEP` tokens and `ANSWER_STEP` of answer, with others of the same shape, `SIDE_BY_SIDE` at a time, the last piece filled
-up. That kernels give the same bits at every place of such a piece is a property of theirs, which
-tests/methods/features/test_gradient_sums.py compares on those at hand. What texts add is summed in double precision.
+What a text adds to a clipped sum must not depend on the other texts: where logits are large, a last digit decides which
+token wins, and one more text could change the gradients of others. Kernels choose the order of their additions by the shapes
+that they multiply. So texts are computed in pieces whose shape depends on each text alone: padded to a whole number of
+`STEP` tokens and `ANSWER_STEP` answer tokens, grouped with texts of the same shape, `SIDE_BY_SIDE` at a time, the last piece
+filled up. That a kernel gives the same bits at every position of such a piece is a property of the kernel;
+tests/methods/features/test_gradient_sums.py checks it on the kernels at hand. Contributions are summed in double precision.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.per_example_gradients import clip_weights
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 
-AT_ONCE = 64  # texts computed at once where none has to be told from the others: a public number
-STEP, ANSWER_STEP = 16, 4  # tokens of a text, and of its answer, that shapes are counted in
-SIDE_BY_SIDE = {"cpu": 8, "cuda": 64}  # texts of one shape: fewer to fill up on a processor, enough to fill a GPU
+AT_ONCE = 64  # texts per pass where no per-text gradients are needed: a public number
+STEP, ANSWER_STEP = 16, 4  # text and answer lengths are rounded up to multiples of these, in tokens
+SIDE_BY_SIDE = {"cpu": 8, "cuda": 64}  # texts in a piece: few on a processor, to waste little padding; many to fill a GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Texts of one step, on the device. `rows` int64 [b]: their places in the task; the rest as in `Prompted`."""
+    """Texts of one step, on the device. `rows` int64 [b]: their indices in the task; the other fields as in `Prompted`."""
 
     rows: NDArray[np.int64]
     ids: Tensor
@@ -54,12 +54,12 @@ class Batch:
         return self.role != PAD
 
     def take(self, places: Tensor) -> Batch:
-        """The texts at these places, int64 [k]."""
+        """The texts at these indices, int64 [k]."""
         rows = self.rows[places.cpu().numpy()]
         return Batch(rows, self.ids[places], self.role[places], self.stop[places], self.kind[places])
 
     def padded(self, width: int) -> Batch:
-        """The same in so many columns; no text may be longer."""
+        """The same texts in `width` columns; no text may be longer."""
         planes = (self.ids, self.role, self.stop, self.kind)
         ids, role, stop, kind = (functional.pad(plane[:, :width], (0, max(0, width - plane.shape[1]))) for plane in planes)
         return Batch(self.rows, ids, role, stop, kind)
@@ -67,20 +67,20 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class TextLoss:
-    """A loss for every text: log-probabilities of a batch's tokens [b, S] and the batch in, losses [b] out.
+    """A per-text loss: maps log-probabilities of a batch's tokens [b, S] and the batch to losses [b].
 
-    `answers_only`: it looks at the answers' tokens alone, so that the others' log-probabilities need not be computed.
+    `answers_only`: it uses the answer tokens only, so the other log-probabilities need not be computed.
     """
 
     of: Callable[[Tensor, Batch], Tensor]
     answers_only: bool = False
 
 
-Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], whose, in which epoch -> what the network reads
+Reading = Callable[[Tensor, Batch, int], Tensor]  # embeddings [b, S, d], batch, epoch -> embeddings to read
 
 
 def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-    """The reading without noise."""
+    """The embeddings unchanged, without noise."""
     return embeddings
 
 
@@ -94,32 +94,32 @@ def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
 
 
 def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False) -> Tensor:
-    """log P(token | tokens before it) [b, S]; 0 in the first column, where padded, and off the answers if these are all.
+    """log P(token | tokens before it) [b, S]; 0 in the first column and at padding; with `answers_only`, 0 off the answers.
 
-    Computes gradients where they are enabled. Shapes inside are functions of [b, S] and of `_n_answered`.
+    Differentiable where gradients are enabled. Internal shapes depend on [b, S] and `_n_answered` only.
     """
-    wanted = batch.role == ANSWER if answers_only else batch.mask
-    columns = torch.arange(1, batch.ids.shape[1], device=wanted.device).expand(len(batch), -1)
-    if answers_only:  # the last k columns of each text hold them
-        columns = batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=wanted.device)
-    is_there = columns >= 1
+    selected = batch.role == ANSWER if answers_only else batch.mask
+    columns = torch.arange(1, batch.ids.shape[1], device=selected.device).expand(len(batch), -1)
+    if answers_only:  # answers are in the last k columns of each text
+        columns = batch.mask.sum(dim=1, keepdim=True) + torch.arange(-_n_answered(batch), 0, device=selected.device)
+    is_valid = columns >= 1
     columns = columns.clamp(min=1)
     logits = _logits(net, reading(net.embed(batch.ids), batch, epoch), columns - 1)
-    found = -functional.cross_entropy(logits.flatten(0, 1), batch.ids.gather(1, columns).flatten(), reduction="none")
-    kept = found.view(columns.shape).where(is_there & wanted.gather(1, columns), 0)
+    values = -functional.cross_entropy(logits.flatten(0, 1), batch.ids.gather(1, columns).flatten(), reduction="none")
+    kept = values.view(columns.shape).where(is_valid & selected.gather(1, columns), 0)
     return torch.zeros(batch.ids.shape, dtype=kept.dtype, device=kept.device).scatter_add(1, columns, kept)
 
 
 def _n_answered(batch: Batch) -> int:
-    """The most tokens of an answer, rounded up to whole steps."""
+    """Length of the longest answer in tokens, rounded up to a multiple of `ANSWER_STEP`."""
     return ANSWER_STEP * -(-int((batch.role == ANSWER).sum(dim=1).max()) // ANSWER_STEP) if len(batch) else 0
 
 
 def _logits(net: Adapted, embeddings: Tensor, columns: Tensor) -> Tensor:
-    """Logits [b, k, size] of the tokens that come behind these columns, int64 [b, k].
+    """Logits [b, k, size] of the tokens that follow these columns, int64 [b, k].
 
-    Only these are handed to the last layer, which in a small model costs as much as all others. No mask is needed: padding
-    is at the end, where a causal model does not look from what stands before it.
+    Only these columns go through the last layer, which in a small model costs as much as all others. No mask is needed:
+    padding is at the end, and a causal model does not look ahead.
     """
 
     def chosen(layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -135,7 +135,7 @@ def _logits(net: Adapted, embeddings: Tensor, columns: Tensor) -> Tensor:
 
 
 def _alike(batch: Batch, size: int) -> Iterator[Batch]:
-    """The texts in pieces of one shape, padded to it, of at most `size`."""
+    """Pieces of at most `size` texts that share a padded shape."""
     lengths, answers = batch.mask.sum(dim=1), (batch.role == ANSWER).sum(dim=1)
     steps, answer_steps = (lengths + STEP - 1) // STEP, (answers + ANSWER_STEP - 1) // ANSWER_STEP
     for n_steps, n_answer_steps in sorted(set(zip(steps.tolist(), answer_steps.tolist(), strict=True))):
@@ -145,10 +145,10 @@ def _alike(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 class Gradients:
-    """Gradients of per-text losses by the adapters' parameters, each text's clipped to `clip_norm` over all of them, summed.
+    """Sums of per-text gradients, each clipped to `clip_norm` in L2 over all adapter parameters together.
 
-    inf: no clipping, and plain autograd sums. `parameters`: in the order of the sums. Every trained parameter must be the
-    weight of a `Linear` without bias that is used once in a pass; raises TypeError otherwise.
+    clip_norm = inf: plain autograd sums without clipping. `parameters`: in the order of the sums. Every trained parameter
+    must be the weight of a `Linear` without bias that is used once in a pass; raises TypeError otherwise.
     """
 
     def __init__(self, net: Adapted, clip_norm: float) -> None:
@@ -160,78 +160,79 @@ class Gradients:
         self._layers = [of_weight[id(parameter)] for parameter in self.parameters]
 
     def of(self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0) -> list[Tensor]:
-        """The sums, one for each parameter; zeros for an empty batch.
+        """The sums, one tensor per parameter; zeros for an empty batch.
 
-        Adding a text changes the sums, taken together, by at most `clip_norm` in L2, replacing one by twice that. A text
-        whose gradient is not finite counts zero.
+        Adding a text changes all sums together by at most `clip_norm` in L2, replacing one by at most twice that. A text
+        with a non-finite gradient counts zero.
         """
         if not math.isinf(self._clip_norm):
             return self._clipped(batch, loss, reading, epoch)
         sums = [torch.zeros_like(parameter) for parameter in self.parameters]
         for places in torch.split(torch.arange(len(batch), device=batch.ids.device), AT_ONCE) if len(batch) else ():
             total = self._total(batch.take(places), loss, reading, epoch)
-            for whole, part in zip(sums, torch.autograd.grad(total, self.parameters), strict=True):
-                whole += part
+            for running, part in zip(sums, torch.autograd.grad(total, self.parameters), strict=True):
+                running += part
         return sums
 
     def squares_of(self, batch: Batch, loss: TextLoss, reading: Reading = clean) -> list[Tensor]:
-        """Sums of the squares of every entry of each text's clipped gradient, as in the Fisher information's diagonal.
+        """Sums of the entrywise squares of each text's clipped gradient, as in the Fisher information's diagonal.
 
-        Adding a text changes them, taken together, by at most `clip_norm` squared in L2: for a gradient g no longer than C
-        the vector of g_i^2 has length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2.
+        Adding a text changes all sums together by at most `clip_norm` squared in L2: for a gradient g with ||g|| <= C, the
+        vector of g_i^2 has length (sum of g_i^4)^(1/2) <= max |g_i| ||g|| <= C^2.
         """
         return self._clipped(batch, loss, reading, 0, squared=True)
 
     def each(
         self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Every text's clipped gradient, which `of` sums up: float64 [k, weights] of the texts of these `rows` [k]."""
-        for piece, weights, own in self._pieces(batch, loss, reading, epoch):
-            yield piece.rows, (weights[:, None] * torch.cat(own, dim=1))[: len(piece)]
+        """Yields every text's clipped gradient, which `of` sums: indices [k] of some texts, and their gradients
+        float64 [k, weights]."""
+        for piece, weights, grads in self._pieces(batch, loss, reading, epoch):
+            yield piece.rows, (weights[:, None] * torch.cat(grads, dim=1))[: len(piece)]
 
     def _clipped(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int, *, squared: bool = False) -> list[Tensor]:
-        """Sums of each text's clipped gradient, entry by entry, or of its squares."""
+        """Sums of each text's clipped gradient, or of its entrywise squares."""
         sums = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
-        for _, weights, own in self._pieces(batch, loss, reading, epoch):
+        for _, weights, grads in self._pieces(batch, loss, reading, epoch):
             if squared:
-                weights, own = weights.square(), [part.square() for part in own]
-            for whole, part in zip(sums, own, strict=True):
-                whole += (weights @ part).view_as(whole)
-        return [whole.to(parameter.dtype) for whole, parameter in zip(sums, self.parameters, strict=True)]
+                weights, grads = weights.square(), [part.square() for part in grads]
+            for running, part in zip(sums, grads, strict=True):
+                running += (weights @ part).view_as(running)
+        return [total.to(parameter.dtype) for total, parameter in zip(sums, self.parameters, strict=True)]
 
     def _pieces(
         self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int
     ) -> Iterator[tuple[Batch, Tensor, list[Tensor]]]:
-        """Texts of one shape, and of as many as fill a piece up: what clipping leaves of each, 0 of what fills up, and each
-        one's gradient [size, entries] by parameter."""
+        """Yields pieces of texts of one shape, padded to `size` texts: the piece, clipping weights [size] (0 for padding) and
+        gradients [size, entries], one tensor per parameter."""
         size = SIDE_BY_SIDE[batch.ids.device.type]
         for piece in _alike(batch, size):
             places = torch.arange(size, device=batch.ids.device)
-            filled = piece.take(places.clamp(max=len(piece) - 1))  # with the last, which counts once
-            own = self._own(filled, loss, reading, epoch)
-            weights = clip_weights(torch.stack([part.square().sum(1) for part in own]).sum(0).sqrt(), self._clip_norm)
-            yield piece, weights * (places < len(piece)), own
+            filled = piece.take(places.clamp(max=len(piece) - 1))  # repeats the last text, which counts once
+            grads = self._per_text(filled, loss, reading, epoch)
+            weights = clip_weights(torch.stack([part.square().sum(1) for part in grads]).sum(0).sqrt(), self._clip_norm)
+            yield piece, weights * (places < len(piece)), grads
 
-    def _own(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
-        """Each text's gradient [b, entries], by parameter, in double precision; zeros where it is not finite."""
+    def _per_text(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> list[Tensor]:
+        """Each text's gradient [b, entries], one tensor per parameter, in double precision; zeros where not finite."""
         with recorded(self._layers) as passed:
             total = self._total(batch, loss, reading, epoch)
         deltas = torch.autograd.grad(total, [passed[layer][1] for layer in self._layers])
-        own = [
+        grads = [
             torch.bmm(delta.transpose(1, 2), passed[layer][0]).flatten(1).double()
             for layer, delta in zip(self._layers, deltas, strict=True)
         ]
-        finite = torch.stack([part.isfinite().all(dim=1) for part in own]).all(dim=0)
-        return own if finite.all() else [part.where(finite[:, None], 0) for part in own]
+        finite = torch.stack([part.isfinite().all(dim=1) for part in grads]).all(dim=0)
+        return grads if finite.all() else [part.where(finite[:, None], 0) for part in grads]
 
     def _total(self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int) -> Tensor:
-        found = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only)
-        return loss.of(found, batch).sum()
+        log_likelihoods = log_probs(self._net, batch, reading, epoch, answers_only=loss.answers_only)
+        return loss.of(log_likelihoods, batch).sum()
 
 
 @contextmanager
 def recorded(layers: Sequence[nn.Module]) -> Iterator[dict[nn.Module, tuple[Tensor, Tensor]]]:
-    """What each layer reads and gives in the forward pass made inside."""
+    """Inputs and outputs of each layer in the forward pass made inside the context."""
     passed: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def note(layer: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:

@@ -1,8 +1,9 @@
-"""PeCL's memory: how strongly what was learned before is held, from the adapters' products (Zhan et al., Eqs. 7 to 11).
+"""PeCL's memory penalty: adapters stay near their values after the last task, by importance (Zhan et al., Eqs. 7 to 11).
 
-Readings where the paper leaves a choice: adapters add up; ||x|| is the mean norm of what an adapted layer reads of a token,
-for a norm of all of them would grow with the data; Omega-bar is a constant. As printed it counts the task that is learned,
-whose Omega grows as the adapters change; else only the tasks before, so that nothing is held while the first is learned.
+Choices where the paper leaves one open: the penalty sums over adapters; ||x|| is the mean norm of a layer's input at one
+token, because a norm over all tokens would grow with the data; Omega-bar is a constant without gradient. As printed,
+Omega-bar includes the current task, whose Omega grows as the adapters change; otherwise it covers past tasks only, so the
+first task has no penalty.
 """
 
 from __future__ import annotations
@@ -20,50 +21,50 @@ from dpcl_core.methods.language.sensitivity import penalty_strength
 
 
 class Memory:
-    """Omega-bar of every adapter, and the products B A as the last task left them. Reads parameters alone."""
+    """Omega-bar of every adapter, and the products B A after the last task. Reads parameters only."""
 
     def __init__(self, net: Adapted, lowest: float, highest: float) -> None:
         self._net, self._lowest, self._highest = net, lowest, highest
         self._totals = torch.zeros(len(net.pairs()), dtype=torch.float64)
         self._n_tasks, self._strength = 0, 0.0
         self._snapshots = [product.detach().clone() for product in self._products()]
-        self._own_norms: Tensor | None = None
+        self._current_norms: Tensor | None = None
 
     @property
     def omega_bar(self) -> tuple[float, ...]:
-        """Omega-bar (Eq. 9) as it is now, by adapter; empty where no task counts yet."""
-        if self._own_norms is None:
+        """Current Omega-bar (Eq. 9) of each adapter; empty before any task counts."""
+        if self._current_norms is None:
             return tuple((self._totals / self._n_tasks).tolist()) if self._n_tasks else ()
-        own = self._changes([product.detach() for product in self._products()]) * self._own_norms
-        return tuple(((self._totals + own) / (self._n_tasks + 1)).tolist())
+        omega = self._changes([product.detach() for product in self._products()]) * self._current_norms
+        return tuple(((self._totals + omega) / (self._n_tasks + 1)).tolist())
 
     def open(self, mean_score: float, input_norms: Sequence[float] | None = None) -> None:
-        """To be called before a task's steps: its own mean score, brought into [0, 1], sets lambda_dyn (Eq. 11).
+        """Call before a task's steps: sets lambda_dyn (Eq. 11) from the task's mean score, clipped to [0, 1].
 
-        Args: input_norms: mean L2 norm of what each adapter reads of the task, where its own Omega counts; else None.
+        Args: input_norms: mean L2 norm of each adapter's input on the task if Omega-bar includes it; else None.
         """
         self._strength = penalty_strength(min(max(mean_score, 0.0), 1.0), self._lowest, self._highest)
-        self._own_norms = None if input_norms is None else torch.tensor(list(input_norms), dtype=torch.float64)
+        self._current_norms = None if input_norms is None else torch.tensor(list(input_norms), dtype=torch.float64)
 
     def remember(self, input_norms: Sequence[float]) -> None:
-        """To be called after a task: takes Omega_k = ||Delta W||_F ||x|| (Eq. 8) into the mean, then the snapshot.
+        """Call after a task: adds Omega_k = ||Delta W||_F ||x|| (Eq. 8) to the mean, then takes a snapshot.
 
-        Delta W is what this task changed of the product B A (Eq. 7). Args: mean L2 norm of what each adapter reads.
+        Delta W is the task's change of the product B A (Eq. 7). Args: input_norms: mean L2 norm of each adapter's input.
         """
         now = [product.detach().clone() for product in self._products()]
         self._totals += self._changes(now) * torch.tensor(list(input_norms), dtype=torch.float64)
         self._n_tasks, self._snapshots = self._n_tasks + 1, now
 
     def penalty(self) -> Tensor:
-        """L_reg = lambda_dyn Omega-bar ||W - W_before||_F^2 (Eq. 10), W = B A; 0 while no task counts."""
+        """L_reg = lambda_dyn Omega-bar ||W - W_before||_F^2 (Eq. 10), W = B A; 0 before any task counts."""
         omegas = self.omega_bar
         if not omegas:
             return torch.zeros(())
-        held = zip(self._products(), self._snapshots, omegas, strict=True)
-        return self._strength * torch.stack([omega * (now - then).square().sum() for now, then, omega in held]).sum()
+        adapters = zip(self._products(), self._snapshots, omegas, strict=True)
+        return self._strength * torch.stack([omega * (now - then).square().sum() for now, then, omega in adapters]).sum()
 
     def _changes(self, products: Sequence[Tensor]) -> Tensor:
-        """||Delta W||_F of every adapter, float64."""
+        """||Delta W||_F of every adapter [adapters], float64."""
         norms = [float((now - before).norm()) for now, before in zip(products, self._snapshots, strict=True)]
         return torch.tensor(norms, dtype=torch.float64)
 
@@ -73,7 +74,7 @@ class Memory:
 
 @torch.no_grad()
 def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = clean) -> list[float]:
-    """Mean L2 norm of what each adapted layer reads of a token (||x|| of Eq. 8), over all tokens of these texts."""
+    """Mean L2 norm of each adapted layer's input (||x|| of Eq. 8), over all tokens of these texts."""
     of_weight = {id(layer.weight): layer for layer in net.modules() if isinstance(layer, nn.Linear)}
     layers = [of_weight[id(first)] for first, _ in net.pairs()]
     totals, n_tokens = torch.zeros(len(layers), dtype=torch.float64), 0
@@ -83,5 +84,5 @@ def input_norms(net: Adapted, texts: Prompted, device: str, reading: Reading = c
             log_probs(net, batch, reading, answers_only=True)
         n_tokens += int(batch.mask.sum())
         totals += torch.stack([(passed[layer][0].norm(dim=2) * batch.mask).sum().double().cpu() for layer in layers])
-    found: list[float] = (totals / max(1, n_tokens)).tolist()
-    return found
+    means: list[float] = (totals / max(1, n_tokens)).tolist()
+    return means

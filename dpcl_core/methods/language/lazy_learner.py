@@ -1,4 +1,4 @@
-"""A learner of one cell that trains a language model, and says its first words before torch is loaded."""
+"""A one-cell learner of a language model that sends its first events before torch is loaded."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """The model of a cell."""
+    """One cell's model, as a language method provides it."""
 
     @property
     def net(self) -> Adapted: ...
 
     @property
     def copies(self) -> Mapping[str, NDArray[np.generic]]:
-        """What the last task's texts left behind as noisy copies, by name; empty where they left none."""
+        """Noisy copies of the last task's texts, by name; empty for methods that release none."""
         ...
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
-        """Learns a task; each touch of private data is in the ledger before it returns."""
+        """Learns a task; every use of private data enters the ledger before its output leaves."""
         ...
 
     def answers(self, task: Task) -> NDArray[np.float32]:
-        """Scores [n, classes] of `task.test`; -inf for labels that are not the task's."""
+        """Scores [n, classes] of `task.test`; -inf for labels outside the task's label space."""
         ...
 
 
 class LazyLearner:
-    """Opens the scores of each task, has its model learn it, and reports. `make` makes the model and loads torch.
+    """Opens the token scores of each task, lets the model learn it and reports. `make` loads torch and builds the model.
 
-    `scorer` None: for methods that score no tokens. `once`: there is a model after the last task alone.
+    `scorer` None: the method scores no tokens. `once`: the model exists only after the last task.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LazyLearner:
         self._model: Model | None = None
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
-        """Counts the tokens of all tasks where the scores ask for that. The ledger hears whose texts are read."""
+        """Counts the tokens of all tasks if the scores need them. Records in the ledger whose texts are read."""
         if self._scorer is None or not self._scorer.reads_ahead:
             return
         tasks = streams[self._cell.seed]
@@ -91,11 +91,11 @@ class LazyLearner:
             yield from self._reports.after(task, self._model.net, score2)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
-        """By the one rule that is asked for."""
+        """Scores by the one rule of `params.eval`."""
         return {} if self._model is None or self._waits else {self._rule: self._model.answers(task)[None]}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
-        """The adapters' numbers by name, nothing before there is a model; and the noisy copies of the task's texts."""
+        """Adapter weights and the noisy copies of the task's texts, by name; empty before there is a model."""
         if self._model is None:
             return {}
         named = () if self._waits else self._model.net.trainable().items()

@@ -1,4 +1,4 @@
-"""All tasks together: texts wait until the last task has come, and train one model once."""
+"""Multi-task training: collects all tasks and trains one model on them together after the last has arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Mtl(Baseline):
-    """The one model of a cell, and until there is one everything that it will be trained on."""
+    """One cell's model, and the texts of all tasks until it is trained."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         super().__init__(spec, cell, known)
@@ -22,13 +22,14 @@ class Mtl(Baseline):
         self._waiting: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee = self._trainee
-        self._waiting.append(trainee.opened(task, ledger))
+        trainer = self._trainer
+        self._waiting.append(trainer.open_task(task, ledger))
         if task.index < self._n_tasks - 1:
             return
         together = joined(self._waiting)
         self._waiting.clear()
-        slope, descent = trainee.slope(together, trainee.expected_batch, "all tasks"), trainee.descent(task)
-        for step, rows in enumerate(trainee.batches(together, task), start=1):
-            descent.step(slope(rows))
-            yield from trainee.told(step, task)
+        gradient_fn = trainer.gradient_fn(together, trainer.expected_batch, "all tasks")
+        descent = trainer.descent(task)
+        for step, rows in enumerate(trainer.batches(together, task), start=1):
+            descent.step(gradient_fn(rows))
+            yield from trainer.progress(step, task)

@@ -1,8 +1,8 @@
-"""Orthogonal low-rank adapters (O-LoRA, Wang et al. 2023): a new pair for every task, the earlier ones frozen and added up.
+"""Orthogonal low-rank adapters (O-LoRA, Wang et al. 2023): a new pair for every task, with earlier pairs frozen and summed.
 
-The penalty is lambda times the sum, over earlier tasks i and adapted layers, of the squared entries of A_i A_t^T, which
-are 0 where the rows of the two are at right angles. Its code takes absolute values instead; the paper's form has a gradient
-that fades as they become orthogonal. Earlier pairs are outputs of private training: the penalty reads no text.
+The penalty is lambda times the sum, over earlier tasks i and adapted layers, of the squared entries of A_i A_t^T; they are
+0 where the rows of both are orthogonal. The authors' code takes absolute values instead; the paper's form has a gradient
+that fades as the rows become orthogonal. Earlier pairs are outputs of private training: the penalty reads no text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class WithEarlier(nn.Module):
-    """A frozen layer with pairs of earlier tasks added to it: W x + scale (sum of B_i A_i) x. Nothing in it is trained."""
+    """A frozen layer plus the frozen pairs of earlier tasks: W x + scale (sum of B_i A_i) x. No part of it is trained."""
 
     def __init__(self, layer: nn.Module, scale: float) -> None:
         super().__init__()
@@ -32,19 +32,19 @@ class WithEarlier(nn.Module):
         self.pairs: list[tuple[Tensor, Tensor]] = []  # A [rank, inputs], B [outputs, rank]
 
     def add(self, first: Tensor, second: Tensor) -> None:
-        """Takes copies of a pair."""
+        """Adds a copy of a pair."""
         self.pairs.append((first.detach().clone(), second.detach().clone()))
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.layer(x)
+        out: Tensor = self.layer(x)
         if not self.pairs:
-            return found
+            return out
         first, second = torch.cat([a for a, _ in self.pairs]), torch.cat([b for _, b in self.pairs], dim=1)
-        return found + self.scale * (x @ first.T) @ second.T
+        return out + self.scale * (x @ first.T) @ second.T
 
 
 class Stack:
-    """The adapters of a network: those being trained, and those of earlier tasks underneath."""
+    """The adapters of a network: the pair in training, and the frozen pairs of earlier tasks beneath it."""
 
     def __init__(self, net: Adapted) -> None:
         self._net = net
@@ -55,7 +55,7 @@ class Stack:
             self.frozen.append(below)
 
     def freeze(self, generator: torch.Generator) -> None:
-        """Puts the pairs in training underneath and starts new ones: A drawn afresh, B at zero, so that nothing changes."""
+        """Freezes the trained pairs and starts new ones, A random and B = 0: the network's output does not change."""
         for (first, second), below in zip(self._net.pairs(), self.frozen, strict=True):
             below.add(first, second)
             fresh = torch.empty(first.shape)
@@ -65,14 +65,14 @@ class Stack:
                 second.zero_()
 
     def overlap(self) -> Tensor:
-        """Sum of the squared entries of A_i A_t^T over earlier tasks and layers; 0 where there are none."""
+        """Sum of the squared entries of A_i A_t^T over earlier tasks and layers; 0 during the first task."""
         pairs = zip(self._net.pairs(), self.frozen, strict=True)
         parts = [(earlier @ first.T).square().sum() for (first, _), below in pairs for earlier, _ in below.pairs]
         return torch.stack(parts).sum() if parts else torch.zeros(())
 
 
 class Olora(Baseline):
-    """The model of one cell, with the adapters of every task."""
+    """One cell's model, with the adapters of every task."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         assert isinstance(spec.params, OloraParams)
@@ -81,14 +81,15 @@ class Olora(Baseline):
         self._stack = Stack(self.net)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee = self._trainee
-        own = trainee.opened(task, ledger)
+        trainer = self._trainer
+        inputs = trainer.open_task(task, ledger)
         if task.index:
             self._stack.freeze(torch.Generator().manual_seed(self._seed + task.index))
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
-        for step, rows in enumerate(trainee.batches(own, task), start=1):
-            descent.step(slope(rows), self._penalty)
-            yield from trainee.told(step, task)
+        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
+        descent = trainer.descent(task)
+        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
+            descent.step(gradient_fn(rows), self._penalty)
+            yield from trainer.progress(step, task)
 
     def _penalty(self) -> Tensor:
         return self._strength * self._stack.overlap()

@@ -1,6 +1,6 @@
-"""PeCL repaired: central, by DP-SGD on a language model's adapters, or local, by one noise on every token.
+"""Learner of the repaired PeCL: central, by DP-SGD on a language model's adapters, or local, by equal noise on every token.
 
-Loads torch with the first task, after the first words about its texts.
+Loads torch with the first task, after the first report on its texts.
 """
 
 from __future__ import annotations

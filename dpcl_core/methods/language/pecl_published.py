@@ -1,6 +1,6 @@
-"""PeCL as published (Zhan et al.): noise by token, memory sculpting, unlearning as printed. No guarantee holds.
+"""Learner of PeCL as published (Zhan et al.): per-token noise, memory sculpting, unlearning as printed. No guarantee holds.
 
-Loads torch with the first task, after the first words about its texts.
+Loads torch with the first task, after the first report on its texts.
 """
 
 from __future__ import annotations

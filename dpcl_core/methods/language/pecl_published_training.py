@@ -1,4 +1,4 @@
-"""PeCL as published: embeddings noised by their tokens' scores, the printed loss, a memory made of raw statistics."""
+"""Training of PeCL as published: noise scaled by token scores, the printed loss, a memory built from raw statistics."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from dpcl_core.events import Note, Progress
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm, of_batch, replaced
+from dpcl_core.methods.language.adapted_model import (
+    AdaptedModel,
+    embedding_table,
+    gather_batch,
+    median_norm,
+    replace_text_embeddings,
+)
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.gradients import Batch, TextLoss, clean
 from dpcl_core.methods.language.importance_memory import Memory, input_norms
 from dpcl_core.methods.language.losses import Unlearning, pecl_loss, task_loss
-from dpcl_core.methods.language.pecl_training import told
+from dpcl_core.methods.language.pecl_training import progress_of
 from dpcl_core.methods.language.scoring import Planes, Scorer, planes
 from dpcl_core.methods.language.training import plain_steps
 from dpcl_core.privacy import token_noise
@@ -32,29 +38,29 @@ from dpcl_core.spec import Cell, RunSpec
 
 
 class Published:
-    """The model of one cell. Keeps no text; its adapters are made of raw texts all the same."""
+    """One cell's model. Keeps no text, but its adapters are trained on raw texts."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext, scorer: Scorer) -> None:
         assert isinstance(spec.params, PublishedParams)
         self._spec, self._params, self._cell, self._known, self._scorer = spec, spec.params, cell, known, scorer
-        self._subject = AdaptedModel(spec, cell, known)
-        self.net, self.answers = self._subject.net, self._subject.answers
+        self._adapted = AdaptedModel(spec, cell, known)
+        self.net, self.answers = self._adapted.net, self._adapted.answers
         self._memory = Memory(self.net, spec.params.lambda_min, spec.params.lambda_max)
-        self.copies: Mapping[str, NDArray[np.generic]] = {}  # a copy is made anew for every step, and stays inside
+        self.copies: Mapping[str, NDArray[np.generic]] = {}  # stays empty: each epoch draws new copies, which stay inside
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress | Note]:
-        """The ledger hears that there is no bound, and what the paper claims instead."""
-        if not self._subject.space(task):
+        """Learns the task. Records in the ledger that there is no bound, and what the paper claims."""
+        if not self._adapted.space(task):
             return
         params, upper = self._params, self._cell.epsilon
         ledger.spend(dp.NonPrivateDpEvent(), task=task.index, what="scores, losses and memory that read texts as they are")
         if math.isfinite(upper):
             delta, n_epochs = self._spec.privacy.delta, params.epochs
             ledger.claimed = token_noise.nominal_claim(params.eps_lower, upper, delta, params.length, n_epochs)
-        examples = self._subject.learned_from(task)
+        examples = self._adapted.training_examples(task)
         inputs = planes(examples)
-        texts = self._subject.prompted(inputs, examples.labels, task.name)
-        noised = Noised(self._spec, self._cell, self._subject, self._scorer, inputs, task, ledger)
+        texts = self._adapted.prompted(inputs, examples.labels, task.name)
+        noised = NoisyInputs(self._spec, self._cell, self._adapted, self._scorer, inputs, task, ledger)
         if math.isfinite(upper):
             least = self._scorer.least_score2(self._known.n_tasks)
             if warning := sensitivity.can_fall_below(least, params.alpha, params.eps_lower, upper):
@@ -75,28 +81,28 @@ class Published:
             reading=noised.read,
             penalty=self._memory.penalty if params.stability else None,
         )
-        yield from told(steps, n_steps, task, "steps")
+        yield from progress_of(steps, n_steps, task, "steps")
         if params.stability:
             self._memory.remember(input_norms(self.net, texts, self._known.device, noised.read_again))
 
-    def _loss(self, noised: Noised) -> TextLoss:
-        """Eqs. 12 and 13; a weight of 0 is no term at all."""
+    def _loss(self, noised: NoisyInputs) -> TextLoss:
+        """The loss of Eqs. 12 and 13; a weight of 0 switches the unlearning term off."""
         params = self._params
         if params.unlearning == "none" or params.lambda_unlearn == 0:
             return task_loss(params.loss)
         unlearning = Unlearning(params.unlearning, params.lambda_unlearn, params.theta)
 
         def of(log_probs: Tensor, batch: Batch) -> Tensor:
-            return pecl_loss(log_probs, batch, params.loss, unlearning, of_batch(noised.scores, batch))
+            return pecl_loss(log_probs, batch, params.loss, unlearning, gather_batch(noised.scores, batch))
 
         return TextLoss(of)
 
 
-class Noised:
-    """A task's texts as the network reads them: embeddings clipped and noised anew in every epoch (Eqs. 4 and 5).
+class NoisyInputs:
+    """A task's texts as the network reads them: embeddings clipped and noised afresh in every epoch (Eqs. 4 and 5).
 
-    With score_model = current, scores are computed anew in every epoch too, by the model as it then is. Without a finite
-    budget embeddings are read as they are.
+    With score_model = current, every epoch also recomputes the scores under the current model. Under an infinite budget the
+    embeddings have no noise.
     """
 
     def __init__(
@@ -104,47 +110,49 @@ class Noised:
     ) -> None:
         assert isinstance(spec.params, PublishedParams)
         self._params, self._delta, self._upper = spec.params, spec.privacy.delta, cell.epsilon
-        self._subject, self._scorer, self._inputs, self._task, self._ledger = subject, scorer, inputs, task, ledger
+        self._adapted, self._scorer, self._inputs, self._task, self._ledger = subject, scorer, inputs, task, ledger
         self._noise: Noise = noise_of(spec.privacy.noise, cell, f"embeddings of task {task.index}")
         self._table = embedding_table(subject.net)
         self._epoch: int | None = None
-        self._found: NDArray[np.float64] = self._scored()
-        self.scores = subject.table(self._found)
+        self._scores: NDArray[np.float64] = self._scored()
+        self.scores = subject.table(self._scores)
         self._stored: Tensor | None = None
 
     def read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-        """What the network reads in this epoch; prompt and answer get no noise."""
+        """Embeddings that the network reads in this epoch; prompt and answer have no noise."""
         if epoch != self._epoch:
             self._begin(epoch)
-        return clean(embeddings, batch, epoch) if self._stored is None else replaced(embeddings, self._stored, batch)
+        if self._stored is None:
+            return clean(embeddings, batch, epoch)
+        return replace_text_embeddings(embeddings, self._stored, batch)
 
     def read_again(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-        """The copies that the last pass read, before any those of the first: no noise is drawn for it."""
+        """The last epoch's noisy embeddings, without a new draw; before any epoch, those of the first."""
         return self.read(embeddings, batch, self._epoch or 0)
 
     def mean_score(self) -> float:
-        """s-bar: the mean over all tokens of the task."""
+        """s-bar: mean score over all tokens of the task."""
         is_token = self._inputs[:, :, TOKEN] != PADDING
-        return float(self._found[is_token].mean()) if is_token.any() else 0.0
+        return float(self._scores[is_token].mean()) if is_token.any() else 0.0
 
     def ratios(self) -> NDArray[np.float64]:
-        """sigma / C of every token [n, length]: 0, no noise, where the score is 0, as it is in stop words."""
+        """sigma / C of every token [n, length]; 0 (no noise) where the score is 0, as in stop words."""
         params, is_token = self._params, self._inputs[:, :, TOKEN] != PADDING
-        found = self._found
+        scores = self._scores
         if params.granularity == "sentence":
-            found = sensitivity.sentence_scores(found, is_token)
-        budgets = sensitivity.nominal_epsilon(found, params.eps_lower, self._upper)
-        return np.where(is_token & (found != 0), token_noise.printed_ratios(budgets, self._delta), 0.0)
+            scores = sensitivity.sentence_scores(scores, is_token)
+        budgets = sensitivity.nominal_epsilon(scores, params.eps_lower, self._upper)
+        return np.where(is_token & (scores != 0), token_noise.printed_ratios(budgets, self._delta), 0.0)
 
     def _begin(self, epoch: int) -> None:
         if self._params.score_model == "current" and epoch > 0:
-            self._found = self._scored()
-            self.scores = self._subject.table(self._found)
+            self._scores = self._scored()
+            self.scores = self._adapted.table(self._scores)
         self._epoch = epoch
         if math.isinf(self._upper):
             return
         clip = self._params.embedding_clip or median_norm(self._table)
-        made = published_embeddings(
+        noisy = published_embeddings(
             self._table,
             self._inputs[:, :, TOKEN],
             self.ratios(),
@@ -153,9 +161,9 @@ class Noised:
             self._ledger,
             task=self._task.index,
         )
-        self._stored = self._subject.table(made)
+        self._stored = self._adapted.table(noisy)
 
     def _scored(self) -> NDArray[np.float64]:
         is_base = self._params.score_model == "base"
-        found = self._subject.of_public_model(self._inputs) if is_base else self._subject.of_model_now(self._inputs)
-        return self._scorer.scores(self._inputs, found)
+        log_probs = self._adapted.public_log_probs if is_base else self._adapted.current_log_probs
+        return self._scorer.scores(self._inputs, log_probs(self._inputs))

@@ -1,6 +1,6 @@
-"""From encoded texts to what a language model is trained on: text, a template, and the label's name as the answer.
+"""Prompts of a language model: encoded text, a template, and the label's name as the answer.
 
-A text comes first and the template behind it, so that what a model thinks of the text's tokens does not depend on the task:
+The text comes before the template, so that the likelihood of its tokens does not depend on the task:
 
     text ⏎ task: label ∎
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.language.tokenizer import Tokenizer
 
 PAD, TEMPLATE, TEXT, ANSWER = 0, 1, 2, 3  # roles of tokens
-FIRST = 1  # column of a text's first token: one token stands before every text
+FIRST = 1  # column of a text's first token: the start-of-text token precedes every text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Prompted:
     """Texts with template and answer, padded at the end; token k of a text is in column `FIRST` + k.
 
     `ids` int64 [n, S], 0 where padded; `role` int8 [n, S]; `stop` bool [n, S]: in a stop word; `kind` int16 [n, S]: 1 + the
-    place of the marked span's kind, 0 outside. Template and answer are in no stop word and no span.
+    index of the marked span's kind, 0 outside. Template and answer count as outside stop words and spans.
     """
 
     ids: NDArray[np.int64]
@@ -41,12 +41,12 @@ class Prompted:
 
 
 def template(name: str) -> str:
-    """What stands between the text and its label in a task of this name; the label follows after a blank."""
+    """The template between a text and its label in the task of this name; the label follows after a blank."""
     return f"\n{name}:"
 
 
 def answer_ids(tokenizer: Tokenizer, label: str) -> list[int]:
-    """The tokens of a label's name as an answer, the end included, which keeps one answer from beginning another."""
+    """The tokens of a label's name as an answer, with the end-of-text token, so that no answer is a prefix of another."""
     return [*tokenizer.encode(f" {label}")[0], tokenizer.eos]
 
 
@@ -57,16 +57,16 @@ def prompted(
     classes: Sequence[str],
     name: str,
 ) -> Prompted:
-    """Texts of one task as a model reads them. `labels` None: without the answers, to be asked.
+    """Prompts of one task's texts, with their answers; `labels` None: without answers, for prediction.
 
-    Args: inputs int32 [n, length, planes] as `backbones.language.reader` gives them; labels int64 [n], places in `classes`.
+    Args: inputs int32 [n, length, planes] from `backbones.language.reader`; labels int64 [n], indices into `classes`.
     """
     n, length = len(inputs), inputs.shape[1]
     middle = tokenizer.encode(template(name))[0]
     answers: list[list[int]] = []
     if labels is not None:
-        known = {int(label): answer_ids(tokenizer, classes[label]) for label in np.unique(labels)}
-        answers = [known[label] for label in labels.tolist()]
+        by_label = {int(label): answer_ids(tokenizer, classes[label]) for label in np.unique(labels)}
+        answers = [by_label[label] for label in labels.tolist()]
     width = FIRST + length + len(middle) + max(map(len, answers), default=0)
     ids, role = np.zeros((n, width), np.int64), np.zeros((n, width), np.int8)
     stop, kind = np.zeros((n, width), np.bool_), np.zeros((n, width), np.int16)

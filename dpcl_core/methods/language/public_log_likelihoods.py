@@ -1,4 +1,4 @@
-"""What the frozen public model thinks of texts: without torch where it is the bundled one."""
+"""Token log-probabilities under the frozen public model (NumPy for the bundled one, torch otherwise)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dpcl_core.backbones.language.files import BUNDLED
 
 
 def log_probabilities(backbone: str, tokens: NDArray[np.integer], device: str) -> NDArray[np.float32]:
-    """log P(t_i | tokens before it) of texts' tokens [n, length] under the frozen model, in nats; 0 at the padding."""
+    """log P(t_i | tokens before it) of tokens [n, length] under the frozen model, in nats; 0 at padding."""
     if backbone == BUNDLED:
         from dpcl_core.backbones.language import plain
 

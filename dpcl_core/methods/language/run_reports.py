@@ -1,6 +1,6 @@
-"""What a run says of its texts while it trains on them: scored tokens, what is retained, what leaks.
+"""Reports on a run's texts during training: scored tokens, retained knowledge, leaked canaries.
 
-Said of synthetic and public texts alone; for others nothing is kept here. The first words need no torch.
+Reports cover synthetic and public texts only; of other texts nothing is kept. The first report needs no torch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from dpcl_core.backbones.language.causal import Adapted
 
 SHOWN = 4  # texts of a task that are shown token by token
-REMEMBERED = 48  # texts of a task that are asked for what is retained of it
-# Codes of each number of repetitions that a model is asked for. Fifteen can prove large epsilons, see `exposure.leaks`.
-ASKED_ON_THE_WAY, ASKED_IN_THE_END = 3, 15
+REMEMBERED = 48  # texts of a task on which retention is measured
+# Codes ranked for each number of repetitions, after each task and after the last. Fifteen can prove large epsilons, see
+# `exposure.leaks`.
+CODES_PER_TASK, CODES_AT_END = 3, 15
 
 
 class Reports:
-    """Everything said of one cell's texts. Keeps a few texts of each task, where they may be shown."""
+    """All reports on one cell's texts. Keeps a few texts of each task, if they may be shown."""
 
     def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
         self._spec, self._cell, self._known = spec, cell, known
@@ -43,21 +44,21 @@ class Reports:
         self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
 
     def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
-        """Some texts of the task, as the public model sees them. `score2` [size]: None for 0 throughout."""
+        """A few texts of the task as the public model scores them. `score2` [size]; None: zeros."""
         if not self._may_show or not len(task.train):
             return
-        shown = task.train.take(_telling(task))
+        shown = task.train.take(_most_marked(task))
         inputs = planes(shown)
         base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
         yield self._scored(task, "base", inputs, shown.labels, base, score2)
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
-        """What the public model tells of the codes, before any text is read."""
+        """How the public model ranks the codes, before any text is read."""
         if self._may_show and self._left:
-            yield self._leaks(net, -1, _few(self._known.canaries, ASKED_ON_THE_WAY))
+            yield self._leaks(net, -1, _first_codes(self._known.canaries, CODES_PER_TASK))
 
     def remember(self, task: Task) -> None:
-        """Keeps a few texts of the task that has been learned, where they may be shown."""
+        """Keeps a few texts of the task just learned, if they may be shown."""
         if self._may_show:
             kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
             self._inputs.append(kept)
@@ -65,7 +66,7 @@ class Reports:
             self._count(planes(task.train))
 
     def _count(self, inputs: NDArray[np.int32]) -> None:
-        """Which codes have been read: a source may not be in the stream, and a code be cut off by the length of texts."""
+        """Counts which codes were read: a source may be missing from the stream, and truncation may cut off a code."""
         ready = tokenizer.load(self._spec.data.backbone)
         shown = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
         strings = ["".join(shown[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
@@ -79,22 +80,22 @@ class Reports:
     def after(
         self, task: Task, net: Adapted, score2: NDArray[np.float64] | None = None
     ) -> Iterator[TokensScored | Retained | Leaks]:
-        """The same texts as the model sees them now, what it retains of each remembered task, and what leaks.
+        """The same texts as the model scores them now, what it retains of each remembered task, and what leaks.
 
-        Codes are asked for that were read, with controls, fewer on the way than in the end; where none was read, none.
+        Ranks the codes read so far and the controls, more of them after the last task; none if no code was read.
         """
         if not self._may_show:
             return
-        chosen = _telling(task)
+        chosen = _most_marked(task)
         if len(chosen):
             shown = task.train.take(chosen)
             yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if self._read:
-            asked = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
+            codes = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
             is_last = task.index + 1 == self._known.n_tasks
-            yield self._leaks(net, task.index, _few(asked, ASKED_IN_THE_END if is_last else ASKED_ON_THE_WAY))
+            yield self._leaks(net, task.index, _first_codes(codes, CODES_AT_END if is_last else CODES_PER_TASK))
 
     def _scored(
         self,
@@ -102,12 +103,12 @@ class Reports:
         model: Literal["base", "current"],
         inputs: NDArray[np.int32],
         labels: NDArray[np.int64],
-        found: NDArray[np.float32],
+        log_probs: NDArray[np.float32],
         score2: NDArray[np.float64] | None,
     ) -> TokensScored:
         ready, kinds = tokenizer.load(self._spec.data.backbone), self._kinds
         texts = []
-        for row, label, likely in zip(inputs, labels.tolist(), found, strict=True):
+        for row, label, likely in zip(inputs, labels.tolist(), log_probs, strict=True):
             used = row[row[:, TOKEN] != PADDING]
             ids = used[:, TOKEN].tolist()
             texts.append(
@@ -123,7 +124,7 @@ class Reports:
         return TokensScored(self._cell, task.index, model, tuple(texts))
 
     def _now(self, net: Adapted, inputs: NDArray[np.int32]) -> NDArray[np.float32]:
-        """log P of every token under the model as it is."""
+        """log P of every token under the current model."""
         from dpcl_core.methods.language import token_log_likelihoods
 
         bos = tokenizer.load(self._spec.data.backbone).bos
@@ -143,9 +144,9 @@ def retained(
     gains: Sequence[NDArray[np.float32]],
     kinds: Sequence[str] = KINDS,
 ) -> Retained:
-    """Means of the gains [n, length] over tokens outside marked spans, and inside private ones, for the texts of each task.
+    """Mean gains for each task's texts, over tokens outside marked spans and over tokens inside private spans.
 
-    Spans of look-alikes are neither.
+    Look-alike spans count for neither. Args: inputs, gains: one array [n, length(, planes)] a task.
     """
     is_private = np.array([False, *(not name.startswith(LOOKALIKE) for name in kinds)])
     ordinary, private = [], []
@@ -157,19 +158,19 @@ def retained(
     return Retained(cell, task, tuple(ordinary), tuple(private))
 
 
-def _few(canaries: Sequence[Canary], most: int) -> list[Canary]:
-    """The first codes of each number of repetitions, one of every source before a second of any."""
-    found: dict[int, list[tuple[int, Canary]]] = {}
+def _first_codes(canaries: Sequence[Canary], most: int) -> list[Canary]:
+    """The first `most` codes of each number of repetitions, one of every source before a second of any."""
+    by_repetitions: dict[int, list[tuple[int, Canary]]] = {}
     so_far: Counter[tuple[int, str]] = Counter()
     for canary in canaries:
         kind = (canary.repetitions, canary.source)
-        found.setdefault(canary.repetitions, []).append((so_far[kind], canary))
+        by_repetitions.setdefault(canary.repetitions, []).append((so_far[kind], canary))
         so_far[kind] += 1
-    in_turn = (sorted(alike, key=lambda one: one[0]) for alike in found.values())
+    in_turn = (sorted(alike, key=lambda one: one[0]) for alike in by_repetitions.values())
     return [canary for alike in in_turn for _, canary in alike[:most]]
 
 
-def _telling(task: Task) -> NDArray[np.int64]:
-    """Places of the texts that are shown: those with most marked tokens among the first hundred, in their order."""
+def _most_marked(task: Task) -> NDArray[np.int64]:
+    """Indices of the texts to show: those with the most marked tokens among the first hundred, in stream order."""
     marked = (task.train.take(np.arange(min(100, len(task.train)))).inputs[:, :, KIND] != 0).sum(axis=1)
     return np.sort(np.argsort(-marked, kind="stable")[:SHOWN])

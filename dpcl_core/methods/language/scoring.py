@@ -1,4 +1,4 @@
-"""Scores of the tokens of a task's texts while it is learned: what noise, unlearning and the memory go by."""
+"""Token scores of the task being learned; they set PeCL's noise, unlearning and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Planes = NDArray[np.int32]
 
 
 class Scorer:
-    """Score2 of the task that is learned, and scores from it. `printed`: negative scores stay as they are, as published."""
+    """Score2 of the task being learned, and token scores from it. `printed`: keeps negative scores, as published."""
 
     def __init__(self, params: SculptingParams, scope: Scope, backbone: str, *, printed: bool) -> None:
         self._params, self._scope, self._backbone, self._printed = params, scope, backbone, printed
@@ -30,18 +30,18 @@ class Scorer:
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether texts of later tasks are counted before they come."""
+        """Whether texts of later tasks are counted before they arrive."""
         return self._scope == "all"
 
     def survey(self, tasks: Sequence[Task], classes: tuple[str, ...]) -> None:
-        """Counts the tokens of all tasks of the stream, where it reads ahead; before the first is opened."""
+        """Counts the tokens of all tasks of the stream if the scope needs them. Call before opening the first task."""
         if self.reads_ahead:
             self._counts = [self._count(task, classes) for task in tasks]
 
     def open(self, task: Task, classes: tuple[str, ...]) -> None:
-        """Makes `score2` [size] that of the task that begins. Raises ValueError where it reads ahead and has not."""
+        """Sets `score2` [size] for the task that begins. Raises ValueError if it reads ahead without a `survey`."""
         if self.reads_ahead and not self._counts:
-            raise ValueError("the tokens of all tasks have to be counted before the first is opened")
+            raise ValueError("survey() must count the tokens of all tasks before open() is called")
         if self._scope == "seen":
             self._counts.append(self._count(task, classes))
         public = np.zeros((0, self._size), np.int64)
@@ -51,24 +51,25 @@ class Scorer:
         self.score2 = counts.commonness(len(self._counts) - 1, "printed" if self._printed else "smoothed")
 
     def least_score2(self, n_tasks: int) -> float:
-        """A public number that Score2 is never below, in a stream of so many tasks.
+        """A public lower bound of Score2 in a stream of `n_tasks` tasks.
 
-        Shares are at most 1, so that the printed mean of them times log(N / (1 + d)), d <= N, is at least log(N / (N + 1)).
+        Shares are at most 1 and d <= N, so the printed product, mean share times log(N / (1 + d)), is at least
+        log(N / (N + 1)).
         """
         if self._scope == "public":
             return float(min(0.0, self.score2.min()))
         return math.log(n_tasks / (n_tasks + 1)) if self._printed and self._scope == "all" else 0.0
 
     def _count(self, task: Task, classes: tuple[str, ...]) -> NDArray[np.int64]:
-        """How often each token occurs in a task's texts, prompts and answers included, as Eq. 3 has it, [size]."""
-        ready, found = tokenizer.load(self._backbone), sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size)
-        np.add.at(found, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
+        """How often each token occurs in a task's texts, prompts and answers included, as in Eq. 3, [size]."""
+        ready, counts = tokenizer.load(self._backbone), sensitivity.counts(planes(task.train)[:, :, TOKEN], self._size)
+        np.add.at(counts, np.array(ready.encode(template(task.name))[0], np.int64), len(task.train))
         for label, n in zip(*np.unique(task.train.labels, return_counts=True), strict=True):
-            np.add.at(found, np.array(answer_ids(ready, classes[label]), np.int64), n)
-        return found
+            np.add.at(counts, np.array(answer_ids(ready, classes[label]), np.int64), n)
+        return counts
 
     def scores(self, inputs: Planes, log_probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Score (Eq. 1) of every token [n, length]; 0 in stop words and at the padding."""
+        """Score (Eq. 1) of every token [n, length]; 0 in stop words and at padding."""
         tokens = inputs[:, :, TOKEN]
         is_token = tokens != PADDING
         return sensitivity.scores(
@@ -83,8 +84,8 @@ class Scorer:
 def means(scores: NDArray[np.float64], inputs: Planes) -> NDArray[np.float64]:
     """Mean score of each text's tokens [n], stop words included; 0 for a text without tokens."""
     is_token = inputs[:, :, TOKEN] != PADDING
-    found: NDArray[np.float64] = np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1)
-    return found
+    averages: NDArray[np.float64] = np.where(is_token, scores, 0.0).sum(axis=1) / np.maximum(is_token.sum(axis=1), 1)
+    return averages
 
 
 def planes(examples: Examples) -> Planes:

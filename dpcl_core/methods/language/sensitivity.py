@@ -1,7 +1,7 @@
-"""How sensitive a token is by PeCL's score, and what follows from it (Zhan et al., Eqs. 1 to 4, 11 and 12).
+"""PeCL's token sensitivity score, and the budgets and loss weights it sets (Zhan et al., Eqs. 1 to 4, 11 and 12).
 
-Score measures surprise: how unlikely a language model finds a token, moved a little by how common the token is in the tasks.
-NumPy only, so that pages compute from it what they show.
+The score measures surprise: how unlikely a language model finds a token, adjusted by how common the token is in the tasks.
+Uses NumPy only, so that pages can compute from it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Scope = Literal["all", "seen", "public", "off"]
 Form = Literal["printed", "clipped", "smoothed"]
 Unlearning = Literal["none", "printed", "flipped", "mask", "hinge"]
 ALPHA, TAU, THRESHOLD = 0.5, 0.2, 0.6
-LOWER, UPPER = 1.0, 10.0  # of a token's nominal epsilon, and of the penalty's strength
+LOWER, UPPER = 1.0, 10.0  # default range of a token's nominal epsilon, and of the penalty strength
 
 
 def counts(tokens: NDArray[np.integer], size: int) -> NDArray[np.int64]:
@@ -50,16 +50,16 @@ def commonness(of_tasks: NDArray[np.integer], form: Form = "printed", tau: float
     spread = np.log((n_tasks + 1 if form == "smoothed" else n_tasks) / (1 + salient))
     if form == "clipped":
         spread = np.maximum(spread, 0.0)
-    found: NDArray[np.float64] = shares.mean(axis=0) * spread
-    return found
+    score2: NDArray[np.float64] = shares.mean(axis=0) * spread
+    return score2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Counts of tokens, and which of them Score2 may look at.
+    """Token counts, and the scope of those that Score2 uses.
 
-    `scope`: "all" tasks of the stream, future ones too, as printed; those "seen" so far; "public" texts alone; "off":
-    Score2 is 0. `of_tasks` int64 [N, size]; `public` int64 [M, size], of the public texts' own tasks.
+    `scope`: "all": all tasks of the stream, future ones included, as printed; "seen": the tasks so far; "public": public
+    texts only; "off": Score2 is 0. `of_tasks` int64 [N, size]; `public` int64 [M, size], of the public texts' own tasks.
     """
 
     scope: Scope
@@ -68,9 +68,9 @@ class Counts:
     tau: float = TAU
 
     def commonness(self, task: int, form: Form) -> NDArray[np.float64]:
-        """Score2 of every token while learning the task, [size]. Under "off" zeros; under "seen" later tasks change nothing.
+        """Score2 of every token while learning the task, [size]; zeros under "off". Under "seen" later tasks have no effect.
 
-        Of a stream that has only begun, the printed logarithm is at most 0: "seen" clips it.
+        After one task the printed logarithm is at most 0, so "seen" clips it.
         """
         if self.scope == "off":
             return np.zeros(self.of_tasks.shape[1])
@@ -91,18 +91,19 @@ def scores(
 ) -> NDArray[np.float64]:
     """Score (Eq. 1) of tokens: 1 - exp(-(alpha Score1 + (1 - alpha) Score2)), Score1 = -log P; 0 for stop words.
 
-    The same as 1 - P^alpha exp(-(1 - alpha) Score2), and computed without cancellation. Negative where Score2 is; `clamped`
-    brings it into [0, 1]. Args: log P(token | tokens before it), Score2, whether it lies in a stop word; all of one shape.
+    Equals 1 - P^alpha exp(-(1 - alpha) Score2), computed without cancellation. Can be negative where Score2 is; `clamped`
+    clips it to [0, 1]. Args: log P(token | tokens before it), Score2, whether the token is in a stop word; all of one shape.
     """
     exponent = alpha * np.asarray(log_probabilities, np.float64) - (1 - alpha) * np.asarray(score2, np.float64)
-    found = np.where(is_stop, 0.0, -np.expm1(exponent))
-    return np.clip(found, 0.0, 1.0) if clamped else found
+    values = np.where(is_stop, 0.0, -np.expm1(exponent))
+    return np.clip(values, 0.0, 1.0) if clamped else values
 
 
 def sentence_scores(found: Floats, is_token: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """ "Sentence-level privacy" (the ablation `w/o TDP`): every token of a text gets the text's mean score, [n, L].
+    """The text's mean score for each of its tokens [n, L]: "sentence-level privacy", the ablation `w/o TDP`.
 
-    Stop words too, so that one noise is on all of them. Args: scores [n, L]; is_token: False for padding, which stays 0.
+    Stop words get it too, so that all tokens have the same noise. Args: scores [n, L]; is_token: False for padding, which
+    stays 0.
     """
     total = np.where(is_token, found, 0.0).sum(axis=1, keepdims=True)
     means: NDArray[np.float64] = np.where(is_token, total / np.maximum(is_token.sum(axis=1, keepdims=True), 1), 0.0)
@@ -119,13 +120,13 @@ def nominal_epsilon(found: Floats, lower: float = LOWER, upper: float = UPPER) -
 
 
 def check_range(lower: float, upper: float) -> None:
-    """Raises BadInput for a range of nominal budgets that is none."""
+    """Raises BadInput unless 0 < lower <= upper."""
     if not 0 < lower <= upper:
-        raise BadInput("params.eps_lower", lower, f"must lie above 0 and be at most the upper budget, {upper:g}")
+        raise BadInput("params.eps_lower", lower, f"must be above 0 and at most the upper budget, {upper:g}")
 
 
 def out_of_range(found: Floats, lower: float = LOWER, upper: float = UPPER) -> str | None:
-    """A warning where scores left [0, 1], with the nominal budget that follows; None where none did."""
+    """A warning if scores fell below 0, with the largest nominal budget that follows; None if none did."""
     n_below = int((np.asarray(found) < 0).sum())
     if n_below == 0:
         return None
@@ -139,9 +140,9 @@ def out_of_range(found: Floats, lower: float = LOWER, upper: float = UPPER) -> s
 
 
 def can_fall_below(least_score2: float, alpha: float, lower: float = LOWER, upper: float = UPPER) -> str | None:
-    """A warning where Score2 can be so low, from which follows how low a score can get; None where it is never below 0.
+    """A warning with the lowest score that follows from the lowest Score2; None if Score2 is never below 0.
 
-    With Score1 >= 0 a score is at least 1 - exp(-(1 - alpha) Score2), as of a token that the model is certain of.
+    Since Score1 >= 0, a score is at least 1 - exp(-(1 - alpha) Score2), reached by a token that the model is certain of.
     """
     if least_score2 >= 0:
         return None
@@ -155,7 +156,7 @@ def can_fall_below(least_score2: float, alpha: float, lower: float = LOWER, uppe
 
 
 def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPPER) -> float:
-    """lambda_dyn (Eq. 11): `upper` for a task of no sensitive tokens, `lower` where all are. Args: mean score in [0, 1]."""
+    """lambda_dyn (Eq. 11): `upper` for a task without sensitive tokens, `lower` if all are. Args: mean score in [0, 1]."""
     return upper * (1 - mean_score) + lower * mean_score
 
 
@@ -169,14 +170,15 @@ def loss_weights(
     gap: Floats | None = None,
     margin: float = 0.0,
 ) -> NDArray[np.float64]:
-    """How much the total loss of a text (Eqs. 12, 13) grows with a token's cross-entropy, times the number of tokens.
+    """Derivative of a text's total loss (Eqs. 12, 13) with respect to a token's cross-entropy, times the number of tokens.
 
-    Above 0 the token is learned, at 0 left alone, below 0 unlearned. L_task gives 1 under loss "full" and 0 under "answer",
-    where these are tokens of the text. With w = (Score - threshold)+ the term adds strength · w as "printed": sensitive
-    tokens are learned harder. "flipped" takes it off. "mask" and "hinge" also take sensitive tokens out of L_task, and the
-    hinge unlearns with weight -strength · w until a token is `margin` nats less likely than the public model has it.
+    Above 0 the token is learned, at 0 left alone, below 0 unlearned. For a token of the text, L_task contributes 1 under
+    loss "full" and 0 under "answer". With w = (Score - threshold)+, "printed" adds strength · w: sensitive tokens are
+    learned harder. "flipped" subtracts it. "mask" and "hinge" also drop sensitive tokens from L_task, and the hinge unlearns
+    with weight -strength · w until a token is `margin` nats less likely than under the public model.
 
-    Args: scores, any shape; gap: a token's cross-entropy less that of the frozen public model, same shape, for "hinge".
+    Args: scores of any shape; gap: a token's cross-entropy minus that under the frozen public model, same shape, required by
+    "hinge".
     """
     base = 1.0 if loss == "full" else 0.0
     excess = np.maximum(np.asarray(found, np.float64) - threshold, 0.0)
@@ -191,6 +193,6 @@ def loss_weights(
             return np.where(excess > 0, 0.0, base)
         case "hinge":
             if gap is None:
-                raise ValueError("the hinge compares with the public model: gap is missing")
+                raise ValueError("gap is None: the hinge needs the difference from the public model's cross-entropy")
             active = np.asarray(gap) < margin
             return np.where(excess > 0, np.where(active, -strength * excess, 0.0), base)

@@ -1,4 +1,4 @@
-"""Fine-tuning in sequence: the same adapters on task after task, nothing else."""
+"""Sequential fine-tuning: trains the same adapters on one task after another, without any memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from dpcl_core.scenarios.stream import Task
 
 
 class SeqFt(Baseline):
-    """The model of one cell. Keeps nothing."""
+    """One cell's model. Keeps no text."""
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainee = self._trainee
-        own = trainee.opened(task, ledger)
-        slope, descent = trainee.slope(own, trainee.expected_batch, f"task {task.index}"), trainee.descent(task)
-        for step, rows in enumerate(trainee.batches(own, task), start=1):
-            descent.step(slope(rows))
-            yield from trainee.told(step, task)
+        trainer = self._trainer
+        inputs = trainer.open_task(task, ledger)
+        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
+        descent = trainer.descent(task)
+        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
+            descent.step(gradient_fn(rows))
+            yield from trainer.progress(step, task)

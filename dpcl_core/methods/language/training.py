@@ -1,7 +1,7 @@
-"""Training of a language model's low-rank adapters, plain or by DP-SGD: batches, and what a step does.
+"""Training loops for a language model's low-rank adapters, with DP-SGD or without privacy.
 
-The pieces can be put together anew: `gradients.Gradients` sums clipped gradients of a batch, `noisy_means` makes a sum
-private, `Descent` takes steps. `private_steps` and `plain_steps` are the two usual ways.
+Built from parts that other methods combine differently: `gradients.Gradients` sums a batch's clipped gradients,
+`noisy_means` makes a sum private, `Descent` takes steps. `private_steps` and `plain_steps` are the two standard loops.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from dpcl_core.methods.language.gradients import Gradients, Reading, TextLoss, b
 from dpcl_core.methods.language.prompts import Prompted
 from dpcl_core.privacy.noise import Batches, Noise
 
-Penalty = Callable[[], Tensor]  # a number made of parameters alone, whose gradient joins a step after its noise
-Change = Callable[[list[Tensor]], list[Tensor]]  # of a step's (noisy) mean gradients
+Penalty = Callable[[], Tensor]  # a function of the parameters alone; its gradient is added to a step after the noise
+Change = Callable[[list[Tensor]], list[Tensor]]  # maps a step's (noisy) mean gradients to those it takes
 
 
 class Descent:
-    """AdamW along a cosine: the learning rate of step t of T, from 0, is plan.learning_rate (1 + cos(pi t / T)) / 2."""
+    """AdamW with cosine decay: at step t = 0, 1, ... of T the rate is plan.learning_rate (1 + cos(pi t / T)) / 2."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], plan: Schedule) -> None:
         self._parameters, self._plan, self._step = list(parameters), plan, 0
         self._adam = torch.optim.AdamW(self._parameters, lr=plan.learning_rate)
 
     def step(self, means: Sequence[Tensor], penalty: Penalty | None = None) -> None:
-        """One step along mean gradients, which are final: noise is in them. The penalty's gradient is added to them.
+        """One step along mean gradients that already have their noise. Adds the penalty's gradient to them.
 
-        Raises Diverged as `methods.schedule` says.
+        Raises Diverged if a weight is not finite or exceeds `LARGEST_WEIGHT`.
         """
         for parameter, mean in zip(self._parameters, means, strict=True):
             parameter.grad = mean
         if penalty is not None:
-            number = penalty()
-            if number.requires_grad:  # not while nothing is there to be held
-                for parameter, more in zip(self._parameters, _gradients(number, self._parameters), strict=True):
+            value = penalty()
+            if value.requires_grad:  # a constant during the first task
+                for parameter, more in zip(self._parameters, _gradients(value, self._parameters), strict=True):
                     if more is not None:
                         parameter.grad = more if parameter.grad is None else parameter.grad + more
         for group in self._adam.param_groups:
@@ -52,9 +52,9 @@ class Descent:
         self._step += 1
 
 
-def _gradients(number: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
-    found: Sequence[Tensor | None] = torch.autograd.grad(number, parameters, allow_unused=True)
-    return found
+def _gradients(value: Tensor, parameters: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
+    grads: Sequence[Tensor | None] = torch.autograd.grad(value, parameters, allow_unused=True)
+    return grads
 
 
 def private_steps(
@@ -70,11 +70,11 @@ def private_steps(
     penalty: Penalty | None = None,
     change: Change | None = None,
 ) -> Iterator[int]:
-    """DP-SGD: yields the steps taken so far. The caller has written the training into the ledger.
+    """DP-SGD: yields the number of steps taken so far. The caller must have written the training to the ledger.
 
-    Each step sums the clipped gradients of a Poisson batch, adds noise, divides by the expected batch; what comes after,
-    `change`, `penalty` and the step, reads no text. An empty batch takes the same noisy step. A noise multiplier of 0 trains
-    without noise and without clipping. Raises Diverged.
+    Each step sums the clipped gradients of a Poisson batch, adds noise and divides by the expected batch size; `change`,
+    `penalty` and the optimiser come after and read no text. An empty batch takes the same noisy step. A noise multiplier of
+    0 trains without noise and without clipping. Raises Diverged.
     """
     gradients = Gradients(net, plan.clip_norm if noise_multiplier > 0 else math.inf)
     descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
@@ -98,9 +98,9 @@ def plain_steps(
     penalty: Penalty | None = None,
     change: Change | None = None,
 ) -> Iterator[int]:
-    """Steps on batches of a shuffled pass after the other, without clipping or noise: yields the steps taken so far.
+    """Training on shuffled passes without clipping or noise: yields the number of steps taken so far.
 
-    A pass that ends with fewer texts than a batch has ends with a smaller one. No texts, no steps. Raises Diverged.
+    The last batch of a pass may be smaller. Without texts there are no steps. Raises Diverged.
     """
     gradients = Gradients(net, math.inf)
     descent = Descent(gradients.parameters, plan)

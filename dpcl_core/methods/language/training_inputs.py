@@ -1,4 +1,4 @@
-"""What a baseline trains on: texts with their prompts, and what the network reads in place of their tokens' embeddings."""
+"""Training inputs of a baseline: prompted texts and, under mechanism = fn, their noisy embeddings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpcl_core.methods.language.adapted_model import replaced
+from dpcl_core.methods.language.adapted_model import replace_text_embeddings
 from dpcl_core.methods.language.gradients import Batch, Reading, clean
 from dpcl_core.methods.language.prompts import Prompted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingInputs:
-    """Texts of one or several tasks.
+    """Prompted texts of one or several tasks.
 
-    `copies` float32 [n, length, d]: noisy embeddings of their tokens, which are read in their place; None: they are read.
+    `copies` float32 [n, length, d]: noisy embeddings that the network reads in place of the tokens; None: it reads tokens.
     """
 
     texts: Prompted
@@ -36,27 +36,27 @@ class TrainingInputs:
             return clean
 
         def read(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
-            return replaced(embeddings, stored, batch)
+            return replace_text_embeddings(embeddings, stored, batch)
 
         return read
 
     def take(self, places: NDArray[np.int64]) -> TrainingInputs:
-        """The texts at these places, in this order."""
+        """The texts at these indices, in this order."""
         texts = self.texts
         chosen = Prompted(texts.ids[places], texts.role[places], texts.stop[places], texts.kind[places])
         return TrainingInputs(chosen, None if self.copies is None else self.copies[torch.from_numpy(places)])
 
 
 def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
-    """The texts of several tasks, one after the other, padded to the longest."""
+    """The texts of several tasks, concatenated and padded to the longest."""
     width = max(part.texts.ids.shape[1] for part in parts)
 
-    def whole(planes: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+    def widened(planes: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
         return np.concatenate([np.pad(plane, ((0, 0), (0, width - plane.shape[1]))) for plane in planes])
 
     texts = [part.texts for part in parts]
-    together = Prompted(
-        *(whole([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "kind"))  # type: ignore[arg-type]
+    prompted = Prompted(
+        *(widened([getattr(one, plane) for one in texts]) for plane in ("ids", "role", "stop", "kind"))  # type: ignore[arg-type]
     )
     copies = [part.copies for part in parts if part.copies is not None]
-    return TrainingInputs(together, torch.cat(copies) if copies else None)
+    return TrainingInputs(prompted, torch.cat(copies) if copies else None)

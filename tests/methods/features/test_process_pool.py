@@ -57,9 +57,9 @@ def test_pieces_of_a_job_take_the_same_batches() -> None:
     whole = replace(job(0), noise_multipliers=(0.0, 0.0), batches=Batches(0.3, None))
     pieces = whole.pieces(4)
     assert [len(piece.noises) for piece in pieces] == [1, 1]
-    first, second = (piece.done().weights for piece in pieces)
+    first, second = (piece.trained().weights for piece in pieces)
     np.testing.assert_array_equal(first, second)
-    assert not np.array_equal(first, whole.pieces(2)[0].done().weights)  # another training, other batches
+    assert not np.array_equal(first, whole.pieces(2)[0].trained().weights)  # another training, other batches
     assert whole.pieces(1) == [whole]
     assert len(job(0).pieces(2)) == 1  # seeded: the same numbers on any machine
 
@@ -68,15 +68,15 @@ def test_an_odd_seed_in_pieces_comes_home_whole() -> None:
     jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
     found = trained(ALWAYS, jobs)[1]
     for seed, one in jobs.items():
-        np.testing.assert_allclose(found[seed].weights, one.done().weights, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(found[seed].weights, one.trained().weights, rtol=0, atol=1e-5)
         assert found[seed].allowed.shape == (2, 4)
 
 
 def test_only_the_last_round_is_taken_in_pieces() -> None:
     """Rounds that are begun before others are through leave no process idle; each comes home as it would alone."""
     jobs = {seed: replace(job(seed), noise_multipliers=(0.0, 0.8), batches=Batches(1.0, None)) for seed in range(3)}
-    crew = ProcessPool(2, ALWAYS)
-    rounds = [crew.begin(jobs, is_last=is_last) for is_last in (False, True, True)]
+    pool = ProcessPool(2, ALWAYS)
+    rounds = [pool.begin(jobs, is_last=is_last) for is_last in (False, True, True)]
     taken = [[len(parts) for parts in one.futures.values()] for one in rounds]  # type: ignore[attr-defined]
     cores = min(2, os.cpu_count() or 1)
     assert taken == [[1, 1, 1], [1, 1, 1], [1, 1, cores]], "three of six and six of six come out even, three do not"
@@ -86,13 +86,13 @@ def test_only_the_last_round_is_taken_in_pieces() -> None:
 
 
 def test_a_run_left_between_two_rounds_ends_what_was_begun_ahead() -> None:
-    crew = ProcessPool(2, ALWAYS)
-    first, ahead = crew.begin({0: job(0)}, is_last=False), crew.begin({1: job(1, n_steps=2_000_000)})
+    pool = ProcessPool(2, ALWAYS)
+    first, ahead = pool.begin({0: job(0)}, is_last=False), pool.begin({1: job(1, n_steps=2_000_000)})
     list(first.heads())
-    assert crew._processes is not None
-    pids = [process.pid for process in crew._processes._own]
+    assert pool._processes is not None
+    pids = [process.pid for process in pool._processes._children]
     assert any(_lives(pid) for pid in pids if pid)
-    del crew, first, ahead
+    del pool, first, ahead
     _gone([pid for pid in pids if pid])
 
 
@@ -110,10 +110,10 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "import os\n"
         "from tests.methods.features.test_process_pool import job\n"
         "from dpcl_core.methods.features.process_pool import ProcessPool\n"
-        "crew = ProcessPool(2, 1e9)\n"
-        "steps = crew.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
+        "pool = ProcessPool(2, 1e9)\n"
+        "steps = pool.begin({seed: job(seed, n_steps=1_000_000) for seed in range(2)}).heads()\n"
         "next(steps)\n"
-        "print(*[process.pid for process in crew._processes._own], flush=True)\n"
+        "print(*[process.pid for process in pool._processes._children], flush=True)\n"
         "os._exit(1)\n"
     )
     command = [sys.executable, "-c", script]

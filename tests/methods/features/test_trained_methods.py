@@ -149,7 +149,7 @@ def ahead(run: RunSpec, stream: Sequence[Task]) -> list[tuple[float, dict[str, n
     ledgers = {cell: Ledger(run.privacy.delta, "add-remove", "every") for cell in cells}
     found: list[tuple[float, dict[str, np.ndarray]]] = []
     for step, task in enumerate(stream):
-        learner.foresee([dict.fromkeys(run.seeds, each) for each in stream[step : step + 2]])
+        learner.prefetch([dict.fromkeys(run.seeds, each) for each in stream[step : step + 2]])
         assert [ledger.epsilon() for ledger in ledgers.values()] == [found[-1][0] if found else 0.0] * len(cells)
         list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
         found.append((ledgers[cells[0]].epsilon(), dict(learner.scores(run.seeds[-1], stream[0]))))

@@ -15,7 +15,7 @@ from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import fisher
 from dpcl_core.methods.language.ewc import Consolidation
-from dpcl_core.methods.language.gem import turned
+from dpcl_core.methods.language.gem import projected_gradient
 from dpcl_core.methods.language.gradients import Gradients, batch_of, log_probs
 from dpcl_core.methods.language.losses import task_loss
 from dpcl_core.methods.language.olora import Stack
@@ -157,31 +157,31 @@ class TestTurnedGradients:
                 for _ in range(1 + n_past)
             )
             refs = [[scale * part for part in ref] for ref in refs]
-            found = tiny.row(turned(g, refs, 0.0))
+            found = tiny.row(projected_gradient(g, refs, 0.0))
             rows = torch.stack([tiny.row(ref) for ref in refs]) / scale
             assert float((rows @ found).min()) >= -1e-6
             assert float((found - nearest(tiny.row(g), rows)).norm()) < 1e-4 * float(tiny.row(g).norm())
 
     def test_a_gradient_that_points_against_none_stays_as_it_is(self) -> None:
         g = [torch.tensor([1.0, 2.0])]
-        found = turned(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)
+        found = projected_gradient(g, [[torch.tensor([1.0, 0.0])], [torch.tensor([-1.0, 1.0])]], 0.5)
         assert torch.equal(found[0], g[0])
-        assert turned(g, [], 0.0)[0] is g[0]
+        assert projected_gradient(g, [], 0.0)[0] is g[0]
 
     def test_one_reference_gives_the_projection_of_a_gem(self) -> None:
         g, ref = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 1.0, 0.0])
-        found = turned([g], [[ref]], 0.0)[0]
+        found = projected_gradient([g], [[ref]], 0.0)[0]
         torch.testing.assert_close(found, g - (g @ ref) / (ref @ ref) * ref)
 
     def test_the_margin_is_the_least_weight_of_every_reference(self) -> None:
         """As the reference program has it: g + G^T v with v at least the margin."""
         g, refs = torch.tensor([-1.0, 0.0]), [[torch.tensor([1.0, 0.0])], [torch.tensor([0.0, 2.0])]]
-        found = turned([g], refs, 0.25)[0]
+        found = projected_gradient([g], refs, 0.25)[0]
         torch.testing.assert_close(found, torch.tensor([0.0, 0.5]))
 
     def test_references_that_lean_on_each_other_and_zero_ones_do_no_harm(self) -> None:
         g, ref = torch.tensor([-1.0, 0.0, 3.0]), torch.tensor([1.0, 0.0, 0.0])
-        found = turned([g], [[ref], [2 * ref], [torch.zeros(3)]], 0.0)[0]
+        found = projected_gradient([g], [[ref], [2 * ref], [torch.zeros(3)]], 0.0)[0]
         torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 3.0]))
 
 

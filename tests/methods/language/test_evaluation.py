@@ -64,7 +64,7 @@ def test_writing_equals_a_loop_without_memory() -> None:
 
     patched = pytest.MonkeyPatch()
     patched.setattr(evaluation, "_text", note)
-    evaluation._written(net, batch, letters, 6)  # type: ignore[arg-type]
+    evaluation._greedy(net, batch, letters, 6)  # type: ignore[arg-type]
     patched.undo()
     assert found == [greedy_one_by_one(net, string, 6) for string in tiny.STRINGS]
     assert len({tuple(ids) for ids in found}) > 1  # the texts matter
@@ -80,7 +80,7 @@ def test_only_a_whole_name_that_ends_is_an_answer() -> None:
 
 def test_a_written_name_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     written = ["good", "bad", "nothing of the kind", "worse"]
-    monkeypatch.setattr(evaluation, "_written", lambda net, batch, *rest: [written[row] for row in batch.rows])
+    monkeypatch.setattr(evaluation, "_greedy", lambda net, batch, *rest: [written[row] for row in batch.rows])
     inputs = tiny.encoded(tiny.STRINGS[:4])
     found = evaluation.generated(tiny.adapted(), tiny.Letters(), inputs, (0, 1), tiny.CLASSES, NAME, device="cpu")
     expected = np.full((4, 3), -np.inf)

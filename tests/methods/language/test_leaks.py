@@ -62,7 +62,7 @@ def test_the_tree_of_codes_equals_reading_each(code: str, at_once: int, monkeypa
     assert digits is not None
     n_codes = 10 ** len(code)
     with torch.no_grad():
-        found = leaks._of_all(network, [0, *ids[:start]], digits, len(code))
+        found = leaks._all_codes(network, [0, *ids[:start]], digits, len(code))
     assert found.shape == (n_codes,)
     some = np.unique(np.linspace(0, n_codes - 1, 1000).astype(int))
     plain = plainly(network, tiny.Letters(), [f"{number:0{len(code)}d}" for number in some])

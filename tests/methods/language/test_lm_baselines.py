@@ -159,13 +159,13 @@ def test_fine_tuning_is_plain_dp_sgd() -> None:
     learner, _ = trained("lm-seqft", 8.0, [task(0)])
     made = spec("lm-seqft", 8.0)
     model = SeqFt(made, Cell(8.0, 0), known(1))
-    trainee = model._trainee
+    trainer = model._trainer
     params = made.params
     assert isinstance(params, LanguageParams)
     plan = Schedule(8 / N, 6, 1.0, params.learning_rate, 8.0)
-    texts = trainee.opened(task(0), Ledger(1e-3, "add-remove", "once")).texts
+    texts = trainer.open_task(task(0), Ledger(1e-3, "add-remove", "once")).texts
     coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
-    for _ in private_steps(model.net, texts, plan, trainee.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
+    for _ in private_steps(model.net, texts, plan, trainer.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
         pass
     found = tiny.row([part.detach() for part in model.net.trainable().values()])
     torch.testing.assert_close(weights(learner), found, rtol=0, atol=0)
@@ -199,14 +199,14 @@ def steps_by_hand(learner: SeqFt | Er | Gem, means: Iterator[list[Tensor]], n_st
         descent.step(next(means))
 
 
-def mean_gradient(net: causal.Adapted, material: TrainingInputs, divisor: float) -> list[Tensor]:
+def mean_gradient(net: causal.Adapted, inputs: TrainingInputs, divisor: float) -> list[Tensor]:
     """Of the answers' loss, summed over all texts, over this divisor."""
-    batch = batch_of(material.texts, np.arange(len(material)), "cpu")
+    batch = batch_of(inputs.texts, np.arange(len(inputs)), "cpu")
     return [part / divisor for part in Gradients(net, math.inf).of(batch, task_loss("answer"))]
 
 
-def material_of(model: SeqFt | Er | Gem, index: int) -> TrainingInputs:
-    return model._trainee.opened(task(index), Ledger(1e-3, "add-remove", "once"))
+def inputs_of(model: SeqFt | Er | Gem, index: int) -> TrainingInputs:
+    return model._trainer.open_task(task(index), Ledger(1e-3, "add-remove", "once"))
 
 
 def test_replayed_texts_join_the_sum_of_every_step() -> None:
@@ -214,14 +214,14 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
     given = {"batch_size": N, "buffer_share": 1.0, "replay_size": N, "epochs": 3}
     learner, _ = trained("lm-er", math.inf, [task(0), task(1)], **given)
     model = Er(spec("lm-er", math.inf, **given), Cell(math.inf, 0), known(2))
-    first, second = material_of(model, 0), material_of(model, 1)
+    first, second = inputs_of(model, 0), inputs_of(model, 1)
 
-    def along(material: TrainingInputs) -> Iterator[list[Tensor]]:
+    def along(inputs: TrainingInputs) -> Iterator[list[Tensor]]:
         while True:
-            yield mean_gradient(model.net, material, len(material))
+            yield mean_gradient(model.net, inputs, len(inputs))
 
-    for material in (first, joined([second, first])):
-        steps_by_hand(model, along(material), 3, 2e-3)
+    for inputs in (first, joined([second, first])):
+        steps_by_hand(model, along(inputs), 3, 2e-3)
     found = tiny.row([part.detach() for part in model.net.trainable().values()])
     torch.testing.assert_close(weights(learner), found, rtol=0, atol=1e-12)
 
@@ -229,9 +229,9 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
 def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     """A tenth of 4,000 on average, within five standard deviations; one text less leaves the others' coins as they are."""
     model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
-    many = model._trainee.opened(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
+    many = model._trainer.open_task(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
     fewer = many.take(np.arange(3999))
-    kept = [model._trainee.kept(material, 0.1, task(0)) for material in (many, fewer)]
+    kept = [model._trainer.replay_buffer(inputs, 0.1, task(0)) for inputs in (many, fewer)]
     assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
     np.testing.assert_array_equal(kept[0].texts.ids[: len(kept[1])], kept[1].texts.ids)
     assert len(kept[0]) - len(kept[1]) in (0, 1)
@@ -241,11 +241,11 @@ def test_what_gem_turns_by_has_the_noise_that_is_charged_for_it(monkeypatch: pyt
     """Nobody's texts are kept, so that references are noise alone. Chi-square, false alarm 1e-6; 10 % less would be seen."""
     drawn: list[Tensor] = []
 
-    def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+    def report(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
         drawn.extend(tiny.row(list(reference)) for reference in references)
         return list(grads)
 
-    monkeypatch.setattr(gem, "turned", told)
+    monkeypatch.setattr(gem, "projected_gradient", report)
     asked = spec("lm-gem", 8.0, epochs=4)
     assert isinstance(asked.params, GemParams)
     model = Gem(asked, Cell(8.0, 0), known(2))
@@ -275,17 +275,17 @@ def test_gem_steps_along_what_its_references_turn_the_gradient_to(monkeypatch: p
     """
     given = {"batch_size": N, "memory_size": N, "epochs": 3}
     model = Gem(spec("lm-gem", math.inf, **given), Cell(math.inf, 0), known(2))
-    first, second = material_of(model, 0), material_of(model, 1)
+    first, second = inputs_of(model, 0), inputs_of(model, 1)
     n_references: list[int] = []
 
-    def told(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
+    def report(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:
         n_references.append(len(references))
-        for found, material in zip([grads, *references], (second, first) if references else (first,), strict=True):
-            expected = tiny.row(mean_gradient(model.net, material, N))
+        for found, inputs in zip([grads, *references], (second, first) if references else (first,), strict=True):
+            expected = tiny.row(mean_gradient(model.net, inputs, N))
             torch.testing.assert_close(tiny.row(found), expected, rtol=0, atol=1e-12)
         return list(references[0] if references else grads)
 
-    monkeypatch.setattr(gem, "turned", told)
+    monkeypatch.setattr(gem, "projected_gradient", report)
     for index in range(2):
         list(model.learn(task(index), Ledger(1e-3, "add-remove", "once")))
     assert n_references == [0, 0, 0, 1, 1, 1]
@@ -342,7 +342,7 @@ def test_copies_alone_are_trained_on() -> None:
     def model_of(swap: bool) -> Tensor:
         made = spec("lm-er", 8.0, mechanism="fn")
         model = Er(made, Cell(8.0, 0), known())
-        opened = model._trainee.opened
+        opened = model._trainer.open_task
 
         def instead(one: Task, ledger: Ledger) -> TrainingInputs:
             found = opened(one, ledger)
@@ -353,7 +353,7 @@ def test_copies_alone_are_trained_on() -> None:
             again = opened(replace(one, train=Examples(inputs, one.train.labels)), Ledger(1e-3, "replace", "once"))
             return TrainingInputs(again.texts, found.copies)
 
-        model._trainee.opened = instead  # type: ignore[method-assign]
+        model._trainer.open_task = instead  # type: ignore[method-assign]
         for index in range(2):
             list(model.learn(task(index), Ledger(1e-3, "replace", "once")))
         return tiny.row([part.detach() for part in model.net.trainable().values()])

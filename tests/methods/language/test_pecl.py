@@ -26,7 +26,7 @@ from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
 from dpcl_core.methods.language.gradients import batch_of, log_probs
 from dpcl_core.methods.language.importance_memory import Memory
-from dpcl_core.methods.language.pecl_published_training import Noised, Published
+from dpcl_core.methods.language.pecl_published_training import NoisyInputs, Published
 from dpcl_core.methods.language.pecl_training import Repaired
 from dpcl_core.methods.language.prompts import FIRST, TEXT, answer_ids, template
 from dpcl_core.methods.language.scoring import Scorer, planes
@@ -45,16 +45,16 @@ def weights(learner: object) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in net.trainable().values()])
 
 
-def noised(given: RunSpec, task: Task) -> tuple[Noised, AdaptedModel, Ledger]:
+def noised(given: RunSpec, task: Task) -> tuple[NoisyInputs, AdaptedModel, Ledger]:
     (cell,) = given.cells()
     assert isinstance(given.params, PublishedParams)
     scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
     scorer.open(task, CLASSES)
     subject, ledger = AdaptedModel(given, cell, known()), Ledger(1e-3, "add-remove", "once")
-    return Noised(given, cell, subject, scorer, planes(task.train), task, ledger), subject, ledger
+    return NoisyInputs(given, cell, subject, scorer, planes(task.train), task, ledger), subject, ledger
 
 
-def read(found: Noised, subject: AdaptedModel, task: Task, epoch: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def read(found: NoisyInputs, subject: AdaptedModel, task: Task, epoch: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """What the network reads of all texts in this epoch [n, S, d], and which tokens are of texts."""
     prompted = subject.prompted(planes(task.train), task.train.labels, task.name)
     batch = batch_of(prompted, np.arange(len(prompted)), "cpu")
@@ -116,7 +116,7 @@ def local_copies(
 ) -> tuple[list[NDArray[np.float32]], Ledger]:
     """What the network read of every text in every step of the local mode."""
     seen: list[NDArray[np.float32]] = []
-    inner = pecl_training.replaced
+    inner = pecl_training.replace_text_embeddings
 
     def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
         found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def local_copies(
         seen.append(whole[:, FIRST:])
         return found
 
-    monkeypatch.setattr(pecl_training, "replaced", watched)
+    monkeypatch.setattr(pecl_training, "replace_text_embeddings", watched)
     _, ledger, _ = trained(given, tasks)
     return seen, ledger
 
@@ -199,7 +199,7 @@ def scorer_of(scope: str, tasks: list[Task], model: str = "base") -> list[NDArra
     for task in tasks:
         scorer.open(task, CLASSES)
         rows = planes(task.train)[:2]
-        found.append(scorer.scores(rows, subject.of_public_model(rows)))
+        found.append(scorer.scores(rows, subject.public_log_probs(rows)))
     return found
 
 
@@ -287,13 +287,13 @@ def test_a_task_is_held_as_strongly_as_its_own_mean_score_says(method: str, monk
 def test_scores_under_the_base_model_do_not_change_during_training(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16; under "current" they do: what is memorised is no longer sensitive."""
     seen: list[NDArray[np.float64]] = []
-    inner = pecl_published_training.Noised._begin
+    inner = pecl_published_training.NoisyInputs._begin
 
-    def watched(self: Noised, epoch: int) -> None:
+    def watched(self: NoisyInputs, epoch: int) -> None:
         inner(self, epoch)
         seen.append(self._found.copy())
 
-    monkeypatch.setattr(pecl_published_training.Noised, "_begin", watched)
+    monkeypatch.setattr(pecl_published_training.NoisyInputs, "_begin", watched)
     given = spec("pecl-published", 10.0, score_model=model, epochs=3, loss="full", learning_rate=0.01)
     trained(given, stream(n_tasks=1))
     assert len(seen) >= 3
@@ -311,7 +311,7 @@ def test_current_scores_of_the_repaired_loss_are_the_formulas() -> None:
     scorer.open(task, CLASSES)
     subject = AdaptedModel(given, next(given.cells()), known())
     rows = planes(task.train)
-    expected = scorer.scores(rows, subject.of_model_now(rows))
+    expected = scorer.scores(rows, subject.current_log_probs(rows))
     batch = batch_of(subject.prompted(rows, task.train.labels, task.name), np.arange(len(rows)), "cpu")
     with torch.no_grad():
         likely = log_probs(subject.net, batch)

@@ -1,4 +1,4 @@
-"""Settings that every method trained by DP-SGD on a frozen network shares, and what can be said against them beforehand."""
+"""Settings shared by all methods trained with DP-SGD on a frozen network, and the checks on them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
 Adapter = Literal["head", "film", "lora"]
-Rule = Literal["argmax", "median", "entropy"]  # by which the members of an ensemble vote
+Rule = Literal["argmax", "median", "entropy"]  # how the members of an ensemble vote
 RULES: tuple[Rule, ...] = get_args(Rule)
 _VARIANTS: Mapping[Adapter, str] = {"head": "last layer", "film": "FiLM", "lora": "LoRA"}
-MEMBER = "member"  # no vote: the member of the task that a test example is told to be of (workshop version, figure A.1)
+MEMBER = "member"  # no vote: the member of the test example's own task, taken as given (workshop version, figure A.1)
 
 
 class PeftParams(Params):
-    """What is trained, and by which steps of DP-SGD (Tobaben et al., section 5 and appendix H)."""
+    """The adapter, and the settings of DP-SGD (Tobaben et al., section 5 and appendix H)."""
 
     adapter: Adapter = Field(
         "head",
@@ -43,12 +43,12 @@ class PeftParams(Params):
 
     @property
     def n_steps(self) -> int:
-        """Steps of DP-SGD: a public number, whatever the size of the task turns out to be."""
+        """Steps of DP-SGD: a public number that does not depend on the task's actual size."""
         return max(1, round(self.epochs / self.sample_rate))
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where the settings cannot be trained on data with these public numbers."""
+    """Raises BadInput if the settings cannot be trained on data with these public sizes."""
     params = spec.params
     assert isinstance(params, PeftParams)
     if params.adapter != "head" and spec.data.backbone == "pixels":
@@ -61,7 +61,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound takes as given of the arithmetic; of heads nothing (`methods.head_gradients`)."""
+    """Assumptions of the bound about arithmetic; none for heads (`methods.features.head_gradients`)."""
     assert isinstance(params, PeftParams)
     return () if params.adapter == "head" else (ROUNDING_ASSUMED,)
 
@@ -79,7 +79,7 @@ def variant(spec: RunSpec) -> str:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has its share of the examples."""
+    """Steps and batch size that follow from the settings, for a task of nominal size."""
     assert isinstance(params, PeftParams)
     batch = params.sample_rate * facts.task_size
     return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."

@@ -9,7 +9,7 @@ from dpcl_core.spec import Params
 
 
 class CosineParams(Params):
-    """The cosine classifier has no settings of its own: the budget fixes its noise."""
+    """Settings of the cosine classifier: none, because the budget alone sets its noise."""
 
 
 CARD = MethodCard(

@@ -1,4 +1,4 @@
-"""Card of the baseline that is no continual learner."""
+"""Card of the non-CL baseline, which trains on all data at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpcl_core.methods.features.cards import adaptation_params, printed
 
 
 class NonClParams(adaptation_params.PeftParams):
-    """Training on everything seen so far, and how often its result is released."""
+    """Settings of training on all data seen so far, and how often the model is released."""
 
     release: Literal["every-task", "once"] = Field(
         "every-task",

@@ -11,7 +11,7 @@ from dpcl_core.methods.features.cards.adaptation_params import Rule
 
 
 class EnsembleParams(adaptation_params.PeftParams):
-    """Training of each member, and how members vote."""
+    """Settings of each member's training, and of the vote."""
 
     rule: Rule = Field(
         "argmax",

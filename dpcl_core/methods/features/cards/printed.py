@@ -1,4 +1,4 @@
-"""What Tobaben et al. 2025 print of their methods, setting by setting."""
+"""Settings that Tobaben et al. 2025 print for their methods, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards of PeCL's baselines, and what they have in common: how they are made private, and what that comes to."""
+"""Cards of PeCL's baselines, with their common checks, derived numbers, totals and notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOISY_BUFFER = "Texts kept for later tasks are noisy copies; their labels are as
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where no bound could be stated, or none holds."""
+    """Raises BadInput for settings under which no bound holds or can be stated."""
     params = spec.params
     assert isinstance(params, BaselineParams)
     if params.mechanism == "dp-sgd":
@@ -41,14 +41,14 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to: steps on noisy copies cost nothing, and are those of each task's own size."""
+    """Steps and batch size that follow from the settings. Steps on noisy copies are free and follow each task's own size."""
     assert isinstance(params, BaselineParams)
     is_free = params.mechanism == "fn"
     return network_params.derived_by_size(params, facts) if is_free else network_params.derived(params, facts)
 
 
 def totals(spec: RunSpec, facts: PublicSizes) -> str:
-    """Noise and total of each budget. Loads the accountant, and searches for seconds where the budget is for the total."""
+    """Noise and total epsilon of each budget. Loads the accountant; takes seconds where budget = total."""
     from dpcl_core.methods.language import baseline_costs
 
     params = spec.params
@@ -59,7 +59,7 @@ def totals(spec: RunSpec, facts: PublicSizes) -> str:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound takes as given."""
+    """Assumptions of the bound."""
     assert isinstance(params, BaselineParams)
     if params.mechanism == "dp-sgd":
         return (ROUNDING_ASSUMED,)
@@ -67,25 +67,25 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where texts of every task are kept."""
+    """Steps, batch size and buffer size that follow from the settings, for a task of nominal size."""
     assert isinstance(params, ErParams | GemParams)
     return f"{derived(params, facts)} {params.kept(facts.task_size):.0f} texts are kept of each."
 
 
 def _notes_on_buffer(params: Params) -> tuple[str, ...]:
-    """What the bound takes as given, and how texts are kept."""
+    """Caveats on the replay buffer, and assumptions of the bound."""
     assert isinstance(params, BaselineParams)
     return (RAW_BUFFER if params.mechanism == "dp-sgd" else NOISY_BUFFER, *notes(params))
 
 
 def _derived_together(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to for all tasks together."""
+    """Number of steps on all tasks together that follows from the settings."""
     assert isinstance(params, MtlParams)
     return f"{facts.n_tasks * params.n_steps(facts.task_size):,} steps on all tasks together, after the last has come."
 
 
 def _notes_on_waiting(params: Params) -> tuple[str, ...]:
-    """What the bound takes as given, and what is kept until there is a model."""
+    """Caveat on the texts kept until the model is trained, and assumptions of the bound."""
     assert isinstance(params, BaselineParams)
     kept = "Every text" if params.mechanism == "dp-sgd" else "A noisy copy of every text"
     return (f"{kept} is kept until the last task has come.", *notes(params))

@@ -1,4 +1,4 @@
-"""Settings of PeCL's baselines, from which both their cards and what they cost are reckoned."""
+"""Settings of PeCL's baselines, used by both their cards and their privacy costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcl_core.methods.language.cards.network_params import Budget, BudgetPer, L
 
 
 class BaselineParams(LanguageParams):
-    """Settings of a baseline of PeCL: the language model, and one of two ways to private training."""
+    """Settings of a baseline of PeCL: the language model and one of two private training mechanisms."""
 
     mechanism: Literal["dp-sgd", "fn"] = Field(
         "dp-sgd",
@@ -42,7 +42,7 @@ class BaselineParams(LanguageParams):
 
 
 class ErParams(BaselineParams):
-    """What is kept of every task, and how much of it joins a step."""
+    """Settings of ER: the size of the replay buffer, and how many of its texts join a step."""
 
     buffer_share: float = Field(
         0.1, gt=0, le=1, allow_inf_nan=False, description="Share of each task's texts that is kept; each is kept by chance."
@@ -54,12 +54,12 @@ class ErParams(BaselineParams):
         return self.buffer_share * task_size
 
     def replay_rate(self, n_past: int, task_size: float) -> float:
-        """Chance of a kept text to be in a step's batch, with so many tasks in the past."""
+        """Probability that a kept text is in a step's batch after `n_past` tasks."""
         return min(1.0, self.replay_size / (n_past * self.kept(task_size)))
 
 
 class EwcParams(BaselineParams):
-    """How strongly weights are held, and where their importance comes from."""
+    """Settings of EWC: the penalty's strength, and the source of the Fisher information."""
 
     strength: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
         100.0, description="How strongly weights are held: half of it times the sum of importance times change squared."
@@ -76,7 +76,7 @@ class EwcParams(BaselineParams):
 
 
 class GemParams(BaselineParams):
-    """What is kept of every task, and what a step may not do to it."""
+    """Settings of GEM: the memory of each task, the margin, and the budget of reference gradients."""
 
     memory_size: int = Field(256, ge=1, le=10**6, description="Texts of each task kept, on average; each is kept by chance.")
     margin: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
@@ -96,7 +96,7 @@ class GemParams(BaselineParams):
 
 
 class OloraParams(BaselineParams):
-    """How strongly a task's adapters are kept apart from earlier ones."""
+    """Settings of O-LoRA: the strength of the orthogonality penalty."""
 
     strength: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
         0.5, description="What the overlap with earlier adapters counts: the sum of the squared entries of their products."
@@ -104,4 +104,4 @@ class OloraParams(BaselineParams):
 
 
 class MtlParams(BaselineParams):
-    """Settings of training on all tasks together: none of its own."""
+    """Settings of multi-task training: none of its own."""

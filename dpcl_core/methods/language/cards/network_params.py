@@ -1,4 +1,4 @@
-"""What the methods that train a language model have in common: how texts are read, adapted and trained on."""
+"""Settings of all methods that train a language model: encoding, adapters and training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Evaluation = Literal["rank", "generate"]
 Budget = Literal["total", "per-task"]
 BudgetPer = Literal["text", "token"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# Its square times a little noise over a large batch still has a grid in single precision (`privacy.rounded`).
+# Bounded so that noise of its square, divided by a large batch, still has a grid in single precision (`privacy.rounded`).
 Length = Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)]
 LabelShare = Annotated[float, Field(ge=0, le=0.99, allow_inf_nan=False)]
 
@@ -55,11 +55,11 @@ class LanguageParams(Params):
         return False
 
     def n_steps(self, task_size: float) -> int:
-        """Optimizer's steps in a task of this public nominal size."""
+        """Optimiser steps in a task of this public nominal size."""
         return self.epochs * math.ceil(task_size / self.batch_size)
 
     def sample_rate(self, task_size: float) -> float:
-        """Chance of a text to be in a batch, where batches are drawn at random."""
+        """Probability that a text is in a batch, where batches are drawn at random."""
         return min(1.0, self.batch_size / task_size)
 
 
@@ -81,14 +81,14 @@ def is_local(params: Params) -> bool:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has its share of the texts."""
+    """Steps and batch size that follow from the settings, for a task of nominal size."""
     assert isinstance(params, LanguageParams)
     size = facts.task_size
     return f"{params.n_steps(size):,} steps a task, {params.sample_rate(size) * size:.0f} texts in a batch."
 
 
 def derived_by_size(params: Params, facts: PublicSizes) -> str:
-    """What the settings come to, where a task has the steps of its own nominal size."""
+    """Steps and batch size that follow from the settings, where each task's own nominal size sets its steps."""
     assert isinstance(params, LanguageParams)
     steps = sorted({params.n_steps(size) for size in facts.source_sizes.values()})
     if len(steps) < 2:

@@ -30,7 +30,7 @@ LOCAL = "with params.mode = local"
 
 
 class PeclParams(SculptingParams):
-    """Settings of the repaired PeCL: where noise is added, and what the budget is for."""
+    """Settings of the repaired PeCL: where noise is added, and what the budget covers."""
 
     mode: Literal["central", "local"] = Field(
         "central",
@@ -78,12 +78,12 @@ class PeclParams(SculptingParams):
 
     @property
     def releases_mean_score(self) -> bool:
-        """Whether a task's mean score is read from its own texts, and paid for."""
+        """Whether a task's mean score is a noisy release of its own texts, charged to the budget."""
         return self.stability and (self.mean_score == "released" or (self.mean_score == "auto" and not self.is_local))
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where no bound could be stated, none holds, or settings have nothing to act on."""
+    """Raises BadInput for settings under which no bound holds or can be stated, or that have no effect."""
     params = spec.params
     assert isinstance(params, PeclParams)
     sculpting_params.check(spec)
@@ -111,14 +111,14 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -> None:
-    """Raises BadInput where the released mean scores alone cost as much as there is: no noise on the steps could mend that.
+    """Raises BadInput if the released mean scores alone use up the budget, so that no noise on the steps would suffice.
 
     A mean over n texts with noise of standard deviation s is one Gaussian of ratio s n, under either adjacency.
     """
     if not params.releases_mean_score:
         return
-    n_lives = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
-    ratio = params.mean_score_std * facts.task_size / math.sqrt(n_lives)
+    n_uses = facts.n_tasks if facts.recurrence == "every" and params.budget == "total" else 1
+    ratio = params.mean_score_std * facts.task_size / math.sqrt(n_uses)
     cost, smallest = gaussian.epsilon(ratio, spec.privacy.delta), min(spec.privacy.epsilons)
     if cost >= smallest:
         allowed = (
@@ -129,7 +129,7 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound takes as given."""
+    """Assumptions of the bound."""
     assert isinstance(params, PeclParams)
     if not params.is_local:
         return (ROUNDING_ASSUMED,)

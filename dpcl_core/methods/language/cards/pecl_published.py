@@ -21,7 +21,7 @@ NO_GUARANTEE = (
 
 
 class PublishedParams(SculptingParams):
-    """Settings of PeCL as its paper has it; privacy.epsilons holds eps_upper, of the least noised token."""
+    """Settings of PeCL as published; privacy.epsilons is eps_upper, the nominal budget of the least noised token."""
 
     eps_lower: Positive = Field(
         1.0,
@@ -52,7 +52,7 @@ class PublishedParams(SculptingParams):
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
-    """Raises BadInput where the nominal budget is none, or the settings do not fit together."""
+    """Raises BadInput for a nominal budget that is not one number, or for settings that contradict each other."""
     params = spec.params
     assert isinstance(params, PublishedParams)
     sculpting_params.check(spec)
@@ -67,7 +67,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What stands before everything else that is said of its protection."""
+    """Caveats shown first in the privacy statement."""
     assert isinstance(params, PublishedParams)
     raw = "Losses, scores and the memory read the texts without noise: the model is not made from noisy embeddings alone."
     around = "Tokens of the prompt and of the answer are neither clipped nor noised: the answer's are the label itself."

@@ -1,4 +1,4 @@
-"""What Zhan et al. print of PeCL, and of what they compare it with, setting by setting."""
+"""Settings that Zhan et al. print for PeCL and its baselines, one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SOURCE = "Zhan et al., PeCL"
 
 
 def _per_source(spec: RunSpec) -> Values | None:
-    """Told once where texts are kept by the class."""
+    """3,000; None where `data.train_per_class` already reports the difference."""
     return (3000,) if setting(spec, "data.train_per_class") is None else None
 
 
@@ -59,7 +59,7 @@ _SCORES_OPEN = {
 
 
 def _omega(spec: RunSpec) -> Values | None:
-    """Nothing differs where nothing is held, as in the ablation w/o MemReg."""
+    """"own"; None without the memory penalty, as in the ablation w/o MemReg: the setting then has no effect."""
     return ("own",) if setting(spec, "params.stability") else None
 
 
@@ -120,14 +120,14 @@ REPAIRED = Print(
 
 
 def _one_in_print(spec: RunSpec) -> Values | None:
-    """ε = 1 under DP-SGD; under FN the budget whose exact noise has the printed ratio of 5.299 at δ = 1e-6."""
+    """ε = 1 under DP-SGD; under FN the budget whose exact noise has the printed ratio, 5.299 at δ = 1e-6."""
     if setting(spec, "params.mechanism") != "fn":
         return (1.0,)
     return (round(token_noise.true_epsilon(token_noise.printed_ratio(1.0, 1e-6), 1e-6), 4),)
 
 
 def _passes(spec: RunSpec) -> Values | None:
-    """Three over each task's own texts; under DP-SGD all tasks of a sequence have as many steps, whatever their size."""
+    """Three passes over each task's own texts. Under DP-SGD all tasks have equally many steps: no number of passes fits."""
     is_one_training = spec.method == "lm-mtl"
     return (3,) if is_one_training or setting(spec, "params.mechanism") == "fn" else ()
 
@@ -137,7 +137,7 @@ def _by_token(spec: RunSpec) -> Values | None:
 
 
 def _baseline(**left_open: str) -> Print:
-    """A baseline's print: what all of them share, and the settings of its own that the paper leaves open."""
+    """Printed settings of a baseline: the shared ones, and its own settings that the paper leaves open."""
     return Print(
         SOURCE,
         _OF_ALL

@@ -1,4 +1,4 @@
-"""Settings that PeCL as published and its repairs have in common."""
+"""Settings shared by PeCL as published and its repair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Strength = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
 class SculptingParams(LanguageParams):
-    """The score of a token, what is done to sensitive ones, and what holds earlier tasks."""
+    """Settings of the token score, the unlearning term and the memory penalty."""
 
     alpha: Share = Field(
         0.5, description="What a token's surprise counts in its score; its commonness counts one minus that (Eq. 1)."
@@ -42,7 +42,7 @@ class SculptingParams(LanguageParams):
 
 
 def check(spec: RunSpec) -> None:
-    """Raises BadInput where bounds are the wrong way around."""
+    """Raises BadInput if lambda_min exceeds lambda_max."""
     params = spec.params
     assert isinstance(params, SculptingParams)
     if params.lambda_min > params.lambda_max:
