@@ -19,7 +19,7 @@ from dpcl_core.spec import RunSpec
 
 TRIALS = 12_000
 _N_FEATURES, _N_KNOWN, _MOST_KNOWN = 16, 20, 20_000
-_CLASSES, _OWN = (0, 1, 2), 2  # the worst-case example has a label that nobody else has
+_CLASSES, _TARGET_LABEL = (0, 1, 2), 2  # the worst-case example has a label that nobody else has
 _N_TASKS = 2
 _ADVERSARY = "sees everything that is released after each task, knows every other example and the example in question"
 
@@ -82,13 +82,13 @@ class _Rows:
     known: Floats
     labels: NDArray[np.int64]
     person: Floats
-    own: int
+    label: int
     other: Floats | None
-    others: int
+    other_label: int
 
     def examples(self, side: bool | None) -> Examples:
         """Data with the person (True), with the replacement, if any (False), or with the known examples alone (None)."""
-        extra, label = (self.person, self.own) if side else (self.other, self.others)
+        extra, label = (self.person, self.label) if side else (self.other, self.other_label)
         if side is None or extra is None:
             return Examples(self.known, self.labels)
         return Examples(np.vstack([self.known, extra]), np.append(self.labels, label))
@@ -96,9 +96,9 @@ class _Rows:
     def difference(self) -> Floats:
         """The person's effect on the clean sums [classes, K]."""
         moved = np.zeros((len(_CLASSES), self.known.shape[1]))
-        moved[self.own] += unit_rows(self.person[None])[0]
+        moved[self.label] += unit_rows(self.person[None])[0]
         if self.other is not None:
-            moved[self.others] -= unit_rows(self.other[None])[0]
+            moved[self.other_label] -= unit_rows(self.other[None])[0]
         return moved
 
 
@@ -120,11 +120,11 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         train = [by_side[side] if task == 0 or is_in_every else alone for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", own, alone, _CLASSES) for task, own in enumerate(train)]
+        return [Task(task, f"task {task + 1}", part, alone, _CLASSES) for task, part in enumerate(train)]
 
     def score(seed: int, seen: Released) -> Floats:
         if spec.labels == "data":
-            return np.array([[float(seen[0]["labels"][rows.own])]])
+            return np.array([[float(seen[0]["labels"][rows.label])]])
         after = [float((np.asarray(one["sums"], dtype=np.float64) * direction).sum()) for one in seen]
         first, second = after[0], after[1] - after[0]
         return np.array([[first, first - second, first + second]])
@@ -135,19 +135,19 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
 
 
 def _rows(spec: RunSpec, epsilon: float, *, is_natural: bool) -> _Rows:
-    n_known, own = _N_KNOWN, _OWN
+    n_known, target = _N_KNOWN, _TARGET_LABEL
     if spec.labels == "dp-learned":
         needed = people_to_be_named(spec.privacy, epsilon, _N_TASKS, _MOST_KNOWN // 4)
-        own, n_known = 0, _N_KNOWN if needed is None else max(_N_KNOWN, 4 * needed)
+        target, n_known = 0, _N_KNOWN if needed is None else max(_N_KNOWN, 4 * needed)
     is_replaced = spec.privacy.adjacency == "replace"
     labels = np.arange(n_known, dtype=np.int64) % 2
-    others = 0 if spec.labels == "data" else own
+    other_label = 0 if spec.labels == "data" else target
     if is_natural:
         pixels, digit = digits()
         pools = [pixels[digit == k].astype(np.float64) for k in _CLASSES]
         known = np.stack([pools[label][1 + place // 2 % (len(pools[label]) - 1)] for place, label in enumerate(labels)])
-        return _Rows(known, labels, pools[own][0], own, pools[1][0] if is_replaced else None, others)
+        return _Rows(known, labels, pools[target][0], target, pools[1][0] if is_replaced else None, other_label)
     generator = np.random.default_rng(0)
     known = generator.standard_normal((n_known, _N_FEATURES))
     person = generator.standard_normal(_N_FEATURES)
-    return _Rows(known, labels, person, own, -person if is_replaced else None, others)
+    return _Rows(known, labels, person, target, -person if is_replaced else None, other_label)

@@ -72,9 +72,9 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
         named = np.where(present, labels, 1 - labels)
-        there = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        own = Examples(np.vstack([rows[there], others]), np.append(named[there], crowd))
-        return stream(own, alone, known)
+        included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
+        targets = Examples(np.vstack([rows[included], others]), np.append(named[included], crowd))
+        return stream(targets, alone, known)
 
     sign = np.where(labels == 0, 1.0, -1.0)
 
@@ -95,11 +95,11 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
     known, is_replaced = _known(spec, pixels.shape[1], len(crowd) + 1), spec.privacy.adjacency == "replace"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        own = alone
+        train = alone
         if side or is_replaced:
             label = 0 if side else 1
-            own = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
-        return stream(own, alone, known)
+            train = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
+        return stream(train, alone, known)
 
     # At zero weights an example's gradient is half its row for one class, and minus that for the other.
     towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)

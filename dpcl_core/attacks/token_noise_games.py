@@ -117,7 +117,7 @@ def _level(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
 
 
 def _exact(setting: Setting, noise: Noise, n: int) -> tuple[Game, float]:
-    """The token with the most noise, or a stop word instead. Guesses "token" unless the vector is exactly the stop word's."""
+    """The token with the most noise, or a stop word instead. Guesses "stop word" only for its exact vector."""
     table = np.eye(2, _WIDTH)
     stop_word = clipped(table, 1.0)[1]
 

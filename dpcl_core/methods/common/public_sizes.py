@@ -36,12 +36,12 @@ class PublicSizes:
         return self.n_people / self.n_tasks if self.recurrence == "once" else float(self.n_people)
 
 
-def of_run(spec: RunSpec, found: DatasetFacts, n_tasks: int) -> PublicSizes:
+def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
     """Public sizes of a run, before its data are read; `n_tasks` from the scenario's settings."""
-    classes = found.classes or tuple(map(str, range(found.n_classes)))
+    classes = dataset.classes or tuple(map(str, range(dataset.n_classes)))
     n_labels = len(spec.scenario.label_names(classes))
     sizes = source_sizes(spec)
-    return PublicSizes(found.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
+    return PublicSizes(dataset.n_train, n_tasks, n_labels, spec.scenario.recurrence, spec.scenario.n_users, sizes)
 
 
 def of_spec(spec: RunSpec) -> PublicSizes:

@@ -99,24 +99,24 @@ def scores(
     return np.clip(values, 0.0, 1.0) if clamped else values
 
 
-def sentence_scores(found: Floats, is_token: NDArray[np.bool_]) -> NDArray[np.float64]:
+def sentence_scores(token_scores: Floats, is_token: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The text's mean score for each of its tokens [n, L]: "sentence-level privacy", the ablation `w/o TDP`.
 
     Stop words get it too, so that all tokens have the same noise. Args: scores [n, L]; is_token: False for padding, which
     stays 0.
     """
-    total = np.where(is_token, found, 0.0).sum(axis=1, keepdims=True)
+    total = np.where(is_token, token_scores, 0.0).sum(axis=1, keepdims=True)
     means: NDArray[np.float64] = np.where(is_token, total / np.maximum(is_token.sum(axis=1, keepdims=True), 1), 0.0)
     return means
 
 
-def nominal_epsilon(found: Floats, lower: float = LOWER, upper: float = UPPER) -> NDArray[np.float64]:
+def nominal_epsilon(token_scores: Floats, lower: float = LOWER, upper: float = UPPER) -> NDArray[np.float64]:
     """eps_i (Eq. 4): lower + (upper - lower) (1 - Score)^2. Nominal: no mechanism of the paper delivers it.
 
     Above `upper` where a score is negative, against Corollary 1. For stop words Eq. 4 gives `upper`, but they get no noise.
     """
     check_range(lower, upper)
-    return lower + (upper - lower) * np.square(1.0 - np.asarray(found, np.float64))
+    return lower + (upper - lower) * np.square(1.0 - np.asarray(token_scores, np.float64))
 
 
 def check_range(lower: float, upper: float) -> None:
@@ -125,12 +125,12 @@ def check_range(lower: float, upper: float) -> None:
         raise BadInput("params.eps_lower", lower, f"must be above 0 and at most the upper budget, {upper:g}")
 
 
-def out_of_range(found: Floats, lower: float = LOWER, upper: float = UPPER) -> str | None:
+def out_of_range(token_scores: Floats, lower: float = LOWER, upper: float = UPPER) -> str | None:
     """A warning if scores fell below 0, with the largest nominal budget that follows; None if none did."""
-    n_below = int((np.asarray(found) < 0).sum())
+    n_below = int((np.asarray(token_scores) < 0).sum())
     if n_below == 0:
         return None
-    least = np.asarray(found, np.float64).min(keepdims=True)
+    least = np.asarray(token_scores, np.float64).min(keepdims=True)
     largest = float(nominal_epsilon(least, lower, upper).max())
     whose = "1 token has a score" if n_below == 1 else f"{n_below:,} tokens have scores"
     return (
@@ -161,7 +161,7 @@ def penalty_strength(mean_score: float, lower: float = LOWER, upper: float = UPP
 
 
 def loss_weights(
-    found: Floats,
+    token_scores: Floats,
     unlearning: Unlearning,
     loss: Loss,
     *,
@@ -181,7 +181,7 @@ def loss_weights(
     "hinge".
     """
     base = 1.0 if loss == "full" else 0.0
-    excess = np.maximum(np.asarray(found, np.float64) - threshold, 0.0)
+    excess = np.maximum(np.asarray(token_scores, np.float64) - threshold, 0.0)
     match unlearning:
         case "none":
             return np.full(excess.shape, base)
