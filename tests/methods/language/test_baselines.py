@@ -264,7 +264,7 @@ class TestStack:
         assert float(stack.overlap()) == pytest.approx(len(net.pairs()) * 3 * 4)  # three entries of 2 in each layer
 
 
-class TestMaterial:
+class TestTrainingInputs:
     def test_texts_of_two_tasks_are_read_as_each_alone(self) -> None:
         net = tiny.adapted()
         short = TrainingInputs(
