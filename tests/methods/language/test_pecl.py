@@ -291,7 +291,7 @@ def test_scores_under_the_base_model_do_not_change_during_training(model: str, m
 
     def watched(self: NoisyInputs, epoch: int) -> None:
         inner(self, epoch)
-        seen.append(self._found.copy())
+        seen.append(self._scores.copy())
 
     monkeypatch.setattr(pecl_published_training.NoisyInputs, "_begin", watched)
     given = spec("pecl-published", 10.0, score_model=model, epochs=3, loss="full", learning_rate=0.01)
