@@ -41,7 +41,7 @@ def _head(method: str) -> Audited:
 
 def _network() -> Audited:
     spec = _spec("dp-agem", scenario={"kind": "split", "tasks": 5})
-    game = networks.labels_of_their_own(spec)
+    game = networks.distinct_labels(spec)
     return play.audited(spec, 1.0, math.ceil(networks.TRIALS / len(game.takes_part(0))), game)
 
 
@@ -52,7 +52,7 @@ def _of_texts(method: str, adjacency: str = "add-remove", **params: Any) -> Audi
     if auditable.is_local(spec):
         return copies.audit(spec, texts.TRIALS)[0]
     played = texts.short(spec)
-    game = texts.answers_of_their_own(played)
+    game = texts.distinct_answers(played)
     return play.audited(played, 1.0, math.ceil(texts.TRIALS / len(game.takes_part(0))), game)
 
 

@@ -1,6 +1,6 @@
-"""Attacks on FiLM and LoRA adapters trained by DP-SGD: pictures with labels of their own in one training, and a real digit.
+"""Attacks on FiLM and LoRA adapters trained by DP-SGD: pictures with distinct labels in one training, and a real digit.
 
-Played on the bundled network, whatever network a run has: noise, clipping and ledger are the same.
+Always uses the bundled network: noise, clipping and ledger are the same for every network.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 BACKBONE = "vit-cifar100"
-MOST = 2000  # persons on each side: a network is trained for every sixteen
-_N_PERSONS = 16  # in one training, each with a label of its own
-_MOST_NATURAL = 20  # trainings on each side with the digit in question, of which each asks about one person alone
+MOST = 2000  # most persons on each side: every sixteen need a training
+_N_PERSONS = 16  # targets in one training, each with a label of its own
+_MOST_NATURAL = 20  # trainings on each side with the digit in question: each has only one target
 _N_CROWD, _N_TASKS, _SIDE = 7, 2, 8
 _ADVERSARY = (
     "sees adapter and last layer after each task, knows those before it, every other example and the example in question, "
@@ -41,30 +41,30 @@ _HOW = "how far adapter and last layer moved along the example's gradient"
 
 
 def audit(spec: RunSpec, trials: int) -> list[Audited]:
-    """For every budget of the spec, two attacks: who of many worst-case pictures took part in a training; and a real digit?
+    """Two membership attacks for every budget of the spec: on many worst-case pictures in one training, and on a real digit.
 
-    Each is trained on for two steps, in each of which he is with a chance of one half: the first moves the last layer alone,
-    the second all that is trained. Last layers begin at zero, so that gradients of examples with labels of their own are
-    nearly at right angles. The attacker projects how far everything has moved on an example's first clipped gradient, after
-    either task. Under "replace" the same picture with another label is there in place of one who does not take part. Labels
-    are given: a list that is learned is attacked with last layers alone. Args: trials: persons on each side, at most `MOST`.
+    A task has two steps, each with a sampling rate of one half: the first moves the last layer alone, the second all trained
+    weights. Last layers begin at zero, so gradients of examples with distinct labels are nearly orthogonal. The attacker
+    projects the change of all weights after either task on an example's clipped gradient at the initial weights. Under
+    "replace" a person who does not take part has the same picture with another label. Uses public label lists; learned lists
+    are attacked with last layers alone (`attacks.heads`). Args: trials: persons on each side, at most `MOST`.
     """
     assert isinstance(spec.params, PeftParams)
     params = spec.params.model_copy(update={"epochs": 1, "sample_rate": 0.5})
     data = spec.data.model_copy(update={"backbone": BACKBONE})
     short = spec.model_copy(update={"params": params, "data": data, "labels": "prior"})
     n_learners = math.ceil(min(trials, MOST) / _N_PERSONS)
-    found = []
+    results = []
     for epsilon in spec.privacy.epsilons:
-        found.append(play.audited(short, epsilon, n_learners, labels_of_their_own(short, params)))
-        found.append(play.audited(short, epsilon, min(trials, _MOST_NATURAL), digit(short, params)))
-    return found
+        results.append(play.audited(short, epsilon, n_learners, distinct_labels(short, params)))
+        results.append(play.audited(short, epsilon, min(trials, _MOST_NATURAL), digit(short, params)))
+    return results
 
 
-def labels_of_their_own(spec: RunSpec, params: PeftParams) -> Game:
-    """Persons with labels of their own. On side False those take part who do not on side True."""
-    drawn = np.random.default_rng(0).integers(0, 256, (_N_PERSONS, _SIDE, _SIDE, 3))
-    pictures, labels = drawn.astype(np.uint8), np.arange(_N_PERSONS, dtype=np.int64)
+def distinct_labels(spec: RunSpec, params: PeftParams) -> Game:
+    """A game with many persons of distinct labels. The two sides swap who takes part."""
+    pixels = np.random.default_rng(0).integers(0, 256, (_N_PERSONS, _SIDE, _SIDE, 3))
+    pictures, labels = pixels.astype(np.uint8), np.arange(_N_PERSONS, dtype=np.int64)
     changed = np.roll(labels, 1)
     known, is_replaced = _known(spec, _N_PERSONS, _N_PERSONS), spec.privacy.adjacency == "replace"
     directions = _gradients(params, pictures, labels, _N_PERSONS)
@@ -76,9 +76,9 @@ def labels_of_their_own(spec: RunSpec, params: PeftParams) -> Game:
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
-        there = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
-        own = Examples(pictures[there], np.where(present, labels, changed)[there])
-        return play.stream(own, Examples(pictures[:0], labels[:0]), known)
+        included = np.arange(_N_PERSONS) if is_replaced else np.flatnonzero(present)
+        targets = Examples(pictures[included], np.where(present, labels, changed)[included])
+        return play.stream(targets, Examples(pictures[:0], labels[:0]), known)
 
     def score(seed: int, seen: Released) -> Floats:
         return _statistics(params, seen, directions, _N_PERSONS)
@@ -88,22 +88,22 @@ def labels_of_their_own(spec: RunSpec, params: PeftParams) -> Game:
 
 
 def digit(spec: RunSpec, params: PeftParams) -> Game:
-    """A real digit among others, or not; under "replace" one of the next class in its place."""
-    pixels, named = digits()
-    n_classes = int(named.max()) + 1
-    other = int(np.flatnonzero(named == (named[0] + 1) % n_classes)[-1])
+    """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
+    pixels, classes = digits()
+    n_classes = int(classes.max()) + 1
+    other = int(np.flatnonzero(classes == (classes[0] + 1) % n_classes)[-1])
     chosen = np.array([0, other, *range(1, 1 + _N_CROWD)])
     grey = np.rint(255 * pixels[chosen]).astype(np.uint8).reshape(-1, _SIDE, _SIDE, 1)
-    pictures, labels = np.repeat(grey, 3, axis=3), named[chosen]
+    pictures, labels = np.repeat(grey, 3, axis=3), classes[chosen]
     crowd = Examples(pictures[2:], labels[2:])
     known, is_replaced = _known(spec, n_classes, _N_CROWD + 1), spec.privacy.adjacency == "replace"
-    own, others = _gradients(params, pictures[:2], labels[:2], n_classes)
-    direction = (own - others if is_replaced else own)[None]
+    target, replacement = _gradients(params, pictures[:2], labels[:2], n_classes)
+    direction = (target - replacement if is_replaced else target)[None]
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         extra = [0] if side else [1] if is_replaced else []
-        held = Examples(np.concatenate([crowd.table, pictures[extra]]), np.append(crowd.labels, labels[extra]))
-        return play.stream(held, crowd, known)
+        train = Examples(np.concatenate([crowd.table, pictures[extra]]), np.append(crowd.labels, labels[extra]))
+        return play.stream(train, crowd, known)
 
     def score(seed: int, seen: Released) -> Floats:
         return _statistics(params, seen, direction, n_classes)
@@ -117,17 +117,17 @@ def _network() -> adaptable.Network:
 
 
 def fresh(params: PeftParams, n_classes: int) -> Adapted:
-    """What every learner begins with."""
+    """The initial network of every learner."""
     assert params.adapter != "head"
     space = tuple(range(n_classes))
     return adapters.fresh(_network(), params.adapter, params.lora_rank, space, n_classes, play.START).module()
 
 
 def _gradients(params: PeftParams, pictures: NDArray[np.uint8], labels: NDArray[np.int64], n_classes: int) -> Floats:
-    """Every example's clipped gradient there [n, weights]."""
+    """Every example's clipped gradient at the initial weights [n, weights]."""
     clipped = Gradients(fresh(params, n_classes), params.clip_norm, 1, "cpu")
-    found = [clipped.of(pictures[[place]], labels[[place]]) for place in range(len(labels))]
-    return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in found])
+    grads = [clipped.of(pictures[[index]], labels[[index]]) for index in range(len(labels))]
+    return np.stack([torch.cat([part.flatten() for part in parts]).double().numpy() for parts in grads])
 
 
 def _known(spec: RunSpec, n_classes: int, task_size: int) -> PublicContext:
@@ -142,10 +142,10 @@ def _known(spec: RunSpec, n_classes: int, task_size: int) -> PublicContext:
 
 
 def _statistics(params: PeftParams, seen: Released, directions: Floats, n_classes: int) -> Floats:
-    """Of how far each task's model lies along each person's gradient: each alone, both, and the difference [persons, 4]."""
+    """Change of each task's model along each person's gradient: first, second, sum and difference [persons, 4]."""
     before = {name: tensor.numpy() for name, tensor in fresh(params, n_classes).state().items()}
-    moved = [
+    changes = [
         np.concatenate([(before[name] - cast("NDArray[np.float32]", one[name])).ravel() for name in before]) for one in seen
     ]
-    first, second = (directions @ step.astype(np.float64) for step in moved)
+    first, second = (directions @ step.astype(np.float64) for step in changes)
     return np.stack([first, second, first + second, first - second], axis=1)

@@ -1,4 +1,4 @@
-"""Which runs cannot be audited in one training, and why. What the others play is in `one_run`; this loads none of it."""
+"""Runs that cannot be audited in one training, with the reasons. The audits are in `one_run`, which this does not load."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.federated.cards.federated_params import ReleaseParams
 from dpcl_core.spec import RunSpec
 
-_WITHOUT_NOISE = "adds no noise and promises no epsilon that guesses could be held against"
+_WITHOUT_NOISE = "adds no noise and claims no epsilon that guesses could disprove"
 REFUSED: Mapping[str, str] = {
     "agem": _WITHOUT_NOISE,
     "fedta-lite": _WITHOUT_NOISE,
     "l2dp-ml": "all its records share one draw of noise, which subtracting two of them removes: no coins are needed",
-    "cslr-published": "the server clusters what all clients send, so that no client has places of its own in what comes out",
-    "fedcil-dp": "what clients invent moves all weights of all of them, so that none tell of one planted client alone",
+    "cslr-published": "the server clusters what all clients send, so no part of the release comes from one client alone",
+    "fedcil-dp": "the clients' synthetic data move all weights, so no weight depends on one planted client alone",
     "pecl-published": "its epsilon is claimed for single tokens, and the coins of one training decide about whole texts",
 }
 
 
 def refusal(spec: RunSpec) -> str | None:
-    """Why a run with these settings cannot be audited in one training, in words that go on from the method; None: it can."""
+    """Why these settings cannot be audited in one training, as the end of a sentence about the method; None if they can."""
     methods.card(spec.method)
     why = _of_settings(spec) or REFUSED.get(spec.method)
     return None if why is None else f"cannot be audited in one training: {why}"

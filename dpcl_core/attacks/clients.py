@@ -24,7 +24,7 @@ from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import RunSpec
 
 TRIALS = 6000  # target clients on each side
-_N_TASKS, _N_ASKED, _ROWS, _N_PUBLIC = 2, 100, 12, 300
+_N_TASKS, _N_TARGETS, _ROWS, _N_PUBLIC = 2, 100, 12, 300
 ADVERSARY = (
     "sees all that is released after each task, and knows what every other client sends and what the one in question would"
 )
@@ -66,7 +66,7 @@ def _cheaper(spec: RunSpec, anchors: NDArray[np.float32]) -> RunSpec:
     return spec.model_copy(update={"params": params.model_copy(update=update), "data": unseen})
 
 
-def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[RunSpec, Game]:
+def game(spec: RunSpec, *, is_natural: bool, n_targets: int = _N_TARGETS) -> tuple[RunSpec, Game]:
     """The settings that are played, and the game on clients' vectors or lists.
 
     Each target client has rows of one label of its own. For lists that clients noise themselves all have the same label,
@@ -75,24 +75,24 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
     params = spec.params
     assert isinstance(params, ReleaseParams)
     is_own = spec.method == "local-list"
-    n_asked = 10 if is_natural else 1 if params.slots == "even" and not is_own else n_asked
-    n_labels = 1 if is_own else n_asked
-    rows, other, anchors = _digits() if is_natural else _extreme(n_asked, max(24, params.dimensions + 1))
+    n_targets = 10 if is_natural else 1 if params.slots == "even" and not is_own else n_targets
+    n_labels = 1 if is_own else n_targets
+    rows, other, anchors = _digits() if is_natural else _extreme(n_targets, max(24, params.dimensions + 1))
     played = _cheaper(spec, anchors)
     sides = {True: rows, False: other if spec.privacy.adjacency == "replace" else None}
     known = PublicContext(
         n_inputs=anchors.shape[1],
         n_classes=n_labels,
         public=tuple(range(n_labels)),
-        n_people=_N_TASKS * n_asked * _ROWS,
+        n_people=_N_TASKS * n_targets * _ROWS,
         n_tasks=_N_TASKS,
         recurrence=spec.scenario.recurrence,
-        n_users=2 * n_asked,
+        n_users=2 * n_targets,
         anchors=anchors,
     )
 
     def coins(seed: int) -> NDArray[np.bool_]:
-        return generator(seed, "who takes part").integers(0, 2, n_asked).astype(np.bool_)
+        return generator(seed, "who takes part").integers(0, 2, n_targets).astype(np.bool_)
 
     def tasks(present: NDArray[np.bool_]) -> Sequence[Task]:
         empty = Examples(np.zeros((0, known.n_inputs)), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -102,17 +102,17 @@ def game(spec: RunSpec, *, is_natural: bool, n_asked: int = _N_ASKED) -> tuple[R
 
     @lru_cache(maxsize=4096)
     def directions(seed: int) -> list[Floats]:
-        """Effect of each target client on the releases, task by task [asked, D]: all clients minus none, without noise."""
+        """Effect of each target client on the releases, task by task [targets, D]: all clients minus none, without noise."""
         clean = [
-            play.clean(played, seed, known, tasks(who)) for who in (np.ones(n_asked, np.bool_), np.zeros(n_asked, np.bool_))
+            play.clean(played, seed, known, tasks(np.full(n_targets, present, np.bool_))) for present in (True, False)
         ]
-        return [_parts(one, n_asked) - _parts(other, n_asked) for one, other in zip(*clean, strict=True)]
+        return [_parts(one, n_targets) - _parts(other, n_targets) for one, other in zip(*clean, strict=True)]
 
     def score(seed: int, seen: Released) -> Floats:
         along = directions(seed)
         if spec.scenario.recurrence == "once":  # the second task has no targets, but it might reuse the first's noise
             along[1] = along[0]
-        first, second = ((_parts(one, n_asked) * v).sum(axis=1) for one, v in zip(seen, along, strict=True))
+        first, second = ((_parts(one, n_targets) * v).sum(axis=1) for one, v in zip(seen, along, strict=True))
         return np.stack([first, first + second, first - second], axis=1)
 
     who = "real digits" if is_natural else "the longest vector"
@@ -137,11 +137,11 @@ def _held(sides: dict[bool, NDArray[np.float32] | None], present: NDArray[np.boo
     return Examples(table, users % n_labels, users)
 
 
-def _parts(seen: play.Seen, n_asked: int) -> Floats:
-    """Each target client's part of a release [asked, D]: its label's entries in the sums, or its own list."""
+def _parts(seen: play.Seen, n_targets: int) -> Floats:
+    """Each target client's part of a release [targets, D]: its label's entries in the sums, or its own list."""
     if "sums" in seen:
-        return seen["sums"].astype(np.float64).reshape(n_asked, -1)
-    return seen["means"][:n_asked].astype(np.float64).reshape(n_asked, -1)
+        return seen["sums"].astype(np.float64).reshape(n_targets, -1)
+    return seen["means"][:n_targets].astype(np.float64).reshape(n_targets, -1)
 
 
 def _extreme(n: int, width: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:

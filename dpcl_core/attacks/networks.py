@@ -56,12 +56,12 @@ def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
     n_learners = math.ceil(trials / _N_PERSONS)
     results = []
     for epsilon in spec.privacy.epsilons:
-        results.append(play.audited(spec, epsilon, n_learners, labels_of_their_own(spec)))
+        results.append(play.audited(spec, epsilon, n_learners, distinct_labels(spec)))
         results.append(play.audited(spec, epsilon, min(trials, _MOST_NATURAL), digit(spec)))
     return results
 
 
-def labels_of_their_own(spec: RunSpec) -> Game:
+def distinct_labels(spec: RunSpec) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part."""
     assert isinstance(spec.params, DpAgemParams)
     drawn = np.random.default_rng(0).standard_normal((_N_PERSONS, 64)) * 8 * max(1.0, spec.params.clip_norm)

@@ -1,4 +1,4 @@
-"""Audits in one training: a run's settings played once more, with thousands of examples that each take part by a coin."""
+"""Audits in one training: runs a spec once more on thousands of planted examples, each included by a fair coin."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dpcl_core.privacy.one_run import Coins, counting_bound, epsilon_of, gaussia
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
 
-N_CLIENTS = 1000  # clients of the audit's own, each with a label that nobody else has
-N_LABELS = 512  # examples for a whole network, each with a label that nobody else has
-N_IN_ROUNDS = 200  # clients in rounds of training
-N_RECORDS = 2000  # records or texts that are noised one by one
-N_PERSONS = 2048  # examples of the audit's own, each along an axis that nobody else's features have
+N_CLIENTS = 1000  # planted clients, each with a label that no other client has
+N_LABELS = 512  # planted examples for a whole network, each with a label that no other example has
+N_IN_ROUNDS = 200  # planted clients in rounds of training
+N_RECORDS = 2000  # planted records or texts if each is noised by itself
+N_PERSONS = 2048  # planted examples, each along an axis that no other features use
 N_PICTURES = 2048  # pictures for adapters, each with a label that nobody else has
 N_TEXTS = 4096  # texts for adapters, of which those are taken that differ most
-_CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins that are told to choose a statistic, and of the others that are guessed
-_POWER = 0.9  # how often the smallest fault that is named would have been caught
+_CHOOSING, _GUESSED = 0.1, 0.2  # shares: of coins revealed to choose a statistic, and of the rest, the coins guessed
+_POWER = 0.9  # chance of detecting the smallest fault that is reported
 _ADVERSARY = (
     "sees everything that is released, and knows everything planted; which of it took part he guesses. The run's settings "
     "are played once more with these plants: they were not in its data, so what it released cannot be audited afterwards"
@@ -44,8 +44,9 @@ _ADVERSARY = (
 
 @dataclass(frozen=True, slots=True)
 class _Play:
-    """The settings that are played, the game, what is planted, and how many learners are played: one, but where nothing
-    joins what each planted record leaves, one a record.
+    """The settings that are played, the game, the planted unit, and the number of learners.
+
+    One learner, unless each planted record is released separately; then one per record or group of records.
     """
 
     spec: RunSpec
@@ -66,7 +67,7 @@ def _heads(spec: RunSpec, epsilon: float) -> _Play:
 
 
 def _clients(spec: RunSpec, epsilon: float) -> _Play:
-    return _Play(*clients.game(spec, is_natural=False, n_asked=N_CLIENTS), planted="clients")
+    return _Play(*clients.game(spec, is_natural=False, n_targets=N_CLIENTS), planted="clients")
 
 
 def _coefficients(spec: RunSpec, epsilon: float) -> _Play:
@@ -76,7 +77,7 @@ def _coefficients(spec: RunSpec, epsilon: float) -> _Play:
 
 
 def _network(spec: RunSpec, epsilon: float) -> _Play:
-    return _Play(spec, crowds.labels_apart(spec, N_LABELS))
+    return _Play(spec, crowds.distinct_labels(spec, N_LABELS))
 
 
 def _rounds(spec: RunSpec, epsilon: float) -> _Play:
@@ -95,7 +96,7 @@ def _texts(spec: RunSpec, epsilon: float) -> _Play:
 
 
 def _records(spec: RunSpec, epsilon: float) -> _Play:
-    """Every record is noised alone, whoever else is there: a learner for each is what one for all would be."""
+    """Every record is noised separately, so one learner per record gives the same releases as one learner for all."""
     assert isinstance(spec.params, IndependentLaplaceParams)
     short = spec.model_copy(update={"params": spec.params.model_copy(update={"steps": 1})})
     game = records.game(short, spec.params, epsilon, is_natural=False)
@@ -125,9 +126,9 @@ GAMES: Mapping[str, Callable[[RunSpec, float], _Play]] = {
 
 
 def audit(spec: RunSpec) -> list[Audited]:
-    """For every budget of a run's settings, what one training with coins proves about epsilon.
+    """Lower bounds on epsilon for every budget of the spec, each from one training with randomly included examples.
 
-    Raises: BadInput for a method whose examples cannot be told apart so.
+    Raises: BadInput if the method cannot be audited in one training; see `auditable.refusal`.
     """
     return [audited(spec, epsilon) for epsilon in spec.privacy.epsilons]
 
@@ -135,10 +136,10 @@ def audit(spec: RunSpec) -> list[Audited]:
 def audited(spec: RunSpec, epsilon: float) -> Audited:
     """The same at one budget.
 
-    A proof of more than the ledger says is tried once more with fresh coins and noise, more strictly, so that a method that
-    keeps its word is called wrong with a chance of at most 0.05 times 0.001.
+    If the bound exceeds the ledger's epsilon, the audit is repeated with fresh coins and noise at a higher confidence, so
+    that a correct method is called wrong with probability at most 0.05 times 0.001.
 
-    Raises: BadInput for a method whose examples cannot be told apart so.
+    Raises: BadInput if the method cannot be audited in one training; see `auditable.refusal`.
     """
     if (why := auditable.refusal(spec)) is not None:
         raise BadInput("method", spec.method, why)
@@ -178,56 +179,57 @@ def judged(
     is_gaussian: bool,
     planted: str = "examples",
 ) -> Audited:
-    """What it proves to guess these coins from scores [n, statistics], high where they speak for taking part.
+    """The lower bound on epsilon from guessing who took part; `scores` [n, statistics] are high for examples that did.
 
-    Where there are several statistics a tenth of the coins is told, and chooses one. Of the others a fifth is guessed: those
-    with the highest scores to have taken part, as many with the lowest not to. Both bounds hold together, for each has half
-    of the error.
+    With several statistics, a tenth of the coins is revealed and chooses the best one. Of the rest, a fifth is guessed: the
+    highest scores as included, equally many of the lowest as left out. Each of the two bounds has half of the error
+    probability, so both hold together.
     """
     is_gaussian = is_gaussian and math.isfinite(accounted)
     cut = int(_CHOOSING * len(scores)) if scores.shape[1] > 1 else 0
-    told, chosen = took_part[:cut], 0
-    if min(told.sum(), (~told).sum()) > 1:
-        chosen = max(range(scores.shape[1]), key=lambda k: Area.of(scores[:cut, k][told], scores[:cut, k][~told]).value)
+    revealed, chosen = took_part[:cut], 0
+    if min(revealed.sum(), (~revealed).sum()) > 1:
+        areas = [Area.of(column[revealed], column[~revealed]).value for column in scores[:cut].T]
+        chosen = int(np.argmax(areas))
     order, coins = np.argsort(scores[cut:, chosen], kind="stable"), took_part[cut:]
     half = int(_GUESSED * len(coins)) // 2
     right = int((~coins[order[:half]]).sum() + coins[order[-half:]].sum())
     guesses = Coins(len(coins), 2 * half, right)
-    each = 1 - (1 - confidence) / 2 if is_gaussian else confidence
-    bounds = dict(_bounds(guesses, delta, each, is_gaussian))
+    level = 1 - (1 - confidence) / 2 if is_gaussian else confidence
+    bounds = dict(_bounds(guesses, delta, level, is_gaussian))
     best: Bound = max(bounds, key=lambda name: bounds[name])
     return Audited(
         claimed, accounted, bounds[best], delta, confidence, len(coins),
         f"{attack}; {right} of {2 * half} coins guessed rightly", _ADVERSARY, unit=f"{planted}, each there by a coin",
         guessed=2 * half, right=right,
         through="run", bound=best, bounds=bounds,
-        detects=_detects(guesses, accounted, delta, each) if is_gaussian else None,
+        detects=_detects(guesses, accounted, delta, level) if is_gaussian else None,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
 def _bounds(guesses: Coins, delta: float, confidence: float, is_gaussian: bool) -> Mapping[Bound, float]:
-    found: dict[Bound, float] = {"counting": counting_bound(guesses, delta, confidence)}
+    bounds: dict[Bound, float] = {"counting": counting_bound(guesses, delta, confidence)}
     if is_gaussian:
-        found["gaussian"] = epsilon_of(gaussian_bound(guesses, confidence), delta)
-    return found
+        bounds["gaussian"] = epsilon_of(gaussian_bound(guesses, confidence), delta)
+    return bounds
 
 
-def _detects(found: Coins, accounted: float, delta: float, confidence: float) -> str | None:
-    """The smallest fault of the noise that would have been shown as one nine times in ten, for Gaussian scores.
+def _detects(guesses: Coins, accounted: float, delta: float, confidence: float) -> str | None:
+    """The smallest fault of the noise that this audit would detect with probability 0.9, assuming Gaussian scores.
 
-    How far these are apart follows from the guesses themselves, and is at most what is accounted.
+    The separation of the scores is estimated from the guesses; it is at most what the accounted epsilon allows.
     """
-    n, r = found.n, found.guessed
-    if 2 * found.right <= r:
-        return None  # this attack told nobody apart
-    needed = _needed(n, r, accounted, delta, confidence)
+    n, r = guesses.n, guesses.guessed
+    if 2 * guesses.right <= r:
+        return None  # no better than chance
+    needed = _right_needed(n, r, accounted, delta, confidence)
     mu = 1 / gaussian.sigma(accounted, delta)
-    if _rightly(mu, r / n) > found.right / r:
-        mu = float(brentq(lambda apart: _rightly(apart, r / n) - found.right / r, 0.0, mu))
+    if _chance_right(mu, r / n) > guesses.right / r:
+        mu = float(brentq(lambda apart: _chance_right(apart, r / n) - guesses.right / r, 0.0, mu))
 
     def excess(factor: float) -> float:
-        return float(binom.ppf(1 - _POWER, r, _rightly(mu / factor, r / n))) - needed
+        return float(binom.ppf(1 - _POWER, r, _chance_right(mu / factor, r / n))) - needed
 
     if needed > r or excess(0.01) < 0:
         return None
@@ -236,12 +238,12 @@ def _detects(found: Coins, accounted: float, delta: float, confidence: float) ->
 
 
 @lru_cache(maxsize=1024)
-def _needed(n: int, r: int, accounted: float, delta: float, confidence: float) -> int:
-    """The fewest right guesses, of r among n coins, that prove more than is accounted."""
+def _right_needed(n: int, r: int, accounted: float, delta: float, confidence: float) -> int:
+    """The smallest number of right guesses, of r among n coins, that proves more than the accounted epsilon."""
     return least_right(n, r, lambda coins: epsilon_of(gaussian_bound(coins, confidence), delta) > accounted)
 
 
-def _rightly(mu: float, share: float) -> float:
-    """Chance that a guess is right: scores are N(0, 1) or N(mu, 1) by a fair coin, and the outer `share` is guessed."""
+def _chance_right(mu: float, share: float) -> float:
+    """Probability that a guess is right: scores are N(0, 1) or N(mu, 1) by a fair coin, and the outer `share` is guessed."""
     top = float(brentq(lambda at: (ndtr(-at) + ndtr(mu - at)) / 2 - share / 2, -9.0, mu + 9.0))
     return float(ndtr(mu - top) / (ndtr(-top) + ndtr(mu - top)))

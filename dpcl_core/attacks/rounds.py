@@ -20,7 +20,7 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import RunSpec
 
 TRIALS = 4000  # target clients on each side
-_N_TASKS, _N_ASKED, _OWN_AXES, _ROWS = 2, 16, 8, 2
+_N_TASKS, _N_TARGETS, _OWN_AXES, _ROWS = 2, 16, 8, 2
 _MOST_ALONE = 400  # learners on each side for methods with one target client per learner
 _MOST_NATURAL = 60  # learners on each side for the client with real digits: each has only one target
 _N_USERS = 3000  # public number of clients: large enough for noise to hardly move the model
@@ -40,8 +40,8 @@ def audit(spec: RunSpec, trials: int) -> list[Audited]:
     results = []
     for epsilon in spec.privacy.epsilons:
         longest = game(played)
-        n_asked = len(longest.takes_part(0))
-        n_learners = math.ceil(trials / n_asked) if n_asked > 1 else min(trials, _MOST_ALONE)
+        n_targets = len(longest.takes_part(0))
+        n_learners = math.ceil(trials / n_targets) if n_targets > 1 else min(trials, _MOST_ALONE)
         results.append(play.audited(played, epsilon, n_learners, longest))
         results.append(play.audited(played, epsilon, min(trials, _MOST_NATURAL), of_digits(played)))
     return results
@@ -63,14 +63,14 @@ def short(spec: RunSpec) -> RunSpec:
     return spec.model_copy(update={"params": params.model_copy(update=update)})
 
 
-def game(spec: RunSpec, n_asked: int = _N_ASKED) -> Game:
+def game(spec: RunSpec, n_targets: int = _N_TARGETS) -> Game:
     """A game with many clients on orthogonal axes, in the first task or in every one; a coin decides who is in.
 
     FedCIL has one target client: clients' synthetic samples move all weights, so no weights belong to one client alone.
     """
-    n_asked = 1 if isinstance(spec.params, FedCilDpParams) else n_asked
-    rows = np.repeat(np.kron(np.eye(n_asked), np.ones((1, _OWN_AXES))), _ROWS, axis=0).astype(np.float32)
-    users = np.repeat(np.arange(n_asked, dtype=np.int64), _ROWS)
+    n_targets = 1 if isinstance(spec.params, FedCilDpParams) else n_targets
+    rows = np.repeat(np.kron(np.eye(n_targets), np.ones((1, _OWN_AXES))), _ROWS, axis=0).astype(np.float32)
+    users = np.repeat(np.arange(n_targets, dtype=np.int64), _ROWS)
     return _game(spec, rows, users, users % 2, is_natural=False)
 
 
@@ -84,7 +84,7 @@ def of_digits(spec: RunSpec) -> Game:
 def _game(
     spec: RunSpec, rows: NDArray[np.float32], users: NDArray[np.int64], labels: NDArray[np.int64], *, is_natural: bool
 ) -> Game:
-    n_asked = int(users.max()) + 1
+    n_targets = int(users.max()) + 1
     known = PublicContext(
         n_inputs=rows.shape[1],
         n_classes=2,
@@ -104,18 +104,18 @@ def _game(
         return [Task(task, f"task {task + 1}", part, empty, (0, 1)) for task, part in enumerate(train)]
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
-        return play.coins(seed, n_asked) if n_asked > 1 else np.ones(1, np.bool_)
+        return play.coins(seed, n_targets) if n_targets > 1 else np.ones(1, np.bool_)
 
     def of_trial(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
         return tasks(present, ~present & (spec.privacy.adjacency == "replace"))
 
     one_round = spec.model_copy(update={"params": spec.params.model_copy(update={"rounds": 1, "participation": 1.0})})
-    none = np.zeros(n_asked, np.bool_)
+    none = np.zeros(n_targets, np.bool_)
     start = _flat(play.clean(one_round, _SEED, known, tasks(none, none))[0])
-    alone = [play.clean(one_round, _SEED, known, tasks(who, none))[0] for who in np.eye(n_asked, dtype=np.bool_)]
+    alone = [play.clean(one_round, _SEED, known, tasks(who, none))[0] for who in np.eye(n_targets, dtype=np.bool_)]
     moved = np.stack([_flat(model) - start for model in alone])
-    directions = moved - (moved.mean(axis=0) if n_asked > 1 else 0.0)  # the common part identifies no client
+    directions = moved - (moved.mean(axis=0) if n_targets > 1 else 0.0)  # the common part identifies no client
 
     def score(seed: int, seen: Released) -> Floats:
         weights = [start, *map(_flat, seen)]

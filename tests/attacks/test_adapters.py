@@ -48,7 +48,7 @@ def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch
     chosen = spec("peft-ensemble", "film", 1.0)
     params = chosen.params.model_copy(update={"epochs": 1, "sample_rate": 0.5, "clip_norm": 0.05})
     short = chosen.model_copy(update={"params": params, "labels": "prior"})
-    game = adapters.labels_of_their_own(short, params)  # type: ignore[arg-type]
+    game = adapters.distinct_labels(short, params)  # type: ignore[arg-type]
     with monkeypatch.context() as patch:
         honest = layer_gradients.clipped_sums
         patch.setattr(layer_gradients, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))

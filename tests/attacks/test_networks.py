@@ -23,12 +23,12 @@ def spec(epsilon: float = 8.0, **privacy: Any) -> RunSpec:
 
 
 def worst_case(chosen: RunSpec, n_learners: int = 4) -> Audited:
-    return played(chosen, chosen.privacy.epsilons[0], n_learners, networks.labels_of_their_own(chosen))
+    return played(chosen, chosen.privacy.epsilons[0], n_learners, networks.distinct_labels(chosen))
 
 
 @pytest.mark.usefixtures("fixed_noise")
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
-def test_persons_with_labels_of_their_own_are_found_to_a_part_and_stay_below(adjacency: str) -> None:
+def test_persons_with_distinct_labels_are_found_to_a_part_and_stay_below(adjacency: str) -> None:
     result = worst_case(spec(adjacency=adjacency))
     assert result.accounted == pytest.approx(8.0, rel=1e-3)
     assert 0.5 < result.lower_bound <= result.accounted

@@ -30,7 +30,7 @@ def asked(method: str, epsilon: float = 8.0, adjacency: str = "add-remove", **pa
 @lru_cache(maxsize=16)
 def game(method: str, adjacency: str = "add-remove") -> tuple[RunSpec, Game]:
     short = texts.short(asked(method, adjacency=adjacency))
-    return short, texts.answers_of_their_own(short)
+    return short, texts.distinct_answers(short)
 
 
 def worst_case(method: str, n_learners: int, epsilon: float = 8.0, adjacency: str = "add-remove") -> Audited:

@@ -1,4 +1,4 @@
-"""What noise will do to class sums and to last layers trained by DP-SGD, told before a run: from public numbers alone."""
+"""Pre-run noise-to-signal forecast for class sums and for last layers trained by DP-SGD, from public numbers only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpcl_core.privacy.budget import training_budget
 from dpcl_core.privacy.noise_forecast import COSTLY, NoiseForecast, noise_to_signal
 from dpcl_core.spec import RunSpec
 
-# Sampling in batches needs up to this many times the noise of using everyone in each step, where a ratio near 1 is in doubt.
+# DP-SGD with sampled batches needs up to this many times the noise of full-batch training, if the ratio is near 1.
 _MOST_BY_SAMPLING = 3.0
 
 
 def of_class_sums(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast:
-    """The cosine classifier: the noise on a class's sum, in each task whose release has one for it."""
+    """Forecast for the cosine classifier: noise on a class's sum, in each task whose release has a sum for it."""
     class_size = facts.n_people / facts.n_classes
     uses = facts.n_tasks if spec.labels == "prior-const" else 1
     ratio = noise_to_signal(_sigma(spec, epsilon), n_features, class_size, uses=uses)
@@ -26,14 +26,14 @@ def of_class_sums(
 def of_task_heads(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast | None:
-    """A last layer trained on one task at a time; None of adapters inside a network, for which it was not measured."""
+    """Forecast for a last layer trained on one task at a time; None for FiLM and LoRA, for which it was not measured."""
     return _of_heads(spec, epsilon, n_features, facts.task_size / classes_per_task)
 
 
 def of_heads_on_all(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast | None:
-    """A last layer trained on all tasks together; None of adapters inside a network, for which it was not measured."""
+    """Forecast for a last layer trained on all tasks together; None for FiLM and LoRA, for which it was not measured."""
     return _of_heads(spec, epsilon, n_features, facts.n_people / facts.n_classes)
 
 
@@ -42,18 +42,18 @@ def _of_heads(spec: RunSpec, epsilon: float, n_features: int, class_size: float)
     assert isinstance(params, PeftParams)
     if params.adapter != "head":
         return None
-    whole = noise_to_signal(_sigma(spec, epsilon), n_features, class_size)
-    if whole * _MOST_BY_SAMPLING < COSTLY:
+    full_batch = noise_to_signal(_sigma(spec, epsilon), n_features, class_size)
+    if full_batch * _MOST_BY_SAMPLING < COSTLY:
         return None
     from dpcl_core.methods.common.dpsgd_cost import noise_multiplier  # loads the accountant, which takes a second
 
     rate, steps = params.sample_rate, params.n_steps
     multiplier = noise_multiplier(spec, params, epsilon)
     ratio = noise_to_signal(multiplier, n_features, class_size, sample_rate=rate, n_steps=steps)
-    return NoiseForecast(epsilon, ratio, class_size, False, whole if rate < 1 else None)
+    return NoiseForecast(epsilon, ratio, class_size, False, full_batch if rate < 1 else None)
 
 
 def _sigma(spec: RunSpec, epsilon: float) -> float:
-    """Noise multiplier of one Gaussian release of what the list of labels leaves of the budget."""
+    """Noise multiplier of one Gaussian release under the budget that is left after the label list."""
     left, delta = training_budget(spec.privacy, spec.labels, epsilon)
     return gaussian.sigma(left, delta, gaussian.SENSITIVITY[spec.privacy.adjacency])

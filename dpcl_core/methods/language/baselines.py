@@ -1,4 +1,4 @@
-"""The learners of PeCL's baselines: the model each of them trains. Loads torch with the first task, after its scores."""
+"""Learners of PeCL's baselines, by method name. Torch is loaded at the first task, after its tokens are scored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language.lazy_learner import LazyLearner, Model
 from dpcl_core.spec import Cell, RunSpec
 
-# By the method's name: its module in this folder, and the class that is made of a spec, a cell and public facts.
+# By method name: the module in this folder, and the class of the model, made from a spec, a cell and public facts.
 MODELS: Mapping[str, tuple[str, str]] = {
     "lm-seqft": ("seqft", "SeqFt"),
     "lm-er": ("er", "Er"),

@@ -1,4 +1,4 @@
-"""The noise on copies of texts, of every method that makes them once and trains on them alone."""
+"""The noise on a text's noisy copy, for methods that make one copy and train on it alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpcl_core.spec import RunSpec
 
 
 def copy_noise(spec: RunSpec, facts: PublicSizes, epsilon: float) -> tuple[float, float]:
-    """Standard deviation of the noise on an embedding over the clip, and epsilon of an answer; 0 and inf without noise."""
+    """Noise standard deviation of an embedding divided by the clip, and epsilon of a label; 0 and inf without noise."""
     params = spec.params
     if isinstance(params, PeclParams):
         noises = pecl_costs.noises(params, spec.privacy, facts, epsilon)

@@ -1,4 +1,4 @@
-"""Settings that a token's score and noise follow from, of a run or as published: what pages let a visitor move."""
+"""Settings that determine a token's score and noise, of a run or as published; pages let a visitor change them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcl_core.spec import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class Dials:
-    """Settings of the score and of what follows from it; the defaults are the published ones.
+    """Settings of the score, of the noise and of the loss; the defaults are the published values.
 
     `lower`, `upper`: nominal budgets of the most and the least noised token. `strength`: of the unlearning term.
     """
@@ -29,9 +29,9 @@ class Dials:
 
 
 def dials_of(spec: RunSpec, epsilon: float | None) -> Dials:
-    """The settings of a run that scores and noise follow from; the published ones where its method has none of its own.
+    """The settings of a run that determine scores and noise; the published values for settings that its method lacks.
 
-    `epsilon`: what was asked for, which PeCL as published takes as the nominal budget of the least noised token.
+    `epsilon`: the requested budget, which PeCL as published uses as the nominal budget of the least noised token.
     """
     params, usual = spec.params, Dials()
     dials = replace(usual, delta=spec.privacy.delta)
