@@ -109,10 +109,10 @@ def game(spec: RunSpec, *, is_natural: bool, n_targets: int = _N_TARGETS) -> tup
         return [_parts(one, n_targets) - _parts(other, n_targets) for one, other in zip(*clean, strict=True)]
 
     def score(seed: int, seen: Released) -> Floats:
-        along = directions(seed)
+        effects = directions(seed)
         if spec.scenario.recurrence == "once":  # the second task has no targets, but it might reuse the first's noise
-            along[1] = along[0]
-        first, second = ((_parts(one, n_targets) * v).sum(axis=1) for one, v in zip(seen, along, strict=True))
+            effects[1] = effects[0]
+        first, second = ((_parts(one, n_targets) * v).sum(axis=1) for one, v in zip(seen, effects, strict=True))
         return np.stack([first, first + second, first - second], axis=1)
 
     who = "real digits" if is_natural else "the longest vector"

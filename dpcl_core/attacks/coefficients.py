@@ -110,8 +110,8 @@ class _Rows:
 
 def _rows(is_replaced: bool, *, own_values: bool, is_natural: bool) -> _Rows:
     if is_natural:
-        pixels, named = digits()
-        zeros, ones = (pixels[named == k].astype(np.float64) for k in _CLASSES)
+        pixels, classes = digits()
+        zeros, ones = (pixels[classes == k].astype(np.float64) for k in _CLASSES)
         known = np.stack([zeros[1], ones[1], zeros[2], ones[2]])
         return _Rows(known, np.array([0, 1, 0, 1]), zeros[0], ones[0] if is_replaced else None)
     person, other = np.eye(_N_FEATURES)[0], np.eye(_N_FEATURES)[1] if own_values else -np.eye(_N_FEATURES)[0]

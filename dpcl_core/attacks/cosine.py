@@ -95,11 +95,11 @@ class _Rows:
 
     def difference(self) -> Floats:
         """The person's effect on the clean sums [classes, K]."""
-        moved = np.zeros((len(_CLASSES), self.known.shape[1]))
-        moved[self.label] += unit_rows(self.person[None])[0]
+        effect = np.zeros((len(_CLASSES), self.known.shape[1]))
+        effect[self.label] += unit_rows(self.person[None])[0]
         if self.other is not None:
-            moved[self.other_label] -= unit_rows(self.other[None])[0]
-        return moved
+            effect[self.other_label] -= unit_rows(self.other[None])[0]
+        return effect
 
 
 def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
@@ -115,12 +115,12 @@ def game(spec: RunSpec, epsilon: float, *, is_natural: bool) -> Game:
         recurrence=spec.scenario.recurrence,
     )
     direction = rows.difference()
-    alone = rows.examples(None)
+    known_only = rows.examples(None)
     by_side = {side: rows.examples(side) for side in (True, False)}
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        train = [by_side[side] if task == 0 or is_in_every else alone for task in range(_N_TASKS)]
-        return [Task(task, f"task {task + 1}", part, alone, _CLASSES) for task, part in enumerate(train)]
+        train = [by_side[side] if task == 0 or is_in_every else known_only for task in range(_N_TASKS)]
+        return [Task(task, f"task {task + 1}", part, known_only, _CLASSES) for task, part in enumerate(train)]
 
     def score(seed: int, seen: Released) -> Floats:
         if spec.labels == "data":

@@ -57,14 +57,14 @@ def coefficients(spec: RunSpec) -> Game:
         read = RandomRelu(N_FEATURES, N_FEATURES, seed)
         one, other = (unit_rows(read.of(side) if is_own else side) for side in rows)
         overlap = _kernel(one, one, labels, labels)
-        evidence = [_along(release, one, labels) for release in seen]
+        evidence = [_projections(release, one, labels) for release in seen]
         if is_replaced:
             swapped, across = 1 - labels, _kernel(one, other, labels, 1 - labels)
             inner = _kernel(other, other, swapped, swapped)
             # Subtracts the sums of all replacements, which the attacker knows.
             evidence = [
-                along - _along(release, other, swapped) - (across - inner).sum(axis=1)
-                for along, release in zip(evidence, seen, strict=True)
+                projection - _projections(release, other, swapped) - (across - inner).sum(axis=1)
+                for projection, release in zip(evidence, seen, strict=True)
             ]
             overlap = overlap - across - across.T + inner
         solved = np.linalg.solve(overlap, np.stack(evidence, axis=1))
@@ -82,11 +82,11 @@ def _kernel(one: Floats, other: Floats, labels: NDArray[np.int64], others: NDArr
     return kernel
 
 
-def _along(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
+def _projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
     """Inner products [n] of released sums with each example's contribution."""
     features, products, by_class = (np.asarray(seen[name], np.float64) for name in ("features", "products", "by_class"))
-    along: Floats = rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1)
-    return along
+    projections: Floats = rows @ features + ((rows @ products) * rows).sum(axis=1) + (by_class[labels] * rows).sum(axis=1)
+    return projections
 
 
 def labels_apart(spec: RunSpec, n_persons: int) -> Game:
@@ -96,8 +96,8 @@ def labels_apart(spec: RunSpec, n_persons: int) -> Game:
     change of the weights on the gradient at the initial weights.
     """
     assert isinstance(spec.params, DpAgemParams)
-    drawn = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
-    rows, labels = drawn.astype(np.float32), np.arange(n_persons, dtype=np.int64)
+    features = np.random.default_rng(0).standard_normal((n_persons, 64)) * 8 * max(1.0, spec.params.clip_norm)
+    rows, labels = features.astype(np.float32), np.arange(n_persons, dtype=np.int64)
     changed, clip_norm = np.roll(labels, 1), spec.params.clip_norm
     is_replaced = spec.privacy.adjacency == "replace"
     public = tuple(range(n_persons))
@@ -113,14 +113,14 @@ def labels_apart(spec: RunSpec, n_persons: int) -> Game:
         start = nets.build(_FORM, n_persons, seed)
         before = nets.released(start)
         changes = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]
-        moved = torch.from_numpy(np.concatenate([change.ravel() for change in changes]))
+        flat_change = torch.from_numpy(np.concatenate([change.ravel() for change in changes]))
         clipped, inputs, columns = Gradients(start, clip_norm), nets.tensor(rows, _FORM), torch.arange(n_persons)
 
-        def along(place: int, label: int) -> float:
+        def projection(place: int, label: int) -> float:
             parts = clipped.of(inputs[[place]], torch.tensor([label]), columns)
-            return float(torch.cat([part.flatten() for part in parts]).double() @ moved)
+            return float(torch.cat([part.flatten() for part in parts]).double() @ flat_change)
 
-        evidence = [along(n, n) - (along(n, int(changed[n])) if is_replaced else 0.0) for n in range(n_persons)]
+        evidence = [projection(n, n) - (projection(n, int(changed[n])) if is_replaced else 0.0) for n in range(n_persons)]
         return np.array(evidence)[:, None]
 
     attack = "how far the weights moved along the example's gradient (examples with labels of their own)"

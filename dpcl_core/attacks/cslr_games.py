@@ -162,15 +162,15 @@ def _head(setting: Setting, noise: Noise, n: int) -> tuple[str, int, int]:
     """Rounds of a small head: compares the average with that of the other clients. Without noise, n rounds suffice."""
     hits = alarms = 0
     head = Head(_WIDTH, 2, 0)
-    everyone = np.arange(_N_CLIENTS)
+    all_clients = np.arange(_N_CLIENTS)
     for seed in range(n):
         random = np.random.default_rng(seed)
         z = random.standard_normal((_N_CLIENTS, 8, _WIDTH)).astype(np.float32)
         targets = np.eye(2, dtype=np.float32)[random.integers(2, size=(_N_CLIENTS, 8))]
-        clients = Clients.of(z.reshape(-1, _WIDTH), targets.reshape(-1, 2), np.repeat(everyone, 8), _N_CLIENTS)
+        clients = Clients.of(z.reshape(-1, _WIDTH), targets.reshape(-1, 2), np.repeat(all_clients, 8), _N_CLIENTS)
         start = head.initial(random)[None]
         plan = LocalPlan(1, 8)
-        updates = local_updates(head, start, clients, everyone, plan, client_draws(everyone, seed, "a round"))
+        updates = local_updates(head, start, clients, all_clients, plan, client_draws(all_clients, seed, "a round"))
         known = averaged(start, updates[:, :-1])  # the attacker knows all other clients and their random draws
         hits += not np.array_equal(averaged(start, updates), known)
         alarms += not np.array_equal(averaged(start, updates[:, :-1]), known)
@@ -194,10 +194,10 @@ def _neighbours(rule: Rule, n_groups: int) -> tuple[Lists, int]:
     candidates: list[tuple[float, Lists, int]] = []
     for seed, spread in _SETS:
         lists = _synthetic(seed, spread)
-        whole = _clean(lists, rule, n_groups)
+        with_all = _clean(lists, rule, n_groups)
         for person in range(_N_CLIENTS):
             without = _clean(lists.take(np.delete(np.arange(_N_CLIENTS), person)), rule, n_groups)
-            candidates.append((float(np.linalg.norm(whole - without)), lists, person))
+            candidates.append((float(np.linalg.norm(with_all - without)), lists, person))
     _, lists, person = max(candidates, key=lambda one: one[0])
     return lists, person
 
@@ -209,8 +209,8 @@ def _synthetic(seed: int, spread: float) -> Lists:
     modes /= np.linalg.norm(modes, axis=1, keepdims=True)
     learner, lists = ListLearner(_N_MODES, restarts=1, n_steps=20), []
     for client in range(_N_CLIENTS):
-        of = random.choice(_N_MODES, _ROWS, p=random.dirichlet(np.full(_N_MODES, 0.5)))
-        z = modes[of] + spread * random.standard_normal((_ROWS, _WIDTH))
+        mode = random.choice(_N_MODES, _ROWS, p=random.dirichlet(np.full(_N_MODES, 0.5)))
+        z = modes[mode] + spread * random.standard_normal((_ROWS, _WIDTH))
         z /= np.linalg.norm(z, axis=1, keepdims=True)
         lists.append(learner.fit(z, np.ones((_ROWS, 1)), np.random.default_rng(client)))
     return Lists.of(lists)

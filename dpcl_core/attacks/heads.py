@@ -63,7 +63,7 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
     labels = np.arange(n_persons, dtype=np.int64) % 2
     crowd = _crowd(spec, epsilon)
     others = np.zeros((len(crowd), n_persons), dtype=np.float32)
-    alone = Examples(others, crowd)
+    known_only = Examples(others, crowd)
     known, is_replaced = _known(spec, n_persons, n_persons + len(crowd)), spec.privacy.adjacency == "replace"
 
     def takes_part(seed: int) -> NDArray[np.bool_]:
@@ -71,10 +71,10 @@ def axes(spec: RunSpec, params: PeftParams, epsilon: float, n_persons: int = _N_
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = takes_part(seed) == side
-        named = np.where(present, labels, 1 - labels)
+        given_labels = np.where(present, labels, 1 - labels)
         included = np.arange(n_persons) if is_replaced else np.flatnonzero(present)
-        targets = Examples(np.vstack([rows[included], others]), np.append(named[included], crowd))
-        return stream(targets, alone, known)
+        targets = Examples(np.vstack([rows[included], others]), np.append(given_labels[included], crowd))
+        return stream(targets, known_only, known)
 
     sign = np.where(labels == 0, 1.0, -1.0)
 
@@ -91,15 +91,15 @@ def digit(spec: RunSpec, params: PeftParams, epsilon: float) -> Game:
     pools = [pixels[digits_ == k] for k in _CLASSES]
     crowd = _crowd(spec, epsilon)
     others = np.stack([pools[label][1 + place % (len(pools[label]) - 1)] for place, label in enumerate(crowd)])
-    alone = Examples(others, crowd)
+    known_only = Examples(others, crowd)
     known, is_replaced = _known(spec, pixels.shape[1], len(crowd) + 1), spec.privacy.adjacency == "replace"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
-        train = alone
+        train = known_only
         if side or is_replaced:
             label = 0 if side else 1
             train = Examples(np.vstack([others, pools[label][0]]), np.append(crowd, label))
-        return stream(train, alone, known)
+        return stream(train, known_only, known)
 
     # At zero weights an example's gradient is half its row for one class, and minus that for the other.
     towards = np.append(pools[0][0], 1.0) + (np.append(pools[1][0], 1.0) if is_replaced else 0)

@@ -111,8 +111,8 @@ def _pictures() -> tuple[Floats, Floats]:
 
 def _weights(n_inputs: int, n_units: int, std: float, seed: int = 0) -> Floats:
     """Normally distributed weights [n_inputs, n_units], known to the attacker."""
-    drawn: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
-    return drawn
+    weights: Floats = np.random.default_rng(seed).normal(0, std, (n_inputs, n_units))
+    return weights
 
 
 ATTACKS: Mapping[str, Attack] = {

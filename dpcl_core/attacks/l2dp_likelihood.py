@@ -65,17 +65,17 @@ class Hypothesis:
         direction = np.linalg.svd(released, full_matrices=False)[2][0]
         candidates: list[tuple[float, Floats]] = []
         for length in _LENGTHS:
-            along = direction
+            axis = direction
             for _ in range(2):  # the noise determines which units are clipped, and these determine its direction
-                clipped = np.clip(hidden + (middle + length * along) @ self.theta, -1, 1)
+                clipped = np.clip(hidden + (middle + length * axis) @ self.theta, -1, 1)
                 unexplained = released - clipped.T @ centred / len(rest)
                 leading = np.linalg.svd(unexplained, full_matrices=False)[2][0]
-                along = leading if leading @ direction >= 0 else -leading
-            chi1 = middle + length * along
+                axis = leading if leading @ direction >= 0 else -leading
+            chi1 = middle + length * axis
             clipped = np.clip(hidden + chi1 @ self.theta, -1, 1)
             unexplained = released - clipped.T @ centred / len(rest)
-            means = -(unexplained @ along) / length
-            missed = float(np.square(unexplained + length * np.outer(means, along)).sum())
+            means = -(unexplained @ axis) / length
+            missed = float(np.square(unexplained + length * np.outer(means, axis)).sum())
             candidates.append((missed, np.concatenate([chi1, means - clipped.mean(axis=0)])))
         candidates.sort(key=lambda one: one[0])
         return [start for _, start in candidates[:_STARTS]]

@@ -64,8 +64,8 @@ def audited(spec: RunSpec, trials: int, attack: str) -> list[Audited]:
 def distinct_labels(spec: RunSpec) -> Game:
     """A game with many persons of distinct labels. The two sides swap who takes part."""
     assert isinstance(spec.params, DpAgemParams)
-    drawn = np.random.default_rng(0).standard_normal((_N_PERSONS, 64)) * 8 * max(1.0, spec.params.clip_norm)
-    rows, labels = drawn.astype(np.float32), np.arange(_N_PERSONS, dtype=np.int64)
+    features = np.random.default_rng(0).standard_normal((_N_PERSONS, 64)) * 8 * max(1.0, spec.params.clip_norm)
+    rows, labels = features.astype(np.float32), np.arange(_N_PERSONS, dtype=np.int64)
     changed = np.roll(labels, 1)
     is_replaced = spec.privacy.adjacency == "replace"
 
@@ -85,27 +85,27 @@ def distinct_labels(spec: RunSpec) -> Game:
         return grads - _gradients(spec, seed, rows, changed, _N_PERSONS) if is_replaced else grads
 
     def score(seed: int, seen: Released) -> Floats:
-        return (directions(seed) @ _moved(seed, seen, _N_PERSONS))[:, None]
+        return (directions(seed) @ _weight_change(seed, seen, _N_PERSONS))[:, None]
 
     return Game(_known(_N_PERSONS), tasks, score, f"{_HOW} (worst-case examples)", _ADVERSARY, takes_part=takes_part)
 
 
 def digit(spec: RunSpec) -> Game:
     """A game on one real digit among others; under "replace" a digit of the next class takes its place."""
-    pixels, named = digits()
-    n_classes = int(named.max()) + 1
-    crowd = Examples(pixels[1 : 1 + _N_CROWD], named[1 : 1 + _N_CROWD])
-    other = int(np.flatnonzero(named == (named[0] + 1) % n_classes)[-1])
+    pixels, classes = digits()
+    n_classes = int(classes.max()) + 1
+    crowd = Examples(pixels[1 : 1 + _N_CROWD], classes[1 : 1 + _N_CROWD])
+    other = int(np.flatnonzero(classes == (classes[0] + 1) % n_classes)[-1])
     is_replaced = spec.privacy.adjacency == "replace"
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         extra = [0] if side else [other] if is_replaced else []
-        train = Examples(np.vstack([crowd.table, pixels[extra]]), np.append(crowd.labels, named[extra]))
+        train = Examples(np.vstack([crowd.table, pixels[extra]]), np.append(crowd.labels, classes[extra]))
         return [Task(0, "task 1", train, crowd, tuple(range(n_classes)))]
 
     def score(seed: int, seen: Released) -> Floats:
-        target, replacement = _gradients(spec, seed, pixels[[0, other]], named[[0, other]], n_classes)
-        return np.array([[(target - replacement if is_replaced else target) @ _moved(seed, seen, n_classes)]])
+        target, replacement = _gradients(spec, seed, pixels[[0, other]], classes[[0, other]], n_classes)
+        return np.array([[(target - replacement if is_replaced else target) @ _weight_change(seed, seen, n_classes)]])
 
     return Game(_known(n_classes), tasks, score, f"{_HOW} (a real digit)", _OF_A_DIGIT)
 
@@ -132,7 +132,7 @@ def _gradients(spec: RunSpec, seed: int, rows: NDArray[np.float32], labels: NDAr
     ])  # fmt: skip
 
 
-def _moved(seed: int, seen: Released, n_classes: int) -> Floats:
+def _weight_change(seed: int, seen: Released, n_classes: int) -> Floats:
     """Initial weights minus released weights [weights]: the direction of the summed gradients."""
     before = nets.released(nets.build(_FORM, n_classes, seed))
     differences = [np.asarray(before[name], np.float64) - np.asarray(seen[0][name], np.float64) for name in before]

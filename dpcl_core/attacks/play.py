@@ -166,12 +166,12 @@ def judged(
         cut = max(2, int(_CHOOSING * min(len(took_part), len(stayed_away))))
         chosen = max(range(took_part.shape[1]), key=lambda k: Area.of(took_part[:cut, k], stayed_away[:cut, k]).value)
     one, other = took_part[cut:, chosen], stayed_away[cut:, chosen]
-    each = 1 - (1 - confidence) / 2 if is_gaussian else confidence
-    bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, each)}
+    level = 1 - (1 - confidence) / 2 if is_gaussian else confidence
+    bounds: dict[Bound, float] = {"counting": lower_bound(one, other, delta, level)}
     detects = None
     if is_gaussian:
-        bounds["gaussian"] = gaussian_bound(one, other, delta, each)
-        factor = detectable(Area.of(one, other), accounted, delta, each)
+        bounds["gaussian"] = gaussian_bound(one, other, delta, level)
+        factor = detectable(Area.of(one, other), accounted, delta, level)
         detects = None if factor is None or factor < 0.05 else f"noise × {int(100 * factor) / 100:g}"
     best: Bound = max(reversed(bounds), key=lambda name: bounds[name])  # a tie at 0 goes to the sharper one
     measured = min(len(one), len(other))

@@ -51,11 +51,11 @@ def game(spec: RunSpec, params: IndependentLaplaceParams, epsilon: float, *, is_
     """The game on two records."""
     is_in_every = spec.scenario.recurrence == "every"
     n_tasks = min(spec.scenario.tasks, _MOST_TASKS) if is_in_every and isinstance(spec.scenario, Permuted) else 1
-    pixels, named = digits()
+    pixels, classes = digits()
     n_values = pixels.shape[1]
     local = randomiser(params, n_values, epsilon_of_each(epsilon, spec.privacy.delta, n_tasks))
     unit = 1 / math.sqrt(n_values) if params.project_to == 0 else math.sqrt(params.project_to) / params.clip
-    labels = (0, 1) if not is_natural else (int(named[0]), int(named[1]))
+    labels = (0, 1) if not is_natural else (int(classes[0]), int(classes[1]))
 
     @lru_cache(maxsize=1)
     def pair(seed: int) -> tuple[Floats, Floats]:

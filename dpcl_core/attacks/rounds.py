@@ -76,8 +76,8 @@ def game(spec: RunSpec, n_targets: int = _N_TARGETS) -> Game:
 
 def of_digits(spec: RunSpec) -> Game:
     """A game on one client with real digits of two classes."""
-    pixels, named = digits()
-    rows = np.concatenate([pixels[named == digit][: _ROWS // 2] for digit in (0, 1)]).astype(np.float32)
+    pixels, classes = digits()
+    rows = np.concatenate([pixels[classes == digit][: _ROWS // 2] for digit in (0, 1)]).astype(np.float32)
     return _game(spec, rows, np.zeros(_ROWS, np.int64), np.arange(_ROWS) % 2, is_natural=True)
 
 
@@ -113,9 +113,9 @@ def _game(
     one_round = spec.model_copy(update={"params": spec.params.model_copy(update={"rounds": 1, "participation": 1.0})})
     none = np.zeros(n_targets, np.bool_)
     start = _flat(play.clean(one_round, _SEED, known, tasks(none, none))[0])
-    alone = [play.clean(one_round, _SEED, known, tasks(who, none))[0] for who in np.eye(n_targets, dtype=np.bool_)]
-    moved = np.stack([_flat(model) - start for model in alone])
-    directions = moved - (moved.mean(axis=0) if n_targets > 1 else 0.0)  # the common part identifies no client
+    models = [play.clean(one_round, _SEED, known, tasks(who, none))[0] for who in np.eye(n_targets, dtype=np.bool_)]
+    changes = np.stack([_flat(model) - start for model in models])
+    directions = changes - (changes.mean(axis=0) if n_targets > 1 else 0.0)  # the common part identifies no client
 
     def score(seed: int, seen: Released) -> Floats:
         weights = [start, *map(_flat, seen)]

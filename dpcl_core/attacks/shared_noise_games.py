@@ -120,8 +120,8 @@ def label_scores(first: Floats, second: Floats, hidden: tuple[Floats, Floats], l
     Args: first, second: sum_r y_r h_r + chi3 at the two steps [K, m]; hidden: last hidden layer at each step [n, m];
     labels: one-hot labels of the other records [n, K], with zeros in the target's row.
     """
-    moved = hidden[1] - hidden[0]
-    scores: Floats = ((second - first) - labels.T @ moved) @ moved[row]
+    change = hidden[1] - hidden[0]
+    scores: Floats = ((second - first) - labels.T @ change) @ change[row]
     return scores
 
 

@@ -20,5 +20,5 @@ def check(spec: RunSpec, tasks: Iterable[tuple[str, Sequence[int]]], public: Seq
 
 def refusal(spec: RunSpec, task: str) -> BadInput:
     """The error for a task without a public label."""
-    named = ", ".join(spec.public_labels or ())
-    return BadInput("public_labels", named, f"must name a label of every task: {task} would have none")
+    labels = ", ".join(spec.public_labels or ())
+    return BadInput("public_labels", labels, f"must name a label of every task: {task} would have none")

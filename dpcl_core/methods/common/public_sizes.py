@@ -46,8 +46,8 @@ def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
 
 def of_spec(spec: RunSpec) -> PublicSizes:
     """The same from cards and headers of files. Raises BadInput as the scenario does, and for data that are not known."""
-    found = catalog.facts_of(spec.data)
-    return of_run(spec, found, scenarios.check(spec.scenario, found.n_classes, found.sources))
+    dataset = catalog.facts_of(spec.data)
+    return of_run(spec, dataset, scenarios.check(spec.scenario, dataset.n_classes, dataset.sources))
 
 
 def source_sizes(spec: RunSpec) -> Mapping[str, int]:

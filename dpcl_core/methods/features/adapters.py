@@ -59,8 +59,8 @@ class Adapter:
 
     def released(self) -> Mapping[str, NDArray[np.generic]]:
         """All trained weights by name, and which `labels` [classes] they cover."""
-        named = {name: tensor.numpy() for name, tensor in self.weights.items()}
-        return {**named, "labels": np.isin(np.arange(self.n_classes), self.columns)}
+        arrays = {name: tensor.numpy() for name, tensor in self.weights.items()}
+        return {**arrays, "labels": np.isin(np.arange(self.n_classes), self.columns)}
 
 
 def fresh(network: Network, kind: Kind, rank: int, space: Sequence[int], n_classes: int, seed: int) -> Adapter:
@@ -93,8 +93,8 @@ def trained(
     Raises: Diverged as soon as a weight exceeds `LARGEST_WEIGHT`; MemoryError if not even one picture fits.
     """
     network = start.module()
-    named = dict(network.trainable())
-    parameters = list(named.values())
+    weights = dict(network.trainable())
+    parameters = list(weights.values())
     places = np.flatnonzero(np.isin(labels, start.columns))
     targets = np.searchsorted(start.columns, labels[places])
     clip_norm, std = plan.clip_norm if noise_multiplier > 0 else np.inf, plan.noise_std(noise_multiplier)

@@ -66,8 +66,8 @@ class CosineClassifier:
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """`sums` [classes, K] over all tasks so far, and which `labels` [classes] are released; see `listed_labels`."""
         place = self._seeds.index(cell.seed), self._epsilons.index(cell.epsilon)
-        shown = listed_labels(self._released[place], self._n_classes)
-        return {"sums": self._sums[place][shown], "labels": self._released[place][shown]}
+        listed = listed_labels(self._released[place], self._n_classes)
+        return {"sums": self._sums[place][listed], "labels": self._released[place][listed]}
 
     def cosines(self, seed: int, inputs: NDArray[np.generic]) -> NDArray[np.float64]:
         """Cosines [epsilons, n, classes] of inputs [n, K]; -inf for labels not released yet and for zero sums.
@@ -75,12 +75,12 @@ class CosineClassifier:
         Classes are the declared ones, then any other released ones; see `listed_labels`.
         """
         row = self._seeds.index(seed)
-        shown = listed_labels(self._released[row].any(axis=0), self._n_classes)
-        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, shown]])
+        listed = listed_labels(self._released[row].any(axis=0), self._n_classes)
+        directions = np.stack([unit_rows(sums) for sums in self._sums[row][:, listed]])
         blocks = [unit_rows(inputs[part]) @ directions.transpose(0, 2, 1) for part in row_blocks(*inputs.shape)]
         scores: NDArray[np.float64] = np.concatenate(blocks, axis=1)
         # Without noise a class without data has a zero sum: it must lose, not win as NaN or with a cosine of 0.
-        usable = self._released[row][:, shown] & directions.any(axis=2)
+        usable = self._released[row][:, listed] & directions.any(axis=2)
         return np.where(usable[:, None, :], scores, -np.inf)
 
 

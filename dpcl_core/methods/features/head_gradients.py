@@ -148,8 +148,8 @@ def clipped_sums(data: Prepared, batch: NDArray[np.int64], weights: Floats, clip
     if len(clips):
         clipped = residuals[: len(clips)]
         np.trunc(clipped, out=clipped)
-        left = clipped.reshape(-1, len(filled))[:, : len(batch)]
-        hidden = exact_product(left, directions[: len(batch)], data.widest, data.unit).reshape(hidden.shape)
+        weights_of_batch = clipped.reshape(-1, len(filled))[:, : len(batch)]
+        hidden = exact_product(weights_of_batch, directions[: len(batch)], data.widest, data.unit).reshape(hidden.shape)
     if rows is not None:
         others = residuals[len(clips) :, :, : len(batch)] @ rows[: len(batch)]
     return hidden, others

@@ -128,8 +128,8 @@ class Trainer:
         """The cell's own part of its seed's model, by name."""
         arrays = dict(model.released(self._epsilons.index(cell.epsilon)))
         labels = cast("NDArray[np.bool_]", arrays["labels"])
-        shown = listed_labels(labels, self._known.n_classes)
-        return {name: array[shown] if name in ("weights", "labels") else array for name, array in arrays.items()}
+        listed = listed_labels(labels, self._known.n_classes)
+        return {name: array[listed] if name in ("weights", "labels") else array for name, array in arrays.items()}
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
         """The label list of every budget of this seed; writes list and training to the ledgers."""

@@ -119,8 +119,8 @@ def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
 def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> list[Charge]:
     """What learning a task costs under DP-SGD, charges for the texts of earlier tasks that it reads again included."""
     if plan.trains_once:
-        everyone = tuple(range(plan.n_tasks))
-        return [_steps(params, plan, noises, everyone)] if task == plan.n_tasks - 1 else []
+        all_tasks = tuple(range(plan.n_tasks))
+        return [_steps(params, plan, noises, all_tasks)] if task == plan.n_tasks - 1 else []
     if isinstance(params, ErParams) and task > 0:
         return [_replays(params, plan, noises, task)]
     charges = [_steps(params, plan, noises, (task,))]
@@ -134,11 +134,11 @@ def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> li
 
 def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
     """A ledger with every charge of DP-SGD over the whole stream."""
-    made = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
+    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
         for charge in charges(params, plan, noises, task):
-            made.spend(charge.event, task=task, what=charge.what, people_of=charge.people_of)
-    return made
+            book.spend(charge.event, task=task, what=charge.what, people_of=charge.people_of)
+    return book
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +169,12 @@ def copy_noise(params: BaselineParams, plan: Plan, epsilon: float) -> CopyNoise:
 
 def copies_ledger(params: BaselineParams, plan: Plan, noise: CopyNoise) -> Ledger:
     """A ledger with one noisy copy of every text of the stream, entered as the mechanisms enter it."""
-    made = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
+    book = Ledger(plan.privacy.delta, plan.privacy.adjacency, plan.recurrence)
     for task in range(plan.n_tasks):
-        made.spend(_gaussian(noise.ratio / math.sqrt(params.length)), task=task, what="noisy embeddings")
+        book.spend(_gaussian(noise.ratio / math.sqrt(params.length)), task=task, what="noisy embeddings")
         if math.isfinite(noise.epsilon_labels):
-            made.spend(LocalDpEvent(noise.epsilon_labels), task=task, what="random answers")
-    return made
+            book.spend(LocalDpEvent(noise.epsilon_labels), task=task, what="random answers")
+    return book
 
 
 def sentence(params: BaselineParams, plan: Plan, epsilon: float) -> str:

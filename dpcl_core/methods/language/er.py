@@ -33,8 +33,8 @@ class Er(Baseline):
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
         trainer = self._trainer
         inputs = trainer.open_task(task, ledger)
-        both, draw_replayed = joined([inputs, *self._kept]), self._replay_sampler(task)
-        gradient_fn = trainer.gradient_fn(both, self._expected(), f"task {task.index}")
+        texts, draw_replayed = joined([inputs, *self._kept]), self._replay_sampler(task)
+        gradient_fn = trainer.gradient_fn(texts, self._expected(), f"task {task.index}")
         descent = trainer.descent(task)
         for step, rows in enumerate(trainer.batches(inputs, task), start=1):
             descent.step(gradient_fn(np.concatenate([rows, len(inputs) + draw_replayed()])))

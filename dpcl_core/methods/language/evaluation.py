@@ -63,9 +63,9 @@ def generated(
     If it writes no label's name, the whole row is -inf, which counts as wrong.
     """
     scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
-    most = max((len(answer_ids(tokenizer, classes[label])) for label in labels), default=0)
+    n_tokens = max((len(answer_ids(tokenizer, classes[label])) for label in labels), default=0)
     for batch in _prompts(tokenizer, inputs, classes, name, 1, device):
-        for row, written in zip(batch.rows.tolist(), _greedy(net, batch, tokenizer, most), strict=True):
+        for row, written in zip(batch.rows.tolist(), _greedy(net, batch, tokenizer, n_tokens), strict=True):
             for label in labels:
                 if written == classes[label]:
                     scores[row, label] = 0.0
@@ -106,16 +106,16 @@ def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[i
     return totals
 
 
-def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, most: int) -> list[str]:
-    """Greedy decoding after each prompt, up to the end-of-text token or `most` tokens, stripped of blanks."""
-    if most == 0:
+def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, n_tokens: int) -> list[str]:
+    """Greedy decoding after each prompt, up to the end-of-text token or `n_tokens` tokens, stripped of blanks."""
+    if n_tokens == 0:
         return [""] * len(batch)
     steps, cache = _read(net, batch)
     lengths, seen = batch.mask.sum(dim=1), batch.mask
     tokens: list[Tensor] = []
-    for step in range(most):
+    for step in range(n_tokens):
         tokens.append(steps.argmax(dim=-1))
-        if step + 1 == most:
+        if step + 1 == n_tokens:
             break
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], dim=1)
         output = net.model(

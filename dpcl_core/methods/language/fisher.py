@@ -51,11 +51,11 @@ def released(
 
     Args: answers: tokens of each of the task's labels; clip_norm: C, inf for neither clipping nor noise.
     """
-    drawn = sampled(net, inputs, answers, noise, device=device)
-    gradients, reading = Gradients(net, clip_norm), drawn.reading
+    texts = sampled(net, inputs, answers, noise, device=device)
+    gradients, reading = Gradients(net, clip_norm), texts.reading
     sums = [torch.zeros_like(parameter) for parameter in gradients.parameters]
-    for start in range(0, len(drawn), AT_ONCE):
-        batch = batch_of(drawn.texts, np.arange(start, min(start + AT_ONCE, len(drawn))), device)
+    for start in range(0, len(texts), AT_ONCE):
+        batch = batch_of(texts.texts, np.arange(start, min(start + AT_ONCE, len(texts))), device)
         for running, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
             running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0

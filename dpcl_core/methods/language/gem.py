@@ -40,8 +40,8 @@ class Gem(Baseline):
         descent = trainer.descent(task)
         references = [self._reference(kept, past, task) for past, kept in enumerate(self._kept)]
         for step, rows in enumerate(trainer.batches(inputs, task), start=1):
-            along = [reference(np.arange(len(kept))) for reference, kept in zip(references, self._kept, strict=True)]
-            descent.step(projected_gradient(gradient_fn(rows), along, self._params.margin))
+            past_grads = [reference(np.arange(len(kept))) for reference, kept in zip(references, self._kept, strict=True)]
+            descent.step(projected_gradient(gradient_fn(rows), past_grads, self._params.margin))
             yield from trainer.progress(step, task)
         self._kept.append(trainer.replay_buffer(inputs, self._share, task))
 

@@ -69,9 +69,9 @@ class LazyLearner:
         if self._scorer is None or not self._scorer.reads_ahead:
             return
         tasks = streams[self._cell.seed]
-        everyone = tuple(task.index for task in tasks)
+        all_tasks = tuple(task.index for task in tasks)
         what = "counts of the tokens of all tasks, later ones too"
-        ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=everyone)
+        ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=all_tasks)
         self._scorer.survey(tasks, self._known.classes)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
@@ -98,5 +98,5 @@ class LazyLearner:
         """Adapter weights and the noisy copies of the task's texts, by name; empty before there is a model."""
         if self._model is None:
             return {}
-        named = () if self._waits else self._model.net.trainable().items()
-        return {**{name: weights.detach().cpu().numpy().copy() for name, weights in named}, **self._model.copies}
+        parameters = () if self._waits else self._model.net.trainable().items()
+        return {**{name: weights.detach().cpu().numpy().copy() for name, weights in parameters}, **self._model.copies}

@@ -63,15 +63,15 @@ def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) 
 def _ranked(network: nn.Module, tokenizer: Tokenizer, canary: Canary) -> Ranked:
     ids, start = _continued(tokenizer, canary.prefix, canary.code)
     context, code_ids = [tokenizer.bos, *ids[:start]], ids[start:]
-    alone, is_printed = _single_code(network, context, code_ids)
+    likelihood, is_printed = _single_code(network, context, code_ids)
     n_codes, digits = 10 ** len(canary.code), _digits(tokenizer, canary)
     if digits is not None and len(canary.code) <= MOST_DIGITS:
         likelihoods, place = _all_codes(network, context, digits, len(canary.code)), int(canary.code)
         # Fails for networks in which tokens also affect later ones outside attention (recurrent layers): siblings mix.
-        if not abs(likelihoods[place] - alone) > _ROUNDING:
+        if not abs(likelihoods[place] - likelihood) > _ROUNDING:
             return ranked(float(likelihoods[place]), np.delete(likelihoods, place), n_codes, canary.repetitions, is_printed)
     rows = [[tokenizer.bos, *_continued(tokenizer, canary.prefix, code)[0]] for code in _references(canary)]
-    return ranked(alone, _of_rows(network, rows, len(context)), n_codes, canary.repetitions, is_printed)
+    return ranked(likelihood, _of_rows(network, rows, len(context)), n_codes, canary.repetitions, is_printed)
 
 
 def _continued(tokenizer: Tokenizer, prefix: str, code: str) -> tuple[list[int], int]:
@@ -116,14 +116,14 @@ def _all_codes(network: nn.Module, context: list[int], digits: list[int], length
 
 
 def _branches(
-    network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, left: int
+    network: nn.Module, cache: Cache, logits: Tensor, so_far: Tensor, digits: Tensor, n_digits: int
 ) -> NDArray[np.float64]:
-    """Log-likelihoods of all continuations by `left` digits of sequences [n], in counting order [n * 10^left]."""
+    """Log-likelihoods of all continuations by `n_digits` digits of sequences [n], in counting order [n * 10^n_digits]."""
     likelihoods = (so_far.double()[:, None] + _steps(logits, digits)).flatten()
-    if left == 1:
+    if n_digits == 1:
         return likelihoods.cpu().numpy()
-    goes_deeper = left > _TREE_DIGITS
-    tree = _tree(1 if goes_deeper else left - 1)
+    goes_deeper = n_digits > _TREE_DIGITS
+    tree = _tree(1 if goes_deeper else n_digits - 1)
     at_once, parts = max(1, _TOKENS // len(tree.depth)), []
     for start in range(0, len(likelihoods), at_once):
         rows = torch.arange(start, min(len(likelihoods), start + at_once), device=digits.device)
@@ -131,7 +131,7 @@ def _branches(
         branch.batch_select_indices(rows // 10)
         logits = tree.read(network, branch, digits, rows % 10)
         if goes_deeper:
-            parts.append(_branches(network, branch, logits[:, -1], likelihoods[rows], digits, left - 1))
+            parts.append(_branches(network, branch, logits[:, -1], likelihoods[rows], digits, n_digits - 1))
         else:
             parts.append(tree.sums(_steps(logits, digits), likelihoods[rows]).cpu().numpy())
     return np.concatenate(parts)

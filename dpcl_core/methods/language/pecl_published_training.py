@@ -106,16 +106,16 @@ class NoisyInputs:
     """
 
     def __init__(
-        self, spec: RunSpec, cell: Cell, subject: AdaptedModel, scorer: Scorer, inputs: Planes, task: Task, ledger: Ledger
+        self, spec: RunSpec, cell: Cell, adapted: AdaptedModel, scorer: Scorer, inputs: Planes, task: Task, ledger: Ledger
     ) -> None:
         assert isinstance(spec.params, PublishedParams)
         self._params, self._delta, self._upper = spec.params, spec.privacy.delta, cell.epsilon
-        self._adapted, self._scorer, self._inputs, self._task, self._ledger = subject, scorer, inputs, task, ledger
+        self._adapted, self._scorer, self._inputs, self._task, self._ledger = adapted, scorer, inputs, task, ledger
         self._noise: Noise = noise_of(spec.privacy.noise, cell, f"embeddings of task {task.index}")
-        self._table = embedding_table(subject.net)
+        self._table = embedding_table(adapted.net)
         self._epoch: int | None = None
         self._scores: NDArray[np.float64] = self._scored()
-        self.scores = subject.table(self._scores)
+        self.scores = adapted.table(self._scores)
         self._stored: Tensor | None = None
 
     def read(self, embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:

@@ -89,13 +89,13 @@ class Repaired:
 
     def loss(self, inputs: Planes) -> TextLoss:
         """The task's loss with the unlearning term; each text's loss depends on that text and public numbers only."""
-        params, subject, score2 = self._params, self._adapted, self._scorer.score2
+        params, adapted, score2 = self._params, self._adapted, self._scorer.score2
         unlearning = unlearning_of(params, "hinge" if params.unlearning == "auto" else params.unlearning)
         if unlearning.form == "none":
             return task_loss(params.loss)
-        base = subject.public_log_probs(inputs)
-        reference = subject.table(base)
-        fixed = subject.table(self._scorer.scores(inputs, base))
+        base = adapted.public_log_probs(inputs)
+        reference = adapted.table(base)
+        fixed = adapted.table(self._scorer.scores(inputs, base))
         commonness = torch.from_numpy(score2).to(reference)
 
         def of(log_probs: Tensor, batch: Batch) -> Tensor:

@@ -47,10 +47,10 @@ class Reports:
         """A few texts of the task as the public model scores them. `score2` [size]; None: zeros."""
         if not self._may_show or not len(task.train):
             return
-        shown = task.train.take(_most_marked(task))
-        inputs = planes(shown)
+        examples = task.train.take(_most_marked(task))
+        inputs = planes(examples)
         base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
-        yield self._scored(task, "base", inputs, shown.labels, base, score2)
+        yield self._scored(task, "base", inputs, examples.labels, base, score2)
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
@@ -68,8 +68,8 @@ class Reports:
     def _count(self, inputs: NDArray[np.int32]) -> None:
         """Counts which codes were read: a source may be missing from the stream, and truncation may cut off a code."""
         ready = tokenizer.load(self._spec.data.backbone)
-        shown = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
-        strings = ["".join(shown[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
+        strings_of = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
+        strings = ["".join(strings_of[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
         for canary in list(self._left):
             line = "".join(map(ready.shown, ready.encode(canary.prefix + canary.code)[0]))
             self._left[canary] -= sum(line in string for string in strings)
@@ -88,8 +88,8 @@ class Reports:
             return
         chosen = _most_marked(task)
         if len(chosen):
-            shown = task.train.take(chosen)
-            yield self._scored(task, "current", planes(shown), shown.labels, self._now(net, planes(shown)), score2)
+            examples = task.train.take(chosen)
+            yield self._scored(task, "current", planes(examples), examples.labels, self._now(net, planes(examples)), score2)
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if self._read:
@@ -109,15 +109,15 @@ class Reports:
         ready, kinds = tokenizer.load(self._spec.data.backbone), self._kinds
         texts = []
         for row, label, likely in zip(inputs, labels.tolist(), log_probs, strict=True):
-            used = row[row[:, TOKEN] != PADDING]
-            ids = used[:, TOKEN].tolist()
+            tokens = row[row[:, TOKEN] != PADDING]
+            ids = tokens[:, TOKEN].tolist()
             texts.append(
                 ScoredText(
                     tokens=tuple(ready.shown(token) for token in ids),
                     probability=tuple(np.exp(np.minimum(likely[: len(ids)].astype(np.float64), 0.0)).tolist()),
                     commonness=(0.0,) * len(ids) if score2 is None else tuple(score2[ids].tolist()),
-                    is_stop=tuple((used[:, STOP] != 0).tolist()),
-                    kinds=tuple(kinds[kind - 1] if kind else "" for kind in used[:, KIND].tolist()),
+                    is_stop=tuple((tokens[:, STOP] != 0).tolist()),
+                    kinds=tuple(kinds[kind - 1] if kind else "" for kind in tokens[:, KIND].tolist()),
                     label=self._known.classes[label],
                 )
             )

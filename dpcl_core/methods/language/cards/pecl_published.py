@@ -57,9 +57,9 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     assert isinstance(params, PublishedParams)
     sculpting_params.check(spec)
     if len(spec.privacy.epsilons) != 1:
-        given = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
+        epsilons = ", ".join(f"{epsilon:g}" for epsilon in spec.privacy.epsilons)
         allowed = "must be one number, the nominal budget of the least noised token: it is no guarantee to be compared by"
-        raise BadInput("privacy.epsilons", given, allowed)
+        raise BadInput("privacy.epsilons", epsilons, allowed)
     (upper,) = spec.privacy.epsilons
     if math.isfinite(upper) and params.eps_lower > upper:
         allowed = f"must be at most privacy.epsilons = {upper:g}, the nominal budget of the least noised token"
