@@ -89,7 +89,7 @@ def _projections(seen: Seen, rows: Floats, labels: NDArray[np.int64]) -> Floats:
     return projections
 
 
-def labels_apart(spec: RunSpec, n_persons: int) -> Game:
+def distinct_labels(spec: RunSpec, n_persons: int) -> Game:
     """A game on one DP-A-GEM training with many examples of distinct labels; under "replace" absent ones get another label.
 
     Their clipped gradients are nearly orthogonal, mostly in their own rows of the last layer. The attacker projects the

@@ -59,7 +59,7 @@ def test_the_chance_of_a_right_guess_is_that_of_simulated_scores() -> None:
     order, half = np.argsort(scores[:, 0]), 40_000
     right = (~coins[order[:half]]).mean() / 2 + coins[order[-half:]].mean() / 2
     mu = 1 / gaussian.sigma(4.0, DELTA)
-    assert right == pytest.approx(one_run._rightly(mu, 0.2), abs=6 * math.sqrt(0.25 / (2 * half)))
+    assert right == pytest.approx(one_run._chance_right(mu, 0.2), abs=6 * math.sqrt(0.25 / (2 * half)))
 
 
 @pytest.mark.parametrize("method", ["cosine", "peft-ensemble"])

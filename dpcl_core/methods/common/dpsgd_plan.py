@@ -14,7 +14,7 @@ from dpcl_core.errors import Diverged
 #
 # At a finite epsilon this stop is post-processing: weights come from noisy sums and public numbers alone, all steps are in
 # the ledger before the first is taken, and an interrupted training releases no more than a complete one. At epsilon = inf
-# there is no noise and no promise that a stop could break; where such a model ends a run that has other budgets, the stop
+# there is no noise and no guarantee to break; if such a model ends a run that has other budgets, the stop
 # reveals no more about the data than that model itself would have.
 LARGEST_WEIGHT = 1000.0
 

@@ -40,7 +40,8 @@ class Reports:
         self._kinds = () if known.texts is None else known.texts.kinds
         self._inputs: list[NDArray[np.int32]] = []  # of each task so far
         self._base: list[NDArray[np.float32]] = []
-        self._left = {canary: canary.repetitions for canary in known.canaries if canary.repetitions}  # texts not yet read
+        # By canary: number of its texts not read yet.
+        self._unread = {canary: canary.repetitions for canary in known.canaries if canary.repetitions}
         self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
 
     def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
@@ -54,7 +55,7 @@ class Reports:
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
-        if self._may_show and self._left:
+        if self._may_show and self._unread:
             yield self._leaks(net, -1, _first_codes(self._known.canaries, CODES_PER_TASK))
 
     def remember(self, task: Task) -> None:
@@ -70,11 +71,11 @@ class Reports:
         ready = tokenizer.load(self._spec.data.backbone)
         strings_of = {token: ready.shown(token) for token in np.unique(inputs[:, :, TOKEN]).tolist() if token != PADDING}
         strings = ["".join(strings_of[token] for token in row if token != PADDING) for row in inputs[:, :, TOKEN].tolist()]
-        for canary in list(self._left):
+        for canary in list(self._unread):
             line = "".join(map(ready.shown, ready.encode(canary.prefix + canary.code)[0]))
-            self._left[canary] -= sum(line in string for string in strings)
-            if self._left[canary] <= 0:
-                del self._left[canary]
+            self._unread[canary] -= sum(line in string for string in strings)
+            if self._unread[canary] <= 0:
+                del self._unread[canary]
                 self._read.append(canary)
 
     def after(
