@@ -134,7 +134,7 @@ def audit(spec: RunSpec) -> list[Audited]:
 
 
 def audited(spec: RunSpec, epsilon: float) -> Audited:
-    """The same at one budget.
+    """The lower bound on epsilon at one budget.
 
     If the bound exceeds the ledger's epsilon, the audit is repeated with fresh coins and noise at a higher confidence, so
     that a correct method is called wrong with probability at most 0.05 times 0.001.

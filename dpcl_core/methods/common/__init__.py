@@ -1,1 +1,1 @@
-"""What every method shares: the learner protocol, the card, public sizes, evaluation."""
+"""Shared by every method: the learner protocol, the card, public sizes, evaluation."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ForecastNoise(Protocol):
-    """What a finite budget's noise will do to the models; None where that is not understood with these settings.
+    """Pre-run forecast of the effect of a finite budget's noise on the models; None if these settings have none.
 
-    From settings and public numbers alone: classes count as equally large, tasks too. `classes_per_task`: labels at home in
-    a task, on average.
+    From settings and public sizes only: all classes are taken as equally large, and all tasks. `classes_per_task`: mean
+    number of a task's own labels.
     """
 
     def __call__(
@@ -30,7 +30,7 @@ class ForecastNoise(Protocol):
 def no_forecast(
     spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
 ) -> NoiseForecast | None:
-    """Of a method whose noise and signal were not measured against each other."""
+    """No forecast: for methods whose noise-to-signal ratio was not measured."""
     return None
 
 

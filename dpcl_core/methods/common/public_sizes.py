@@ -45,7 +45,10 @@ def of_run(spec: RunSpec, dataset: DatasetFacts, n_tasks: int) -> PublicSizes:
 
 
 def of_spec(spec: RunSpec) -> PublicSizes:
-    """The same from cards and headers of files. Raises BadInput as the scenario does, and for data that are not known."""
+    """Public sizes of a run from dataset cards and file headers.
+
+    Raises BadInput for unknown data and for scenario settings that do not fit the data.
+    """
     dataset = catalog.facts_of(spec.data)
     return of_run(spec, dataset, scenarios.check(spec.scenario, dataset.n_classes, dataset.sources))
 

@@ -117,7 +117,7 @@ def noises(params: BaselineParams, plan: Plan, epsilon: float) -> Noises:
 
 
 def charges(params: BaselineParams, plan: Plan, noises: Noises, task: int) -> list[Charge]:
-    """What learning a task costs under DP-SGD, charges for the texts of earlier tasks that it reads again included."""
+    """Ledger charges for learning a task under DP-SGD, including those for texts of earlier tasks that it reads again."""
     if plan.trains_once:
         all_tasks = tuple(range(plan.n_tasks))
         return [_steps(params, plan, noises, all_tasks)] if task == plan.n_tasks - 1 else []
@@ -143,7 +143,7 @@ def ledger(params: BaselineParams, plan: Plan, noises: Noises) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class CopyNoise:
-    """How a text is released under mechanism = fn.
+    """Noise on a released text under mechanism = fn.
 
     `ratio`: noise standard deviation per embedding coordinate, divided by the clip; `epsilon_labels`: budget of the
     randomised response on its label, inf for the label itself.

@@ -73,7 +73,7 @@ def training_steps(params: Params) -> tuple[float, int]:
 
 
 def variant(spec: RunSpec) -> str:
-    """What is trained, as tables name it."""
+    """The adapter's name in the paper's tables."""
     assert isinstance(spec.params, PeftParams)
     return _VARIANTS[spec.params.adapter]
 

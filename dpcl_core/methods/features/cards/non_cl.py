@@ -16,8 +16,8 @@ class NonClParams(adaptation_params.PeftParams):
 
     release: Literal["every-task", "once"] = Field(
         "every-task",
-        description="every-task: trained anew and released after each task, so early examples are used many times and "
-        "their epsilon adds up. once: trained and released after the last task alone.",
+        description="every-task: trained from scratch and released after each task, so early examples are used many times "
+        "and their epsilon adds up. once: trained and released after the last task alone.",
     )
 
 

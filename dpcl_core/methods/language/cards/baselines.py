@@ -92,7 +92,7 @@ def _notes_on_waiting(params: Params) -> tuple[str, ...]:
 
 
 def _named(name: str) -> Callable[[RunSpec], tuple[str, str]]:
-    """A baseline's name in tables, with that of its mechanism."""
+    """A function that gives a run's table names: the baseline's, and its mechanism's."""
 
     def names(spec: RunSpec) -> tuple[str, str]:
         assert isinstance(spec.params, BaselineParams)
@@ -102,7 +102,7 @@ def _named(name: str) -> Callable[[RunSpec], tuple[str, str]]:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What the publication of PeCL leaves open of its baselines or does otherwise."""
+    """Choices of ours that the PeCL paper leaves open for its baselines, and differences from it."""
     assert isinstance(spec.params, BaselineParams)
     left_open = (
         "Not given of the baselines: clipping norms, sizes of buffers, weights of penalties, and what ε = 1 is for. "

@@ -51,7 +51,7 @@ class LanguageParams(Params):
 
     @property
     def is_local(self) -> bool:
-        """Whether every text leaves a noisy copy once, and training reads that alone."""
+        """Whether each text is released once as a noisy copy, and training reads only that copy."""
         return False
 
     def n_steps(self, task_size: float) -> int:
@@ -64,7 +64,7 @@ class LanguageParams(Params):
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What the publication of PeCL leaves open of training a language model, and was chosen here."""
+    """Choices of ours for training a language model that the PeCL paper leaves open."""
     params, n_seeds = spec.params, len(spec.seeds)
     assert isinstance(params, LanguageParams)
     return (
@@ -75,7 +75,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 def is_local(params: Params) -> bool:
-    """Whether every text leaves a noisy copy once, and training reads that alone."""
+    """Whether each text is released once as a noisy copy, and training reads only that copy."""
     assert isinstance(params, LanguageParams)
     return params.is_local
 

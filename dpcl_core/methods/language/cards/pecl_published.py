@@ -77,7 +77,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
-    """What is left out, or what differs from the settings of table 1."""
+    """Table names of a run: PeCL, and the parts left out or the settings that differ from table 1."""
     params = spec.params
     assert isinstance(params, PublishedParams)
     unlearns = params.unlearning != "none" and params.lambda_unlearn > 0
@@ -94,7 +94,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What the paper leaves open, and was chosen here."""
+    """Choices of ours that the paper leaves open."""
     assert isinstance(spec.params, PublishedParams)
     scored_by = "public" if spec.params.score_model == "base" else "trained"
     return (
