@@ -33,13 +33,13 @@ from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
 _SIDE = 8
-_ADAM = 1e-8  # what Adam adds to the length of a gradient
-_GAUSSIAN = 1.4826  # standard deviation of a Gaussian over the median of its absolute value
-_LEAST_NOMINAL = 10_000  # of a task: what a released mean score costs beside the steps is then nothing
-_LONGEST, _RANK = 6, 8  # tokens of a planted text; of adapters, at most: noise does not depend on it
-_AT_ONCE = 64  # pictures
-_FEWEST = 64  # planted texts
-_AT_UNIT_NOISE = 1400  # planted texts under noise of one clipping norm; of more noise as many more as its square is larger
+_ADAM = 1e-8  # Adam's epsilon, added to the length of a gradient
+_GAUSSIAN = 1.4826  # standard deviation of a Gaussian divided by its median absolute value
+_LEAST_NOMINAL = 10_000  # smallest nominal size of a task: makes the cost of a released mean score negligible
+_LONGEST, _RANK = 6, 8  # most tokens of a planted text, largest rank of adapters: the noise depends on neither
+_AT_ONCE = 64  # pictures in one forward pass
+_FEWEST = 64  # smallest number of planted texts
+_AT_UNIT_NOISE = 1400  # planted texts under noise of one clipping norm; their number grows with the noise variance
 Score = Callable[[int, Released], Floats]
 _KNOWLEDGE = "sees the adapters after the task, knows those before it and every planted example"
 _LAST_LAYER = "the first step moves the last layer alone"
@@ -83,8 +83,8 @@ def pictures(spec: RunSpec, epsilon: float, n_persons: int) -> tuple[RunSpec, Ga
 def sentences(spec: RunSpec, epsilon: float, n_candidates: int) -> tuple[RunSpec, Game]:
     """The game of texts of random tokens with random answers; under "replace" another text instead.
 
-    Their gradients are much alike, so the candidates that differ most are planted, fewer of them where there is less noise,
-    and the attacker decides about all of them jointly (`log_odds`). One of LoRA's two factors starts at zero; the first
+    Their gradients are much alike, so the candidates that differ most are planted, fewer under less noise,
+    and the attacker scores all of them jointly (`log_odds`). One of LoRA's two factors starts at zero; the first
     step moves that factor alone.
     """
     params = spec.params
@@ -140,8 +140,8 @@ def log_odds(gradients: Floats, seen: Floats, usual: Floats, std: float) -> Floa
     along, along_usual = gradients @ seen, gradients @ usual
     weighed = usual - gradients.T @ (inverse @ along_usual) / 4
     centred = along - float(weighed @ seen) / float(weighed @ usual) * along_usual
-    found: Floats = inverse @ centred / (std**2 * np.diag(inverse))
-    return found
+    odds: Floats = inverse @ centred / (std**2 * np.diag(inverse))
+    return odds
 
 
 def least_alike(gradients: Floats, n: int, std: float) -> NDArray[np.int64]:
@@ -161,25 +161,25 @@ def least_alike(gradients: Floats, n: int, std: float) -> NDArray[np.int64]:
 
 
 def _game(spec: RunSpec, context: PublicContext, own: Examples, others: Examples, score: Score, attack: str) -> Game:
-    """One task of those whose coins say so; under "replace" with `others` in place of the rest."""
+    """A game of one task with the examples whose coin is heads; under "replace" `others` take the place of the rest."""
     n, table = len(own), np.concatenate([own.inputs, others.inputs])
-    everyone = Examples(table, np.concatenate([own.labels, others.labels]))
+    all_examples = Examples(table, np.concatenate([own.labels, others.labels]))
 
     def tasks(seed: int, side: bool) -> Sequence[Task]:
         present = coins(seed, n) == side
-        there = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
-        return [Task(0, texts.NAMES[0], everyone.take(there), everyone.take(there[:0]), context.public)]
+        included = np.arange(n) + n * ~present if spec.privacy.adjacency == "replace" else np.flatnonzero(present)
+        return [Task(0, texts.NAMES[0], all_examples.take(included), all_examples.take(included[:0]), context.public)]
 
     return Game(context, tasks, score, attack, _KNOWLEDGE, takes_part=lambda seed: coins(seed, n), start=START)
 
 
 def _noise(spec: RunSpec, epsilon: float) -> float:
-    """About how much noise a step has whose sum is all that the budget is spent on, over the clipping norm."""
+    """Approximate noise multiplier of a step on which the whole budget is spent."""
     return gaussian.sigma(epsilon, spec.privacy.delta, SENSITIVITY[spec.privacy.adjacency])
 
 
 def _context(spec: RunSpec, epsilon: float, clip_norm: float, n_classes: int) -> PublicContext:
-    """One task of a nominal size at which the noise on a mean is as large as `_ADAM`; no classes: those of texts."""
+    """One task of a nominal size at which the noise on a mean is as large as `_ADAM`; n_classes = 0: the texts' classes."""
     n_people = max(_LEAST_NOMINAL, round(_noise(spec, epsilon) * clip_norm / _ADAM))
     names = () if n_classes else texts.words()
     public = tuple(range(n_classes or len(names)))
@@ -191,7 +191,7 @@ def _context(spec: RunSpec, epsilon: float, clip_norm: float, n_classes: int) ->
 
 @torch.no_grad()
 def _features(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
-    """What goes into the last layer [n, dimensions], of pictures [n, side, side, channels]."""
+    """Inputs of the last layer [n, dimensions] for pictures [n, side, side, channels]."""
     pieces = [
         network.features(torch.from_numpy(drawn[start : start + _AT_ONCE])) for start in range(0, len(drawn), _AT_ONCE)
     ]
@@ -199,18 +199,18 @@ def _features(network: Adapted, drawn: NDArray[np.uint8]) -> Floats:
 
 
 def _noisy_sum(before: Mapping[str, NDArray[np.generic]], after: Seen, context: PublicContext) -> Floats:
-    """What a first step of Adam of length 1 was made of [weights], before it was divided by the number of people.
+    """The noisy sum of gradients [weights] behind a first step of Adam at learning rate 1.
 
-    The step is u = g / (|g| + e), so g = e u / (1 - |u|); where that is larger than 1e6 e nothing can be told of it.
+    The step is u = g / (|g| + e), so g = e u / (1 - |u|); values of |g| above 1e6 e are cut off.
     """
-    told = [np.asarray(before[name], np.float64) - np.asarray(after[name], np.float64) for name in before]
-    step = np.clip(np.concatenate([part.ravel() for part in told]), -1 + 1e-6, 1 - 1e-6)
-    found: Floats = _ADAM * context.n_people * step / (1 - np.abs(step))
-    return found
+    changes = [np.asarray(before[name], np.float64) - np.asarray(after[name], np.float64) for name in before]
+    step = np.clip(np.concatenate([part.ravel() for part in changes]), -1 + 1e-6, 1 - 1e-6)
+    sums: Floats = _ADAM * context.n_people * step / (1 - np.abs(step))
+    return sums
 
 
 def _drawn(n: int, n_classes: int, seed: int) -> Examples:
-    """Texts [n, length, planes] of one token and more, with an answer [n] each."""
+    """Random texts [n, length, planes] of one to `_LONGEST` tokens, with random answers [n]."""
     random = np.random.default_rng(seed)
     rows = np.zeros((n, _LONGEST, PLANES), np.int32)
     rows[:, :, TOKEN] = random.integers(3, tokenizer.load(texts.BACKBONE).size, (n, _LONGEST))

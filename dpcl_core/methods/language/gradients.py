@@ -185,8 +185,7 @@ class Gradients:
     def each(
         self, batch: Batch, loss: TextLoss, reading: Reading = clean, epoch: int = 0
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Yields every text's clipped gradient, which `of` sums: indices [k] of some texts, and their gradients
-        float64 [k, weights]."""
+        """Every text's clipped gradient, which `of` sums: yields indices [k] and gradients float64 [k, weights]."""
         for piece, weights, grads in self._pieces(batch, loss, reading, epoch):
             yield piece.rows, (weights[:, None] * torch.cat(grads, dim=1))[: len(piece)]
 
@@ -203,8 +202,10 @@ class Gradients:
     def _pieces(
         self, batch: Batch, loss: TextLoss, reading: Reading, epoch: int
     ) -> Iterator[tuple[Batch, Tensor, list[Tensor]]]:
-        """Yields pieces of texts of one shape, padded to `size` texts: the piece, clipping weights [size] (0 for padding) and
-        gradients [size, entries], one tensor per parameter."""
+        """Pieces of texts of one shape, padded to `size` texts.
+
+        Yields the piece, clipping weights [size] (0 for padding) and gradients [size, entries], one tensor per parameter.
+        """
         size = SIDE_BY_SIDE[batch.ids.device.type]
         for piece in _alike(batch, size):
             places = torch.arange(size, device=batch.ids.device)
