@@ -92,7 +92,7 @@ def card(name: str) -> BackboneCard:
         title=f"{model} (timm)",
         summary=(
             "A model of the timm collection, frozen. Its own settings decide picture size and feature dimension. Whether "
-            "its training pictures include the ones you call private is for you to know: its name tells only part of it."
+            "its training pictures include the ones you call private is for you to check: its name says only part of it."
         ),
         source="timm",
         reads=("image",),
@@ -157,7 +157,7 @@ def _of_hub(name: str) -> BackboneCard:
         title=f"{model} (Hugging Face)",
         summary=(
             "A causal language model of the Hugging Face hub. Whether its training texts include the ones you call private "
-            "is for you to know: its name does not tell."
+            "is for you to check: its name does not say."
         ),
         source="the Hugging Face hub",
         reads=("text",),
@@ -176,7 +176,7 @@ def _of_library(name: str) -> BackboneCard:
         title=f"{model} (sentence-transformers)",
         summary=(
             "An encoder of sentence-transformers, frozen; its own settings decide length and pooling. Whether its training "
-            "texts include the ones you call private is for you to know: its name does not tell."
+            "texts include the ones you call private is for you to check: its name does not say."
         ),
         source="the Hugging Face hub",
         reads=("text", "tagged"),

@@ -119,7 +119,7 @@ def _load(network: nn.Module, name: str, model: str) -> str:
     if path is None:
         repository = settings.get("hf_hub_id")
         if not isinstance(repository, str):
-            raise DataMissing(weights.FIELD, name, weights.wish(model, "timm knows no place to fetch them from"))
+            raise DataMissing(weights.FIELD, name, weights.wish(model, "timm has no download address for them"))
         path = weights.from_hub(repository, model)
     classifier = settings.get("classifier") or ()
     heads = (classifier,) if isinstance(classifier, str) else tuple(str(part) for part in classifier)  # type: ignore[attr-defined]

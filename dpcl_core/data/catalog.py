@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 BUNDLED = "digits"
-_TOLD = "the test part and the schema: classes, sources and sizes are told from them, as they are public"
+_TOLD = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
 _HELD_OUT = 0.2  # of a person's own texts without a test part
 
 

@@ -84,7 +84,7 @@ class Report:
             f"  {private.n_rows:,} training rows; {private.n_used:,} count as examples.",
             *(f"  {_rows(count)} left out: {why} First: {first}." for why, count, first in private.refused),
             *(
-                f'  {_rows(count)} labelled "{label}", which nobody declared: used under labels = dp-learned alone.'
+                f'  {_rows(count)} labelled "{label}", which the schema does not declare: used only under dp-learned.'
                 for label, count in private.undeclared.items()
             ),
         ]  # fmt: skip

@@ -56,7 +56,7 @@ def written(title: str, classes: Sequence[str], sources: Sequence[str], n_train:
 
     lines = [
         "# What is public about these data. Errors, titles, sizes and figures depend on this and on the test part alone.",
-        "# Edit it by hand; write nothing here that only the training rows tell.",
+        "# Edit it by hand; write nothing here that only the training rows reveal.",
         f"title = {json.dumps(title, ensure_ascii=False)}",
         "# Every label, in order. Training rows with another one are left out; without this line they are candidates",
         "# for a list of labels learned under differential privacy (labels = dp-learned).",

@@ -14,9 +14,9 @@ from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
-_UNKNOWN = "What the entries really are of is not known here, so agreement cannot be told."
+_UNKNOWN = "The true groups of these entries are unknown, so agreement cannot be measured."
 _NOT_COMPARED = (
-    "No agreement here: what the entries really are of is not known, or all are of one kind, or lists are too long for it."
+    "No agreement here: the true groups are unknown, or all entries are of one group, or the lists are too long to compare."
 )
 _BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture, epsilon_label
 
-_NAMES = {"member": "each member alone, told the task", "ensemble": "the ensemble"}
+_NAMES = {"member": "each member alone, given the task", "ensemble": "the ensemble"}
 
 
 def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:

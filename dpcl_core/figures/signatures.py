@@ -180,7 +180,7 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
     rows = entries.dropna(subset=[value])
     if rows.empty:
-        none = "Regret is told where matching is one to one." if regret else "No list has been matched yet."
+        none = "Regret is shown only where matching is one to one." if regret else "No list has been matched yet."
         return Picture(theme.empty(none, dark, 300), none, none)
     order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
     place = {client: at for at, client in enumerate(order)}

@@ -40,7 +40,7 @@ def labels_from_data() -> Shown:
     others = ["flu", "cold", "flu", "fever", "cold"]
     public = "cold, fever, flu, gout"
     lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
-    finding = f"The list read from the data {'tells' if lists[0] != lists[1] else 'does not tell'} that she was there."
+    finding = f"The list read from the data {'reveals' if lists[0] != lists[1] else 'does not reveal'} that she was there."
     rows = (("read from the data", *lists), ("public beforehand", public, public))
     return Shown(("list of labels", "without her", "with her"), rows, finding)
 
@@ -100,7 +100,8 @@ def class_counts() -> Shown:
     noisy = 24 + sigma * np.random.default_rng().standard_normal(2) - np.array([1, 0])
     best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
     rows = (("exact", "23", "24", "100 %"), ("noise for ε = 1", *(f"{value:.1f}" for value in noisy), best))
-    return Shown(("count", "without her", "with her", "best guess is right"), rows, "An exact count tells for certain.")
+    finding = "An exact count gives her away for certain."
+    return Shown(("count", "without her", "with her", "best guess is right"), rows, finding)
 
 
 def early_stopping() -> Shown:
@@ -117,7 +118,7 @@ def early_stopping() -> Shown:
 
     found = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
     rows = (("the loss falls no more", *(f"{n}" for n in found)), ("60 steps are done", "60", "60"))
-    finding = f"The number of steps alone tells: {found[0]} without her, {found[1]} with her."
+    finding = f"The number of steps alone gives her away: {found[0]} without her, {found[1]} with her."
     return Shown(("stops when", "without her", "with her"), rows, finding)
 
 
@@ -130,7 +131,7 @@ def recorded_seed() -> Shown:
     guessed = fresh - sigma * float(np.random.default_rng(2024).standard_normal())
     pairs = (("seed 2024, recorded", released, subtracted), ("not recorded", fresh, guessed))
     rows = tuple((name, f"{told:.3f}", f"{rest:.3f}") for name, told, rest in pairs)
-    finding = f"The truth is {truth:.3f}. Whoever knows the seed subtracts the noise and has it."
+    finding = f"The truth is {truth:.3f}. Anyone who knows the seed can subtract the noise and read it."
     return Shown(("noise", "released", "less the seed's noise"), rows, finding)
 
 
@@ -179,7 +180,7 @@ def huge_number() -> Shown:
         gradient = np.float32(row[0] * row[0]) * (np.float32(1) / np.sqrt(squared))
     finite = np.where(np.isfinite(squared), row, 0).sum()
     rows = (("clipped by its length", f"{squared}", f"{gradient}"), ("counted as zero", f"{squared}", f"{finite:g}"))
-    finding = "Infinity times zero is no number: training breaks down, and that it broke down tells that she was there."
+    finding = "Infinity times zero is not a number, so training breaks down, and the breakdown gives her away."
     return Shown(("her row", "length squared", "its share of the sum"), rows, finding)
 
 

@@ -32,9 +32,9 @@ DELTA = 1e-5
 Listing = Literal["data", "prior-const"]  # the list of labels is read from the data, or was public beforehand
 EmptyRule = Literal["none", "untrained", "same"]
 EMPTY_RULES: dict[EmptyRule, str] = {
-    "none": "no classifier where nobody came",
-    "untrained": "an untrained classifier where nobody came",
-    "same": "the same noisy steps where nobody came",
+    "none": "no classifier for an empty task",
+    "untrained": "an untrained classifier for an empty task",
+    "same": "the same noisy steps for an empty task",
 }
 _BATCH = 500
 _ADJACENCY: Adjacency = "add-remove"

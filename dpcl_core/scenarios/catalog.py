@@ -76,7 +76,7 @@ class SourceIncremental(ScenarioSpec):
 
     kind: Literal["source-incremental"] = "source-incremental"
     order: tuple[str, ...] | None = Field(
-        None, description="Order of the sources by name; empty: drawn anew for every seed."
+        None, description="Order of the sources by name; empty: a new random order for every seed."
     )
 
 
@@ -133,7 +133,7 @@ class Federated(ScenarioSpec):
     protocol: Literal["class-incremental", "one-vs-rest", "domain-incremental"] = Field(
         "class-incremental",
         description="class-incremental: each task brings classes, and one classifier must tell apart all seen so far. "
-        "one-vs-rest: each task asks for one class against as many of the same client's others, and is known when tested. "
+        "one-vs-rest: each task is one class against as many examples of the same client's others; it is given at the test. "
         "domain-incremental: each task is one source of the dataset.",
     )
     tasks: Annotated[int, Field(ge=1)] | None = Field(

@@ -89,7 +89,7 @@ def search(
     ready = yield from prepare(tune, device)
     sizes = ready.sizes
     if kept_sizes is not None and kept_sizes != sizes:
-        raise BadInput("data.dataset", tune.base.data.dataset, "has changed since the trials kept so far: tune anew")
+        raise BadInput("data.dataset", tune.base.data.dataset, "has changed since the stored trials: tune again")
     yield sizes
     yield Started(1, ("tuning",), ready.title, sizes.n_tune, sizes.n_validation)
     space = _space(sizes.n_tune)

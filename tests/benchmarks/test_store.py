@@ -9,6 +9,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from dpcl_core.events import TaskLearned
 from dpcl_core.runs.store import Store
+from pages import runs as runs_page
 from tests.support import replay
 
 NOISE = 1.5
@@ -26,6 +27,19 @@ def test_a_list_of_500_runs(benchmark: BenchmarkFixture, store: Store) -> None:
     for number in range(500):
         replay.fill(store, spec, said, status="finished" if number % 2 else "queued")
     assert len(benchmark(store.list_runs)) == 500
+    assert benchmark.stats.stats.median < 0.3 * NOISE
+
+
+def test_a_table_of_500_runs(benchmark: BenchmarkFixture, store: Store) -> None:
+    """Listed, with their results, in less than 300 ms."""
+    for number in range(500):
+        replay.fill(store, replay.a_spec(), [], name=f"run {number}")
+
+    def table() -> int:
+        listed = store.list_runs()
+        return len(runs_page.table(listed, store.results([run.id for run in listed])))
+
+    assert benchmark(table) == 500
     assert benchmark.stats.stats.median < 0.3 * NOISE
 
 

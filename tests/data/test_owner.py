@@ -51,7 +51,7 @@ def test_the_terminal_tells_the_owner_what_is_private(data_dir: Path, capsys: py
     assert "training examples  160 (four for each test example, as no schema says)" in public
     assert "127 training rows; 123 count as examples." in private
     assert "must hold text; leave out rows without any. First: own:mine/train.csv row 123, text." in private
-    assert '1 row labelled "nobody has it", which nobody declared: used under labels = dp-learned alone.' in private
+    assert '1 row labelled "nobody has it", which the schema does not declare: used only under dp-learned.' in private
     assert "1 row left out: must have as many values as the first line has names." in private
     assert cli.main(["data", "check", str(data_dir / "mine"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -19,7 +19,7 @@ def test_confusion_counts_entries() -> None:
     assert picture.figure.data[0].z.tolist() == [[2, 0], [1, 1]]
     assert picture.finding == "75 % of entries lie in the group of their mode (chance 50 %); adjusted Rand index 0.00."
     unknown = matching.confusion(ENTRIES.assign(mode=-1), ("World",), ())
-    assert "not known" in unknown.finding
+    assert "unknown" in unknown.finding
 
 
 def test_the_matcher_in_use_stands_out_and_the_best_is_named() -> None:
@@ -30,7 +30,7 @@ def test_the_matcher_in_use_stands_out_and_the_best_is_named() -> None:
     assert len({bar.marker.color[0], bar.marker.color[2]}) == 1 != len(set(bar.marker.color))
     best = "Public axes agrees best with the truth (0.80)"
     assert picture.finding == f"{best}; anchors, centred, which is used here, has 0.50."
-    assert "not known" in matching.bars(AGREEMENT.head(0)).finding
+    assert "unknown" in matching.bars(AGREEMENT.head(0)).finding
     lost = matching.bars(AGREEMENT.assign(agreement=-0.004))
     assert lost.finding == "No matcher agrees with the truth much better than chance does (the most: 0.00)."
 
@@ -54,7 +54,7 @@ def test_noise_curves_stand_at_their_levels_with_what_a_budget_demands() -> None
     assert without.finding == "At noise 0.1 anchors, centred agrees best with the truth: 0.60."
     lost = matching.by_noise(AGREEMENT.assign(agreement=0.02), {}, chosen=0.1)
     assert lost.finding == "At noise 0.1 no matcher agrees with the truth much better than chance does."
-    assert "not known" in matching.by_noise(AGREEMENT.head(0), {}).finding
+    assert "unknown" in matching.by_noise(AGREEMENT.head(0), {}).finding
 
 
 def test_what_more_anchors_buy() -> None:

@@ -141,7 +141,7 @@ def test_settings_that_failed_are_not_asked_for_again_and_again() -> None:
 
 
 def test_other_data_than_those_of_the_kept_trials_are_refused() -> None:
-    with pytest.raises(BadInput, match="has changed since the trials kept so far"):
+    with pytest.raises(BadInput, match="has changed since the stored trials"):
         list(search.search(a_tuning(), kept_sizes=Sizes(201, 86, 287), prepare=preparing()))
 
 

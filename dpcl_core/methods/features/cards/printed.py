@@ -29,7 +29,7 @@ _ALWAYS = (
         "",
         "by the realised one, Algorithm A1",
         "sums of gradients are divided by the expected batch size",
-        "How many examples are in a batch is private: a divisor that follows it tells more than the ledger counts.",
+        "How many examples are in a batch is private: a divisor that follows it reveals more than the ledger counts.",
     ),
     Departure(
         "",

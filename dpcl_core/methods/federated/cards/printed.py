@@ -151,7 +151,7 @@ PUBLISHED = Print(
         "params.dimensions": Printed((None,), "On a few public axes the noise is shorter."),
         "params.lists": Printed(
             _lists,
-            "An entry of one label tells what it is; of a mixture only its target does.",
+            "An entry of one label names its group; an entry of a mixture is named only by its target.",
             words="one list of all that a client has of a task",
         ),
         "params.noisy_lists": Printed((True,), "Noise on every list leaves nothing to match with these numbers of clients."),

@@ -51,7 +51,7 @@ class PeclParams(SculptingParams):
     )
     score2_scope: Literal["off", "public"] = Field(
         "off",
-        description="Which texts tell how common a token is (Eq. 3), smoothed. off: none, a token's score is its surprise. "
+        description="The texts that tokens are counted in (Eq. 3), smoothed. off: none, a token's score is its surprise. "
         "public: public ones.",
     )
     mean_score: Literal["auto", "released", "public"] = Field(

@@ -35,7 +35,7 @@ class PublishedParams(SculptingParams):
     )
     score2_scope: Literal["all", "seen", "public", "off"] = Field(
         "seen",
-        description="Which texts tell how common a token is (Eq. 3). all: those of all tasks, later ones too, as printed; "
+        description="The texts that tokens are counted in (Eq. 3). all: those of all tasks, later ones too, as printed; "
         "they are then read before the first task. seen: those of the tasks so far, never below 0. public: public ones. "
         "off: none, a token's score is its surprise.",
     )

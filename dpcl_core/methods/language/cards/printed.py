@@ -81,7 +81,7 @@ _NOT_CHOSEN_BY_TEXT = Departure(
     "",
     "noise by each token's score, none on stop words (Eq. 5)",
     "noise is the same whatever a text says",
-    "Noise that depends on a token tells the token.",
+    "Noise that depends on a token reveals the token.",
 )
 REPAIRED = Print(
     SOURCE,
@@ -156,7 +156,7 @@ def _baseline(**left_open: str) -> Print:
         | {
             "params.budget": "What ε = 1 is for, a task or the stream, is not said.",
             "params.clip_norm": "Where gradients are clipped is not given.",
-            "params.embedding_clip": "C is not given, nor whether noise is drawn anew; ours is drawn once.",
+            "params.embedding_clip": "C is not given, nor whether noise is drawn again; ours is drawn once.",
         }
         | {f"params.{name}": why for name, why in left_open.items()},
     )

@@ -15,7 +15,7 @@ class CoefficientParams(Params):
 
     head: Head = Field(
         "shared",
-        description="shared: all classes compete. per-task: the task of a test example is told, and its classes compete.",
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.",
     )
     steps: int = Field(200, ge=1, le=100_000, description="Steps of gradient descent in each task; they cost no privacy.")
     learning_rate: float = Field(

@@ -21,7 +21,7 @@ class ReplayParams(Params):
 
     head: Head = Field(
         "shared",
-        description="shared: all classes compete. per-task: the task of a test example is told, and its classes compete.",
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.",
     )
     learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     projection: Projection = Field(
