@@ -20,8 +20,8 @@ from pages.parts.shell import drag, figure_card, layout, link, state, stored_res
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
-from pages.parts.training import whatif
-from pages.parts.training.whatif import Source
+from pages.parts.training import budget_source
+from pages.parts.training.budget_source import Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ CODEC = link.Codec(
     [
         link.Field("run", "run", "run", link.Maybe(link.Text(40)), None),
         link.Field("labels", "l", "label list", link.Choice(tuple(SETTINGS)), "prior-const"),
-        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in whatif.TASKS)), "5"),
+        link.Field("tasks", "t", "tasks", link.Choice(tuple(str(n) for n in budget_source.TASKS)), "5"),
         link.Field("epsilon", "e", "ε", link.BUDGET, 1.0),
         link.Field("pins", "p", "pinned states", link.Many(link.Text(60), MOST_PINS), ()),
         link.Field("plain", "plain", "plain slider", link.Flag(), False),
@@ -81,7 +81,7 @@ def page() -> None:
     controls, answer = layout.controls_and_answer()
     with controls:
         values = _controls(view, found)
-    source = found or whatif.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
+    source = found or budget_source.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
     with answer:
         with st.container(key="card-drag"):
             epsilon = drag.drag(
@@ -123,7 +123,7 @@ def _trained(run_id: str) -> Source | None:
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={Result: lambda result: result.run_id})
 def _read(result: Result) -> Source | None:
-    return whatif.trained(result)
+    return budget_source.trained(result)
 
 
 def _controls(view: View, found: Source | None) -> dict[str, object]:
@@ -139,7 +139,7 @@ def _controls(view: View, found: Source | None) -> dict[str, object]:
             key=view.key("labels"),
             help="Where the classifier's list of labels comes from.",
         )
-        options = [str(n) for n in whatif.TASKS]
+        options = [str(n) for n in budget_source.TASKS]
         picked = st.segmented_control(
             "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
             help="The same ten digits, dealt out over so many tasks.",
@@ -185,7 +185,7 @@ def _finished(where: tuple[str, str]) -> dict[str, str]:
 
 def _guarantee(now: State) -> Guarantee:
     if now.source.is_exact:
-        return whatif.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
+        return budget_source.digits_guarantee(now.source.labels, now.source.n_tasks, now.epsilon)
     return stored_results.of(state.store().get(now.source.key)).guarantees[now.epsilon]
 
 
@@ -217,8 +217,8 @@ def _pinned(text: str) -> State | None:
     *where, budget = text.split("~")
     try:
         epsilon = link.BUDGET.read(budget)
-        if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in whatif.TASKS}:
-            source: Source | None = whatif.digits(where[0], int(where[1]))
+        if len(where) == 2 and where[0] in SETTINGS and where[1] in {str(n) for n in budget_source.TASKS}:
+            source: Source | None = budget_source.digits(where[0], int(where[1]))
         else:
             source = _trained("~".join(where))
     except ValueError:  # BadInput is one

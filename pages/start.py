@@ -10,7 +10,7 @@ from dpcl_core.spec import LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar
 from pages.parts.shell import drag, link
 from pages.parts.shell.header import header
-from pages.parts.training import whatif
+from pages.parts.training import budget_source
 
 LABELS: Final[LabelSetting] = "prior-const"
 N_TASKS = 5
@@ -38,7 +38,7 @@ def page() -> None:
 
 @st.fragment
 def _hero() -> None:
-    source = whatif.digits(LABELS, N_TASKS)
+    source = budget_source.digits(LABELS, N_TASKS)
     with st.container(key="card-hero", gap="small"):
         is_plain = bool(st.session_state.get("hero-plain", False))
         epsilon = drag.drag(source, 1.0, key="hero", panels=("accuracy", "matrix"), is_plain=is_plain)
@@ -59,7 +59,7 @@ def _hero() -> None:
             f"{source.dataset}, n = {source.n_people:,}, δ = {source.delta:g}. Line: mean of {source.n_seeds} seeds; band: "
             f"95 % interval. {PUBLIC_ONLY}"
         )
-    privacy_bar({epsilon: whatif.digits_guarantee(LABELS, N_TASKS, epsilon)}, chosen=epsilon)
+    privacy_bar({epsilon: budget_source.digits_guarantee(LABELS, N_TASKS, epsilon)}, chosen=epsilon)
 
 
 def _questions() -> None:

@@ -16,7 +16,7 @@ from dpcl_core.data.texts import Texts
 from dpcl_core.explorers import scored_texts, token_layers
 from dpcl_core.figures import heatmap
 from pages.parts.tokens import heat
-from pages.parts.tokens.source import PART_CHARACTERS
+from pages.parts.tokens.text_source import PART_CHARACTERS
 from tests.benchmarks.test_pages import NOISE
 from tests.browser.conftest import PATIENCE_MS, App, ready
 

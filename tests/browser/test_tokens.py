@@ -123,7 +123,7 @@ def test_own_text_on_a_phone_is_refused_marked_and_shown_in_its_own_direction(ap
     area = page.get_by_role("textbox", name="Your text")
     area.fill("שלום Grace 😀 <b>bold</b>")
     area.press("Control+Enter")
-    expect(page.get_by_text("A picture of exact scores is a full leak of its text")).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("A picture of exact scores leaks the whole text")).to_be_visible(timeout=PATIENCE_MS)
     expect(page.locator(".heat")).to_have_count(0)
     page.get_by_text("This text is public or made up").click()
     expect(page.locator(".heat").first).to_have_text("שלום Grace 😀 <b>bold</b>", timeout=PATIENCE_MS)

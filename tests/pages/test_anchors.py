@@ -11,7 +11,7 @@ from dpcl_core.papers import cslr
 from dpcl_core.runs.store import Status, Store
 from dpcl_core.scenarios.catalog import Federated
 from pages.anchors import CODEC
-from pages.parts.anchors import play
+from pages.parts.anchors import simulation
 from tests.pages.conftest import Open, words
 from tests.support import clients, replay
 from tests.support.signatures import TOLD, with_lists
@@ -20,8 +20,8 @@ SPEC = replay.a_spec(epsilons=(4.0, 8.0), seeds=(0, 7), tasks=3)
 SAID = with_lists(replay.recorded(SPEC, n_tasks=3))
 TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event.cell.epsilon == 8.0)
 TABS = {
-    "How sure": "entries have a margin below 0.1",
-    "Found and true": "of entries lie in the group of their mode",
+    "Margins": "entries have a margin below 0.1",
+    "Matched and true": "of entries lie in the group of their mode",
     "Noise": "The budget demands",
     "Anchors": "Theorem 2 asks for",
     "Signal": "second moment",
@@ -95,11 +95,11 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
 def test_without_a_run_it_says_so(open_page: Open) -> None:
     page = open_page("anchors", sh="run")
     assert not page.exception
-    assert "No run has told of lists yet" in words(page)
+    assert "No run has recorded client lists yet" in words(page)
 
 
 @pytest.mark.parametrize("status", ["finished", "running", "failed", "cancelled", "lost"])
-def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store, status: Status) -> None:
+def test_a_run_in_any_state_shows_its_recorded_lists(open_page: Open, store: Store, status: Status) -> None:
     run = replay.fill(store, SPEC, SAID, status=status)
     page = open_page("anchors", run=run)
     assert not page.exception
@@ -129,7 +129,7 @@ def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> 
     assert {key: page.query_params[key] for key in ("t", "e", "s")} == {"t": "2", "e": "8", "s": "7"}
     open_tab(page, "Cost")
     assert "| **total** | **8** |" in words(page)
-    open_tab(page, "Found and true")
+    open_tab(page, "Matched and true")
     assert "75 % of entries lie in the group of their mode (chance 50 %)" in words(page)
 
 
@@ -148,8 +148,8 @@ def test_a_run_under_way_waits_for_its_first_lists(open_page: Open, store: Store
 
 
 def test_noise_that_hides_a_list_leaves_nothing_to_match() -> None:
-    usual = play.Play("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
-    said = play.event(usual)
+    usual = simulation.Setup("exact", "client", "centred", 50, 0.1, 4.0, 4, 20, 384, 1)
+    said = simulation.event(usual)
     assert said.demanded["local"] == pytest.approx(20 * said.demanded["central"])
     assert said.noise["mean on all 384"] > said.signal["mean on all 384"]
     assert said.noise["second moments of 384"] > 10 * said.signal["second moments of 384"]
@@ -172,13 +172,13 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
     spec = clients.spec("cslr-server-head", params=few, seeds=[0, 7])
     run = replay.fill(store, spec, list(clients.run(spec, of, public)[2]), status=status)
     page = open_page("anchors", run=run, s="0")
-    assert "Drawn anew" not in words(page)
+    assert "What-if" not in words(page)
     sliders = {slider.label: slider for slider in page.select_slider}
     assert sliders["Anchors m"].options == ["2", "5", "10", "20"]
     sliders["Anchors m"].set_value(5).run()
     next(slider for slider in page.select_slider if slider.label == "Noise on the lists").set_value(0.4).run()
     said = words(page)
-    assert "Drawn anew, not released by this run" in said
+    assert "What-if, not released by this run" in said
     assert "m = 5 of its 20 anchors and noise 0.4 on every list" in said
     assert (page.query_params["am"], page.query_params["an"]) == ("5", "0.4")
     for tab, sentence in {**TABS, "Signal": "mean of one entry, under this noise"}.items():
@@ -193,30 +193,30 @@ def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_
 ) -> None:
     monkeypatch.setattr(list_subsample, "LONGEST", 7)
     monkeypatch.setattr(list_subsample, "KEPT", 5)
-    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # of four clients of a task three are told of
+    monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # three of four clients of a task are recorded
     of, public = clients.stream(per_class=60, classes_per_task=2)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}
     spec = clients.spec("cslr-server-head", params=few)
     run = replay.fill(store, spec, list(clients.run(spec, clients.at_home(of), public)[2]))
     page = open_page("anchors", run=run)
-    assert "Lists are long here, so that 30 of 64 entries were compared: of the first clients of every task" in words(page)
-    assert "Drawn anew" not in words(page)
+    assert "The lists are long, so 30 of 64 entries were compared: from the first clients of every task" in words(page)
+    assert "What-if" not in words(page)
     for tab in ("Noise", "Anchors"):
         open_tab(page, tab)
         assert words(page).count("Lists are long here") == 2, tab
         assert TABS[tab] in words(page)
     page.select_slider[-2].set_value(5).run()
     said = words(page)
-    assert "Of the first clients of every task, 6 in all, whose lists were told" in said
-    assert "so that 30 of 48 entries were compared" in said
+    assert "Shown: the first clients of every task, 6 in all, whose lists were recorded" in said
+    assert "so 30 of 48 entries were compared" in said
     assert "of 48 entries of 6 clients found their group" in said
 
 
 def test_a_run_that_told_no_lists_in_full_says_so(open_page: Open, store: Store) -> None:
     page = open_page("anchors", run=replay.fill(store, SPEC, SAID), am="5")
     assert not page.exception
-    assert "has not told its lists in full" in words(page)
-    assert "Drawn anew" not in words(page)
+    assert "did not record its lists in full" in words(page)
+    assert "What-if" not in words(page)
 
 
 def test_what_is_told_belongs_to_one_model() -> None:

@@ -16,7 +16,7 @@ from dpcl_core.explorers.cosine_promise import promised
 from dpcl_core.privacy import statement
 from dpcl_core.runs.store import Store
 from pages.parts.shell import stored_results
-from pages.parts.training import whatif
+from pages.parts.training import budget_source
 from tests.pages.conftest import Open, words
 from tests.support import replay
 
@@ -59,7 +59,7 @@ def test_labels_from_the_data_flip_the_bar_and_the_odds(open_page: Open) -> None
 
 def test_the_plain_slider_says_the_same_as_the_element(open_page: Open) -> None:
     page = open_page("playground", plain="1", e="0.5", t="2")
-    source = whatif.digits("prior-const", 2)
+    source = budget_source.digits("prior-const", 2)
     assert not page.get("bidi_component")
     assert source.sentence(0.5) in words(page)
     page.select_slider[0].set_value(math.inf).run()
@@ -76,7 +76,7 @@ def test_an_element_that_cannot_load_gives_way_to_the_plain_slider(open_page: Op
     page = open_page("playground")
     assert not page.exception
     assert page.select_slider[0].value == 1.0
-    assert whatif.digits("prior-const", 5).sentence(1.0) in words(page)
+    assert budget_source.digits("prior-const", 5).sentence(1.0) in words(page)
 
 
 def test_pins_are_kept_in_the_link_and_compared(open_page: Open) -> None:
@@ -164,7 +164,7 @@ def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: O
 
 def test_a_table_of_trained_cells_is_the_run_itself(open_page: Open) -> None:
     example = stored_results.example()
-    source = whatif.trained(example)
+    source = budget_source.trained(example)
     assert source is not None
     assert source.stops == tuple(sorted(example.spec.privacy.epsilons))
     for epsilon in source.stops:
@@ -176,8 +176,8 @@ def test_a_run_too_large_to_send_is_not_offered() -> None:
     spec = replay.a_spec(epsilons=[0.1 * k for k in range(1, 33)], seeds=range(60))
     events = replay.recorded(spec)
     opened = next(event for event in events if isinstance(event, Started))
-    assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > whatif.MAX_NUMBERS
-    assert whatif.trained(stored_results.Result("x", "large", spec, tuple(events))) is None
+    assert 32 * 60 * opened.n_tasks * (opened.n_tasks + 1) / 2 > budget_source.MAX_NUMBERS
+    assert budget_source.trained(stored_results.Result("x", "large", spec, tuple(events))) is None
 
 
 @pytest.mark.parametrize("labels", ["prior-const", "prior"])
@@ -193,7 +193,7 @@ def test_digits_without_noise_are_what_the_engine_gets(labels: str) -> None:
         }
     )
     rows = [event for event in engine.run(spec) if isinstance(event, TaskLearned)]
-    for seed, matrix in enumerate(whatif.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
+    for seed, matrix in enumerate(budget_source.digits(labels, 5).matrices(math.inf)):  # type: ignore[arg-type]
         for event in rows:
             if event.cell.seed == seed:
                 assert matrix[event.task] == pytest.approx(list(event.accuracy), abs=1.01 / 60)  # one digit by rounding
@@ -211,7 +211,7 @@ def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
     )
     last = [event for event in engine.run(spec) if isinstance(event, TaskLearned) and event.task == 4]
     drawn = np.array([np.mean(event.accuracy) for event in last])
-    ours = np.array([metrics.average_accuracy(m)[-1] for m in whatif.digits("prior-const", 5).matrices(1.0)])
+    ours = np.array([metrics.average_accuracy(m)[-1] for m in budget_source.digits("prior-const", 5).matrices(1.0)])
     error = math.sqrt(drawn.var(ddof=1) * (1 / len(drawn) + 1 / len(ours)))
     assert abs(drawn.mean() - ours.mean()) < 5 * error
     assert error < 0.03  # the comparison can tell a wrong noise scale apart
@@ -219,7 +219,7 @@ def test_digits_at_a_budget_agree_with_the_engine_within_its_noise() -> None:
 
 @pytest.mark.parametrize(("labels", "epsilon"), [("prior-const", 1.0), ("prior", 4.0), ("data", 1.0), ("prior", math.inf)])
 def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: float) -> None:
-    source = whatif.digits(labels, 5)  # type: ignore[arg-type]
+    source = budget_source.digits(labels, 5)  # type: ignore[arg-type]
     now = promised(
         labels,  # type: ignore[arg-type]
         epsilon,
@@ -229,7 +229,7 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
         n_people=source.n_people,
         n_seeds=source.n_seeds,
     )
-    recorded = whatif.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
+    recorded = budget_source.digits_guarantee(labels, 5, epsilon)  # type: ignore[arg-type]
     # Words to the letter; numbers to the rounding of one processor's mathematics against another's.
     assert replace(recorded, epsilon=now.epsilon, parts=now.parts, advantage=now.advantage, hits=now.hits) == now
     assert (recorded.advantage is None) == (recorded.hits is None) == math.isinf(now.epsilon)
@@ -240,7 +240,7 @@ def test_recorded_promises_are_what_the_ledger_says_now(labels: str, epsilon: fl
 
 
 def test_a_budget_between_the_stops_goes_through_the_ledger() -> None:
-    found = whatif.digits_guarantee("prior", 2, 0.37)
+    found = budget_source.digits_guarantee("prior", 2, 0.37)
     assert found.epsilon == pytest.approx(0.37, abs=1e-4)
     assert found.claimed_epsilon == 0.37
 
@@ -253,7 +253,7 @@ def test_a_run_with_tasks_that_were_not_tested_keeps_its_gaps(open_page: Open) -
         else event
         for event in replay.recorded(spec)
     ]
-    source = whatif.trained(stored_results.Result("x", "gaps", spec, tuple(events)))
+    source = budget_source.trained(stored_results.Result("x", "gaps", spec, tuple(events)))
     assert source is not None
     assert source.matrices(1.0)[0][0] == [None]
     assert set(source.frame(1.0)["on_task"]) == {1, 2, 3, 4}

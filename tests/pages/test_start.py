@@ -32,7 +32,8 @@ def test_the_picture_is_drawn_before_anything_that_takes_time(open_page: Open) -
 def test_the_first_picture_waits_for_no_numerics() -> None:
     """What Start imports before it feeds the element: no scipy, no figures, no accountant, no torch."""
     script = (
-        "import sys; import pages.start; from pages.parts.training import whatif; whatif.digits('prior-const', 5);"
+        "import sys; import pages.start; from pages.parts.training import budget_source;"
+        "budget_source.digits('prior-const', 5);"
         "print([name for name in ('torch', 'scipy', 'dp_accounting', 'dpcl_core.figures.theme') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

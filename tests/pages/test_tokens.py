@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpcl_core.explorers import token_layers
 from dpcl_core.runs.store import Status, Store
-from pages.parts.tokens.source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
+from pages.parts.tokens.text_source import MAX_CHARACTERS, PART_CHARACTERS, in_parts
 from pages.tokens import CODEC
 from tests.pages.conftest import Open, words
 from tests.support import replay
@@ -118,7 +118,7 @@ def test_broken_links_are_answered(open_page: Open, query: dict[str, str], notic
 def test_own_text_is_refused_until_it_is_marked_and_the_page_says_why(open_page: Open) -> None:
     page = write(open_page("tokens"), "Grace Okafor lives in Tartu.", is_public=False)
     said = words(page)
-    assert "A picture of exact scores is a full leak of its text" in said
+    assert "A picture of exact scores leaks the whole text" in said
     assert not heatmap(page)
     assert "Okafor" not in said
     page.checkbox[0].check().run()
@@ -162,7 +162,7 @@ def test_a_long_text_is_shown_in_parts(open_page: Open) -> None:
 
 def test_without_a_run_it_says_so(open_page: Open) -> None:
     page = open_page("tokens", sh="run")
-    assert "No run has told of tokens yet" in words(page)
+    assert "No run has scored texts yet" in words(page)
     assert not heatmap(page)
 
 
@@ -185,7 +185,7 @@ def test_a_run_in_any_state_shows_what_it_has_told(open_page: Open, store: Store
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [("running", "This run has not scored a text yet"), ("finished", "This run has told of no tokens")],
+    [("running", "This run has not scored a text yet"), ("finished", "This run recorded no texts")],
 )
 def test_a_run_that_told_nothing_says_so(open_page: Open, store: Store, status: Status, said: str) -> None:
     run = replay.fill(store, SPEC, replay.recorded(SPEC), status=status)

@@ -1,4 +1,4 @@
-"""What the matching costs in privacy: replay, head and total apart, by more than one accountant where there are some."""
+"""The privacy cost of matching: replay, head and total separately, by several accountants where they apply."""
 
 from __future__ import annotations
 
@@ -8,58 +8,59 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import shown
-from pages.parts.anchors.play import Play
+from pages.parts.anchors.simulation import Setup
 from pages.parts.shell import layout
 from pages.parts.shell.text import plain
 
 _NO_HEAD = "—"
 
 
-def of_play(play: Play) -> None:
-    """What the simulated releases would cost if the digits were private data. Numbers of the noise, not of this data."""
+def of_simulation(setup: Setup) -> None:
+    """Draws what the simulated releases would cost if the digits were private. Depends on the noise, not on the data."""
     from dpcl_core.lessons import modes
     from dpcl_core.privacy import cslr_accounting
 
     with layout.card("anchor-cost"):
         st.markdown("**What it would cost**")
-        if play.is_local:
-            world = modes.world(play.kind, play.length, play.clients, play.draw)
+        if setup.is_local:
+            world = modes.world(setup.kind, setup.length, setup.clients, setup.draw)
             std = modes.std_of_lists(world, 4.0)
             st.markdown(
-                f"The server sees every client's own list, so against the server this is **local** protection: the noise "
-                f"must hide a whole list, and no other client helps. For ε = 4 over {modes.N_ROUNDS} rounds it takes noise "
-                f"**{std:.2g}** on each coordinate of a mean; here it is **{play.noise:g}**. Groups lie about 0.4 apart."
+                f"The server sees every client's own list, so protection against the server is **local**: the noise must "
+                f"hide a whole list, and averaging over clients does not help. For ε = 4 over {modes.N_ROUNDS} rounds it "
+                f"takes noise **{std:.2g}** on each coordinate of a mean; here it is **{setup.noise:g}**. Groups are about "
+                "0.4 apart."
             )
-            st.caption("Head: none is trained here. One client's list counts as its means, clipped together.")
+            st.caption("No head is trained here. A client's list counts as its means, clipped jointly.")
             return
-        if math.isinf(play.budget):
+        if math.isinf(setup.budget):
             st.markdown("Without noise there is no bound: replay ε = ∞, head none, total ε = ∞.")
             return
         reading = cslr_accounting.Reading(
-            modes.noise_multiplier(play.budget), n_rounds=modes.N_ROUNDS, n_statistics=1, sampling="everyone",
-            n_clients=play.clients, delta=modes.DELTA,
+            modes.noise_multiplier(setup.budget), n_rounds=modes.N_ROUNDS, n_statistics=1, sampling="everyone",
+            n_clients=setup.clients, delta=modes.DELTA,
         )  # fmt: skip
-        found = cslr_accounting.costs(reading)
+        costs = cslr_accounting.costs(reading)
         st.markdown(
             "| | replay | head | total |\n|---|---:|---:|---:|\n"
-            f"| asked for | {shown(play.budget)} | {_NO_HEAD} | {shown(play.budget)} |\n"
-            f"| computed, PLD | {_number(found.pld)} | {_NO_HEAD} | **{_number(found.pld)}** |\n"
-            f"| computed, RDP | {_number(found.rdp)} | {_NO_HEAD} | {_number(found.rdp)} |\n"
+            f"| asked for | {shown(setup.budget)} | {_NO_HEAD} | {shown(setup.budget)} |\n"
+            f"| computed, PLD | {_number(costs.pld)} | {_NO_HEAD} | **{_number(costs.pld)}** |\n"
+            f"| computed, RDP | {_number(costs.rdp)} | {_NO_HEAD} | {_number(costs.rdp)} |\n"
         )
         st.caption(
-            f"All {play.clients} clients in each of {modes.N_ROUNDS} rounds, nothing sampled. Noise: "
-            f"{reading.noise_multiplier:.3g} times the sensitivity B√K of a client's clipped vector of all groups; a client "
-            f"more or less, δ = {modes.DELTA:g}. Matching reads a client's own entries and earlier releases alone: it costs "
-            "nothing. No head is trained here. The noise comes from an ordinary generator, for demonstration."
+            f"All {setup.clients} clients take part in each of {modes.N_ROUNDS} rounds; nothing is sampled. Noise: "
+            f"{reading.noise_multiplier:.3g} times B√K, the sensitivity of a client's clipped vector of all groups; one "
+            f"client more or less, δ = {modes.DELTA:g}. Matching costs nothing: it reads only a client's own entries and "
+            "earlier releases. No head is trained here. The noise comes from an ordinary generator, for demonstration."
         )
 
 
 def of_run(given: Guarantee | None, *, is_over: bool) -> None:
-    """A run's three numbers, its assumptions, and where its claim is taken apart."""
+    """Draws a run's ε for replay, head and total, its assumptions, and a link to the claim on the Privacy page."""
     with layout.card("anchor-cost"):
         st.markdown("**What it costs**")
         if given is None:
-            text = "No model was finished, so nothing is stated." if is_over else "Stated as soon as a model is finished."
+            text = "No model finished, so no ε is stated." if is_over else "The ε appears when the first model is finished."
             st.caption(text)
             return
         claimed = given.claim.epsilon if given.claim is not None else None

@@ -1,4 +1,4 @@
-"""The pictures of one round's lists, the same for a simulation and for a run."""
+"""Figures of one round's client lists, the same for a simulation and for a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpcl_core.figures.signatures import Extent, Space
 
 MAPS = {"signature": "signatures", "mean": "means", "both": "both"}
-COLOURS = {"group": "group found", "mode": "what it really is"}
+COLOURS = {"group": "matched group", "mode": "true mode"}
 FIELDS: list[link.Field[Any]] = [
     link.Field("map", "g", "map", link.Choice(tuple(MAPS)), "signature"),
     link.Field("colour", "h", "colour", link.Choice(tuple(COLOURS)), "group"),
@@ -29,15 +29,15 @@ FIELDS: list[link.Field[Any]] = [
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn: all rounds of one model, and which is looked at; `own` names it in keys of widgets and charts.
+    """What is drawn: all `rounds` of one model, and the index `at` of the chosen one; `key` names it in widget keys.
 
-    `m`: by how many anchors it was matched, None where nobody knows. `agreement` measures the matchers, `sweep` and
-    `anchors` give the event with what takes longer: called when drawn.
+    `m`: number of anchors used for matching, None if unknown. `agreement` measures the matchers; `sweep` and `anchors` give
+    the event with measurements that take longer. All three are called only when drawn.
     """
 
-    told: tuple[Signatures, ...]
+    rounds: tuple[Signatures, ...]
     at: int
-    own: str
+    key: str
     source: Provenance
     agreement: Callable[[], Mapping[str, float]]
     sweep: Callable[[], Signatures]
@@ -47,11 +47,11 @@ class Scene:
 
     @property
     def now(self) -> Signatures:
-        return self.told[self.at]
+        return self.rounds[self.at]
 
     @cached_property
     def entries(self) -> pd.DataFrame:
-        """The entries of the round looked at, as `runs.matching.entries` has them: several pictures show them."""
+        """The entries of the chosen round, as `runs.matching.entries` gives them; several figures use them."""
         from dpcl_core.runs import matching
 
         return matching.entries([self.now])
@@ -62,7 +62,7 @@ class Scene:
 
 
 def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[str, object]:
-    """The map of signatures, of means, or both side by side, on axes that stay over rounds; gives what is looked at."""
+    """Draws the map of signatures, of means, or both, on axes fixed over rounds; returns the chosen map and colour."""
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 
@@ -86,7 +86,7 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
                 if len(spaces) == 2:
                     st.caption("Signatures" if space == "signature" else "Means")
                 figure = pictures[space].figure
-                key = f"chart-map-{space}-{scene.own}"
+                key = f"chart-map-{space}-{scene.key}"
                 st.plotly_chart(
                     figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=pictures[space].alt
                 )
@@ -97,99 +97,99 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
 
 
 def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
-    """How far each matcher agrees with the truth on these lists."""
+    """Draws the adjusted Rand index of every matcher against the true modes of these lists."""
     import pandas as pd
 
     from dpcl_core.figures import matching as figures
 
-    found = scene.agreement()
-    rows = [(name, name == scene.now.matcher, value) for name, value in found.items()]
+    rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     figure_card.show(
         figures.bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
-    _say_part(scene.now)
+    _subsample_caption(scene.now)
 
 
 def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
-    """How sure each match is."""
+    """Draws the margin of each match and, where it is defined, its regret."""
     from dpcl_core.figures import signatures
 
     entries, dark = scene.entries, style.is_dark()
     figure_card.show(
         signatures.margins(entries, dark=dark), scene.source, key="margins", title="How sure is each match?",
-        note="dotted: below it the second group is nearly as near (hollow)", table=entries, share=share,
+        note="hollow, below the dotted line: the second group is nearly as close", table=entries, share=share,
         live=scene.is_live,
     )  # fmt: skip
     if entries["regret"].notna().any():
         figure_card.show(
             signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
-            title="What if it were barred?", note="extra cost of its list, over the list's own cost", share=share,
+            title="What would another group cost?", note="extra cost of its list without this group, as a share",
+            share=share,
             live=scene.is_live,
         )  # fmt: skip
 
 
 def confusion(scene: Scene, share: Mapping[str, str] | None) -> None:
-    """Groups against true modes."""
+    """Draws the table of groups against true modes."""
     from dpcl_core.figures import matching as figures
 
     entries = scene.entries
     picture = figures.confusion(entries, scene.now.prototypes.name, scene.mode_names, dark=style.is_dark())
     table: pd.DataFrame = entries.groupby(["mode", "name"], as_index=False).size()
     figure_card.show(
-        picture, scene.source, key="confusion", title="Found against true", note="entries; known to the simulator alone",
+        picture, scene.source, key="confusion", title="Matched and true", note="entries; only the simulator knows the truth",
         table=table, share=share, live=scene.is_live,
     )  # fmt: skip
 
 
 def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None) -> None:
-    """Agreement against noise, and which side of the cliff a budget lies on."""
+    """Draws agreement against noise, with the noise that the budget requires."""
     from dpcl_core.figures import matching as figures
     from dpcl_core.runs import matching
 
-    of = scene.sweep()
-    if not of.agreement_at:
+    swept = scene.sweep()
+    if not swept.agreement_at:
         _not_yet("Agreement against noise")
         return
-    table = matching.agreement([of])
+    table = matching.agreement([swept])
     figure_card.show(
-        figures.by_noise(table, of.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
-        title="Agreement against noise", note="dashed: noise that ε demands, by who is trusted", table=table, share=share,
+        figures.by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
+        title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table, share=share,
         live=scene.is_live,
     )  # fmt: skip
     st.caption(
-        "Local: every list gets the noise before it is sent. Central: the noise goes on the sum of all clients, and what is "
-        "drawn as its line is the noise on the average. Each point is one draw of the noise."
+        "Local: every client adds noise to its list before sending it. Central: the noise is added to the sum over all "
+        "clients; the line shows the resulting noise on their average. Each point is one draw of the noise."
     )
-    _say_part(of)
+    _subsample_caption(swept)
 
 
 def anchors(scene: Scene, share: Mapping[str, str] | None) -> None:
-    """What more anchors buy."""
+    """Draws how well more anchors separate the modes."""
     from dpcl_core.figures import anchors as figures
     from dpcl_core.runs import matching
 
-    of = scene.anchors()
-    if of.anchors is None:
+    scored = scene.anchors()
+    if scored.anchors is None:
         _not_yet("What more anchors buy")
         return
-    table = matching.anchors([of])
+    table = matching.anchors([scored])
     figure_card.show(
         figures.diagnostics(table, chosen=scene.m, dark=style.is_dark()), scene.source, key="anchor-scores",
         title="What more anchors buy", note="gaps in standard deviations of a signature", table=table, share=share,
         live=scene.is_live,
     )  # fmt: skip
     st.caption(
-        "p̂ is a share of anchors, so more of them do not raise it; what grows is the largest gap that any of them sees. "
-        "Theorem 2 says when entries of different modes come apart somewhere, and nothing about those of one mode staying "
-        "together. Its entries are those drawn here, its η is 0.05."
+        "p̂ is a share of anchors, so more anchors do not raise it. What grows is the largest gap seen at any anchor. "
+        "Theorem 2 says when some anchor separates entries of different modes, not that entries of one mode stay together. "
+        "Here it counts the entries drawn above, with η = 0.05."
     )
-    _say_part(of)
+    _subsample_caption(scored)
 
 
 def signal(scene: Scene, share: Mapping[str, str] | None) -> None:
-    """Whether what is released is more than noise."""
+    """Draws the length of the signal against the length of the noise, for each released statistic."""
     from dpcl_core.figures import anchors as figures
     from dpcl_core.runs import matching
 
@@ -204,48 +204,48 @@ def _not_yet(title: str) -> None:
     with layout.card("anchor-not-yet"):
         st.markdown(f"**{title}**")
         st.caption(
-            "Measured once in a run: for its first seed, when its last task has been learned. Lists of more than 80 entries "
-            "are left out where entries have whole covariance matrices, and in older runs."
+            "Measured once in a run, for its first seed, after the last task. Older runs, and entries with full covariance "
+            "matrices, have no measurement for lists of more than 80 entries."
         )
 
 
-def _say_part(of: Signatures) -> None:
-    """Says which part of long lists matchers were held against each other on."""
-    n_entries = len(of.entries.client)
-    if of.n_compared is None or of.n_compared == n_entries:
+def _subsample_caption(event: Signatures) -> None:
+    """Says which entries of long lists were used to compare the matchers."""
+    n_entries = len(event.entries.client)
+    if event.n_compared is None or event.n_compared == n_entries:
         return
     from dpcl_core.explorers import list_subsample
 
     st.caption(
-        f"Lists are long here, so that {of.n_compared:,} of {n_entries:,} entries were compared: of the first clients of "
-        f"every task, at most {list_subsample.KEPT} of a list, the first of each kind before the second of any."
+        f"The lists are long, so {event.n_compared:,} of {n_entries:,} entries were compared: from the first clients of "
+        f"every task, at most {list_subsample.KEPT} of a list, taking one of each kind before a second of any."
     )
 
 
 def _legend(scene: Scene, spaces: Sequence[Space]) -> str:
-    held = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
-    axes = " and ".join(f"{100 * held[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
+    shares = dict(zip(("mean", "signature"), scene.now.shown, strict=True))
+    axes = " and ".join(f"{100 * shares[space]:.0f} % of the variance of {MAPS[space]}" for space in spaces)
     return (
-        "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: group's "
-        f"prototype, its dotted ellipse two standard deviations of privacy noise; where names have no room they show on "
-        f"hovering. The two axes show {axes}."
+        "Colour: group. Shape: client. Size: weight. Hollow and faint: ambiguous. Ring: wrong group. Cross: the group's "
+        f"prototype; dotted ellipse: two standard deviations of its privacy noise. Names without room appear on hover. "
+        f"The two axes show {axes}."
     )
 
 
 def _extent(scene: Scene, space: Space) -> Extent:
-    """The same part of the map for every round, so that what moves is the lists and not the map."""
+    """The same axis ranges for every round, so that only the lists move."""
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 
-    entries = scene.entries if len(scene.told) == 1 else matching.entries(scene.told)
-    return signatures.extent(entries, matching.prototypes(scene.told), space)
+    entries = scene.entries if len(scene.rounds) == 1 else matching.entries(scene.rounds)
+    return signatures.extent(entries, matching.prototypes(scene.rounds), space)
 
 
 def _segmented(view: View, name: str, title: str, options: Mapping[str, str]) -> str:
-    asked = str(view[name])
+    start = str(view[name])
     return (
         st.segmented_control(
-            title, list(options), default=asked, format_func=options.__getitem__, required=True, key=view.key(name),
+            title, list(options), default=start, format_func=options.__getitem__, required=True, key=view.key(name),
             label_visibility="collapsed",
-        ) or asked
+        ) or start
     )  # fmt: skip

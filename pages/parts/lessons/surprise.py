@@ -14,8 +14,8 @@ from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import surprise as game
 from pages.parts.lessons.stage import Stage, percent
 from pages.parts.shell import figure_card
-from pages.parts.tokens import found as tables
-from pages.parts.tokens import heat, source
+from pages.parts.tokens import detection_card as tables
+from pages.parts.tokens import heat, text_source
 
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -25,12 +25,12 @@ _NEAR, _WELL = 0.05, 0.8  # how far from a coin's 0.5 still counts as a coin; wh
 
 def look(stage: Stage) -> int | None:
     """One text in shades of surprise, and what the most surprising tokens of all texts are."""
-    told = source.corpus()
+    told = text_source.corpus()
     places = range(len(told.sources))
     picked = st.selectbox("Family of texts", places, index=1, format_func=told.sources.__getitem__, key=stage.key("family"))
     if stage.press("Score a text", lambda: True) is None:
         return None
-    dials, of = token_layers.Dials(), source.everything()
+    dials, of = token_layers.Dials(), text_source.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = told.text(picked, number - 1)
     stage.see()
@@ -71,7 +71,7 @@ def alpha(stage: Stage) -> int | None:
     """The same at every mix of the two numbers."""
 
     def ranked() -> dict[str, dict[float, float]]:
-        of = source.everything()
+        of = text_source.everything()
         tokens = detection.gathered(of)
         by = {each: detection.scores(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
@@ -92,7 +92,7 @@ def misses(stage: Stage) -> int | None:
     """Kinds of words by their mean score, and the noise that follows."""
     if stage.press("Sort the kinds", lambda: True) is None:
         return None
-    _, _, kinds = tables.measured(source.everything(), token_layers.Dials())
+    _, _, kinds = tables.measured(text_source.everything(), token_layers.Dials())
     stage.see()
     st.markdown(tables.by_kind(kinds))
     st.caption(
@@ -114,7 +114,7 @@ def feedback(stage: Stage) -> int | None:
         return None
     share = stage.slide("by-heart", SHARES)
     stage.see()
-    of = source.everything()
+    of = text_source.everything()
     number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
@@ -133,7 +133,7 @@ def feedback(stage: Stage) -> int | None:
 
 def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     """Bars of score and pattern for these comparisons; gives the score's AUROC by comparison."""
-    table, _, _ = tables.measured(source.everything(), token_layers.Dials())
+    table, _, _ = tables.measured(text_source.everything(), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture = figures.detection(shown, dark=stage.dark)
     figure_card.show(
@@ -147,7 +147,7 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
     """All texts, as a model scores them that knows them by heart to this share."""
-    return game.learned(source.everything(), share)
+    return game.learned(text_source.everything(), share)
 
 
 def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
@@ -164,5 +164,5 @@ def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
 
 
 def _provenance() -> Provenance:
-    n_texts = len(source.everything())
+    n_texts = len(text_source.everything())
     return Provenance("made-up texts with marked personal data", n_texts, "bundled model", "", (), None, 0, ())

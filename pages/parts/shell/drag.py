@@ -16,7 +16,7 @@ from streamlit.errors import StreamlitAPIException
 
 from dpcl_core import paths
 from dpcl_core.figures.picture import epsilon_text
-from pages.parts.training.whatif import Source
+from pages.parts.training.budget_source import Source
 
 _FILES = ("replay.mjs", "drag.mjs")
 

@@ -1,4 +1,4 @@
-"""The heatmap of a text: a layer to choose, the text itself, what the shades mean, and the finding in words."""
+"""The heatmap of a text: a choice of layer, the shaded text, its legend, and the finding in words."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ MEANS: dict[Layer, str] = {
     "p": "P: how likely the model finds the token after those before it.",
     "score1": "Score1 (Eq. 2): −log P in nats, the model's surprise.",
     "score2": "Score2 (Eq. 3): how common the token is in the six tasks; negative where it is common in all of them.",
-    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: nothing that the method does delivers it.",
-    "true": "Exact ε of the noise that Eq. 5 prints, one release. No guarantee either: it takes the noise level as fixed, "
-    "and here the level itself depends on the token.",
-    "sigma": "σ / C (Eq. 5): noise on each value of the token's embedding, against the length that it is clipped to.",
-    "printed": "How much the loss grows with the token's own, printed sign (Eq. 12): sensitive tokens are learned harder.",
-    "flipped": "The same with the sign turned around: sensitive tokens are unlearned, without an end.",
-    "hinge": "The same with the hinge: sensitive tokens are unlearned until they are no likelier than the public model has "
-    "them, and then left alone.",
+    "nominal": "Nominal ε (Eq. 4), as printed. No guarantee: the method does not achieve it.",
+    "true": "Exact ε of one release with the noise of Eq. 5. No guarantee either: it assumes a fixed noise level, and here "
+    "the level depends on the token.",
+    "sigma": "σ / C (Eq. 5): noise on each value of the token's embedding, relative to the norm it is clipped to.",
+    "printed": "Weight of the token in the loss, with the printed sign (Eq. 12): sensitive tokens are learned harder.",
+    "flipped": "The same with the opposite sign: sensitive tokens are unlearned without limit.",
+    "hinge": "The same with a hinge: sensitive tokens are unlearned until they are no likelier than under the public model.",
 }
 
 
 def picker(start: Layer, key: str) -> Layer:
-    """Which layer is shown."""
+    """The chosen layer."""
     options = list(TITLES)
     picked = st.pills(
         "Layer", options, default=start, format_func=TITLES.__getitem__, key=key, required=True, label_visibility="collapsed"
@@ -56,16 +55,16 @@ def picker(start: Layer, key: str) -> Layer:
 
 
 def picture(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """The text with its shades, and the legend. `key`: of the element, one in whatever layer it is repainted."""
+    """Draws the shaded text and its legend. `key`: of the element, the same for every layer."""
     _element()(key=key, data=document(text, layer, dials, name))
 
 
 def document(text: ScoredText, layer: Layer, dials: Dials, name: str) -> dict[str, dict[str, object]]:
-    """What the element draws (`figures/heatmap.py`)."""
-    found, edges = token_layers.values(text, layer, dials), token_layers.edges(layer, dials)
+    """The data that the browser element draws (`figures/heatmap.py`)."""
+    values, edges = token_layers.values(text, layer, dials), token_layers.edges(layer, dials)
     origin = token_layers.base(dials) if layer in token_layers.WEIGHTS else None
-    numbers = [heatmap.number(value, edges, origin) for value in found.tolist()]
-    shades = token_layers.shades(layer, found, dials).tolist()
+    numbers = [heatmap.number(value, edges, origin) for value in values.tolist()]
+    shades = token_layers.shades(layer, values, dials).tolist()
     beyond = f" from {origin:g}" if origin else ""
     ranges = heatmap.ranges(edges, falling=layer in token_layers.FALLING, beyond=beyond)
     legend = heatmap.legend(ranges, has_spans=any(text.kinds), has_stops=layer in token_layers.NOISE and any(text.is_stop))
@@ -80,16 +79,16 @@ def _element() -> Any:
 
 
 def show(text: ScoredText, layer: Layer, dials: Dials, name: str, *, key: str) -> None:
-    """The layer's meaning, the text, the legend, the finding, and a warning where the printed formula leaves its range."""
-    st.caption(f"{MEANS[layer]} The darker, the more sensitive the token is taken for.")
+    """Draws the meaning of the layer, the text, the finding, and a warning where the printed formula leaves its range."""
+    st.caption(f"{MEANS[layer]} Darker: treated as more sensitive.")
     picture(text, layer, dials, name, key=key)
     st.markdown(f"**{plain(finding(text, dials))}**")
-    if (said := token_layers.warning([text], dials)) and layer in ("score", *token_layers.NOISE):
-        st.caption(f"{plain(said)} Nominal, no guarantee.")
+    if (warning := token_layers.warning([text], dials)) and layer in ("score", *token_layers.NOISE):
+        st.caption(f"{plain(warning)} Nominal, no guarantee.")
 
 
 def finding(text: ScoredText, dials: Dials) -> str:
-    """How many tokens of each sort have a score above the threshold."""
+    """A sentence: how many tokens of each sort have a score above the threshold."""
     is_above = (token_layers.scores(text, dials) > dials.threshold).tolist()
     sorts: dict[str, list[bool]] = {"personal": [], "harmless look-alike": [], "other": []}
     for above, kind in zip(is_above, text.kinds, strict=True):
@@ -98,20 +97,21 @@ def finding(text: ScoredText, dials: Dials) -> str:
     if not any(text.kinds):
         n = len(is_above)
         return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {n} token{'s' if n != 1 else ''}."
-    said = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
-    return f"The score is above θ = {dials.threshold:g} for {', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}."
+    counts = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
+    listed = f"{', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
+    return f"The score is above θ = {dials.threshold:g} for {listed}."
 
 
 def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> None:
-    """What this noise protects: nothing that anybody has proved. Printed and exact numbers beside each other.
+    """Draws the bar that says this noise has no proved guarantee, with printed and exact ε.
 
-    `is_published`: it is the noise of what is looked at; else a run's own protection is another, and is told by its bar.
+    `is_published`: the shown text has this noise; otherwise a run's own statement covers it, on the Privacy page.
     """
     nominal, true = token_layers.values(text, "nominal", dials), token_layers.values(text, "true", dials)
     is_noised = [not stop for stop in text.is_stop]
     whose = "PeCL as published protects no token, no text and no person."
     if not is_published:
-        whose = "What PeCL as published would print. This run's noise is another: its own statement is on the Privacy page."
+        whose = "These numbers are PeCL's as published. This run adds other noise: see its statement on the Privacy page."
     cells = [("wide not", "Nominal budget, no guarantee.", whose)]
     if any(is_noised):
         low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
@@ -121,21 +121,21 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)
     stops = f"{n_stops} stop word token{'s' if n_stops != 1 else ''}: no noise. " if n_stops else ""
-    cells.append(("not", "Not covered", f"{stops}The noise level tells the token."))
+    cells.append(("not", "Not covered", f"{stops}The noise level reveals the token."))
     cells.append(("", "", f"{name[:1].upper()}{name[1:]}."))
     spans = "".join(
-        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(said)}</div>'
-        for kind, head, said in cells
+        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(words)}</div>'
+        for kind, head, words in cells
     )
     st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{spans}</div>')
 
 
-def strip(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) -> None:
-    """Where the numbers come from, and the ways to take them along."""
+def footer(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) -> None:
+    """Draws the provenance line, the CSV download and the link."""
     with st.container(key="strip-heat", horizontal=True, vertical_alignment="center", gap="small"):
         budgets = f"nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee"
-        told = f"{name} · {len(text.tokens)} tokens · α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets}"
-        st.caption(plain(told), width="stretch")
+        provenance = f"{name} · {len(text.tokens)} tokens · α = {dials.alpha:g} · θ = {dials.threshold:g} · {budgets}"
+        st.caption(plain(provenance), width="stretch")
         st.download_button(
             "CSV", lambda: csv(text, dials), "tokens.csv", "text/csv", key="csv-heat", type="tertiary", on_click="ignore",
             help="Every token with the numbers of every layer",
@@ -145,7 +145,7 @@ def strip(text: ScoredText, dials: Dials, name: str, share: Mapping[str, str]) -
 
 
 def csv(text: ScoredText, dials: Dials) -> str:
-    """Every token with all layers, one row a token."""
+    """All layers as CSV, one row per token."""
     import pandas as pd
 
     columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}

@@ -1,4 +1,4 @@
-"""What remains readable of a text under the noise: each noisy embedding read as the nearest token of the public table."""
+"""What an attacker reads under the noise: each noisy embedding decoded as the nearest token of the public table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
 
 @dataclass(frozen=True)
 class Read:
-    """What an attacker reads: every token's nearest neighbour as printed, whether it is right, and whether it had noise."""
+    """What an attacker reads: each token's nearest neighbour, whether it is right, and whether the token had noise."""
 
     printed: tuple[str, ...]
     is_right: tuple[bool, ...]
@@ -32,27 +32,31 @@ class Read:
 
     @property
     def share(self) -> float | None:
-        """Of the tokens with noise, those read right; None without any."""
+        """Share of noised tokens read correctly; None if none has noise."""
         noised = [right for right, had in zip(self.is_right, self.is_noised, strict=True) if had]
         return sum(noised) / len(noised) if noised else None
 
 
 @st.fragment
 def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
-    """The text as it is read from its noisy embeddings. Fresh noise for every text and setting, and when it is asked for."""
+    """Draws the text as read from its noisy embeddings; fresh noise for every text, every setting and every press."""
     with layout.card("noise"):
         st.markdown("**What remains readable**")
         tokens = _ids(text)
         if tokens is None:
-            st.caption("The tokens of this text are not those of the bundled model, whose embeddings are at hand here.")
+            st.caption(
+                "This text has other tokens than the bundled model, and only that model's embeddings are available here."
+            )
             return
         published, bounded = _latest(text, tokens, dials, n_releases)
         st.html(_markup(published))
         n_noised = sum(published.is_noised)
         n_right = round((published.share or 0.0) * n_noised)
         clean = len(text.tokens) - n_noised
-        stops = f" {clean} stop word token{'s stand' if clean != 1 else ' stands'} there exactly." if clean else ""
-        st.markdown(f"**The nearest row of the public table names {n_right} of {n_noised} noised tokens.{stops}**")
+        stops = f" {clean} stop word token{'s have' if clean != 1 else ' has'} no noise." if clean else ""
+        st.markdown(
+            f"**The nearest embedding of the public table gives {n_right} of {n_noised} noised tokens correctly.{stops}**"
+        )
         rows = [
             (f"as published, nominal ε {dials.lower:g} to {dials.upper:g}, no guarantee", published, n_releases),
             (f"one noise for all tokens, once: ε = {HONEST:g} for the whole text, proved", bounded, 1),
@@ -61,27 +65,27 @@ def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
         st.markdown(f"| noise | releases | noised tokens read |\n|---|---:|---:|\n{body}")
         st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
-            f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median length. Fresh noise in every "
-            "epoch is a release in every epoch; who reads takes their mean. As published, stop words get no noise. Where "
-            "nothing can be read, a model can learn next to nothing either."
+            f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median norm. Fresh noise in every "
+            "epoch is one release per epoch; the attacker averages them. As published, stop words get no noise. Where nothing can "
+            "be read, a model can learn almost nothing either."
         )
 
 
 def _latest(text: ScoredText, tokens: NDArray[np.int64], dials: Dials, n_releases: int) -> tuple[Read, Read]:
-    """What is read under the published noise and under one with a bound; kept while nothing changes that it hangs on."""
+    """What is read under the published noise and under noise with a bound; cached for text, noise level and releases."""
     import numpy as np
 
     from dpcl_core.privacy import token_noise
 
-    of = text.tokens, token_layers.values(text, "sigma", dials).tobytes(), n_releases
+    key = text.tokens, token_layers.values(text, "sigma", dials).tobytes(), n_releases
     kept = st.session_state.get(_KEPT)
-    if kept is None or kept[0] != of:
+    if kept is None or kept[0] != key:
         published = _read(tokens, np.nan_to_num(token_layers.values(text, "sigma", dials), nan=0.0), n_releases)
         honest = token_noise.ratio_for(HONEST, dials.delta, len(tokens))
-        kept = of, (published, _read(tokens, np.full(len(tokens), honest), 1))
+        kept = key, (published, _read(tokens, np.full(len(tokens), honest), 1))
         st.session_state[_KEPT] = kept
-    found: tuple[Read, Read] = kept[1]
-    return found
+    reads: tuple[Read, Read] = kept[1]
+    return reads
 
 
 def _forget() -> None:
@@ -89,7 +93,7 @@ def _forget() -> None:
 
 
 def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: int) -> Read:
-    """What the nearest rows are. `ratios` [m]: sigma / C, 0 where there is no noise."""
+    """The nearest token of each noisy embedding. `tokens` [m] int64; `ratios` [m]: σ / C, 0 for no noise."""
     import numpy as np
 
     from dpcl_core.attacks import embedding_inversion
@@ -101,17 +105,17 @@ def _read(tokens: NDArray[np.int64], ratios: NDArray[np.float64], n_releases: in
     clip_norm = float(np.median(np.linalg.norm(table, axis=1)))
     rows = clipped(table, clip_norm)
     seen = embedding_inversion.seen(rows[tokens], ratios * clip_norm, n_releases, ReleaseNoise())
-    found, _ = embedding_inversion.nearest(rows, seen)
-    ready = tokenizer.load("lm-tiny")
+    nearest, _ = embedding_inversion.nearest(rows, seen)
+    vocabulary = tokenizer.load("lm-tiny")
     return Read(
-        tuple(ready.shown(token) for token in found.tolist()),
-        tuple((found == tokens).tolist()),
+        tuple(vocabulary.shown(token) for token in nearest.tolist()),
+        tuple((nearest == tokens).tolist()),
         tuple((ratios > 0).tolist()),
     )
 
 
 def _ids(text: ScoredText) -> NDArray[np.int64] | None:
-    """The tokens' numbers in the bundled tokenizer; None where it cuts the text otherwise."""
+    """Token ids [m] int64 in the bundled tokenizer; None if it tokenizes the text differently."""
     import numpy as np
 
     from dpcl_core.backbones.language import tokenizer
@@ -121,7 +125,7 @@ def _ids(text: ScoredText) -> NDArray[np.int64] | None:
 
 
 def _markup(read: Read) -> str:
-    """The text as it is read: right tokens bold and underlined, wrong ones faint, exact ones plain."""
+    """The decoded text as HTML: right tokens bold and underlined, wrong ones faint, tokens without noise plain."""
     parts = []
     for printed, right, had in zip(read.printed, read.is_right, read.is_noised, strict=True):
         name = "exact" if not had else "right" if right else "wrong"

@@ -17,12 +17,12 @@ from dpcl_core.errors import BadInput
 from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_text
 from dpcl_core.results import Result, rule_title
 from dpcl_core.spec import RunSpec
-from pages.parts.anchors import ofrun as lists
+from pages.parts.anchors import run_source as lists
 from pages.parts.claims import privacy_bar
 from pages.parts.shell import state, status_line, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.text import capital
-from pages.parts.tokens import ofrun
+from pages.parts.tokens import run_figures
 
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
@@ -98,11 +98,11 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     """
     from dpcl_core.figures import curves
 
-    if live and ofrun.has_any(result):
-        ofrun.now(result, chosen, key="live")
-        ofrun.figures(result, chosen, share=None, live=True)
+    if live and run_figures.has_any(result):
+        run_figures.latest(result, chosen, key="live")
+        run_figures.figures(result, chosen, share=None, live=True)
     if live:
-        lists.now(result, chosen, live=True)
+        lists.latest(result, chosen, live=True)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
     key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
     overall, matrix, forgotten = _pictures(key, result)
@@ -126,7 +126,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
         return
-    has_texts = ofrun.has_any(result)
+    has_texts = run_figures.has_any(result)
     more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
     names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
     cost, lost, settings, *told = st.tabs(names, key="more-figures", on_change="rerun")
@@ -147,10 +147,10 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         if tab.open:
             with tab:
                 if name == "Tokens":
-                    ofrun.now(result, chosen, key="over")
-                    ofrun.figures(result, chosen, share=share, live=False)
+                    run_figures.latest(result, chosen, key="over")
+                    run_figures.figures(result, chosen, share=share, live=False)
                 else:
-                    lists.now(result, chosen, live=False)
+                    lists.latest(result, chosen, live=False)
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)

@@ -1,4 +1,4 @@
-"""Does the score find personal data? Ranked against true spans over many texts, beside a plain pattern, kind by kind."""
+"""How well the score detects marked personal data over many texts, compared with a simple pattern, by kind of span."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 
 def card(
-    of: Sequence[ScoredText],
+    texts: Sequence[ScoredText],
     key: tuple[object, ...],
     dials: Dials,
     source: Provenance,
     share: Mapping[str, str] | None,
 ) -> None:
-    """AUROC bars, average precision, recall at the threshold, and a row for every kind of span. `key` names the texts."""
+    """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
     dark = style.is_dark()
-    picture, table, groups, kinds = _drawn(key, dials, dark, of)
+    picture, table, groups, kinds = _drawn(key, dials, dark, texts)
     if groups.empty:
         with layout.card("found"):
             st.markdown("**Does the score find personal data?**")
-            st.caption("No personal data is marked in these texts, so there is nothing to compare with.")
+            st.caption("No personal data is marked in these texts, so detection cannot be measured.")
         return
     figure_card.show(
         picture, source, key="detection", title="Does the score find personal data?", table=table, share=share,
     )  # fmt: skip
     with layout.card("kinds"):
-        st.markdown("**How precise it is, and kind by kind**")
+        st.markdown("**Precision, and detection by kind of data**")
         st.markdown(_groups(groups))
         st.caption(
-            "Precision is average precision; hold it against the share of personal tokens, which a coin reaches. The "
-            "pattern (a capital letter, @ or two digits in the word) is a floor, not a proposal."
+            "Precision: average precision. Guessing at random reaches the share of personal tokens. The pattern (a capital "
+            "letter, @ or two digits in the word) is a baseline, not a proposal."
         )
         with st.expander(f"Every kind, with recall at θ = {dials.threshold:g}"):
             st.markdown(by_kind(kinds))
-            st.caption("AUROC of a kind is against tokens outside any span.")
+            st.caption("The AUROC of a kind compares its tokens with tokens outside any span.")
 
 
 @st.cache_resource(max_entries=40, show_spinner=False)
 def _drawn(
-    key: tuple[object, ...], dials: Dials, dark: bool, _of: Sequence[ScoredText]
+    key: tuple[object, ...], dials: Dials, dark: bool, _texts: Sequence[ScoredText]
 ) -> tuple[Picture, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The figure and the tables of `measured`, computed once for all who look at these texts with these settings."""
+    """The figure and the tables of `measured`, cached for all visitors by texts and settings."""
     from dpcl_core.figures import tokens as figures
 
-    table, groups, kinds = measured(_of, dials)
+    table, groups, kinds = measured(_texts, dials)
     return figures.detection(table, dark=dark), table, groups, kinds
 
 
-def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def measured(texts: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Three tables, the last two empty where no private span is marked.
 
     1 group, detector ("score", "pattern"), auroc, average_precision, share (of private tokens in the group).
@@ -72,22 +72,22 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
 
     from dpcl_core.explorers import detection, token_layers
 
-    tokens = detection.gathered(of)
-    score = np.concatenate([token_layers.scores(text, dials) for text in of])
-    found = {
+    tokens = detection.gathered(texts)
+    score = np.concatenate([token_layers.scores(text, dials) for text in texts])
+    by_detector = {
         "score": detection.scores(score, tokens),
         "pattern": detection.scores(tokens.has_pattern.astype(np.float64), tokens),
     }
     rows = [
         (group, detector, one.auroc[group], one.precision[group], one.share[group])
-        for detector, one in found.items()
+        for detector, one in by_detector.items()
         for group in one.auroc
     ]
     table = pd.DataFrame(rows, columns=["group", "detector", "auroc", "average_precision", "share"])
     if not tokens.is_private.any():
         return table, pd.DataFrame(), pd.DataFrame()
     nominal, true = (
-        np.concatenate([token_layers.values(text, layer, dials) for text in of]) for layer in ("nominal", "true")
+        np.concatenate([token_layers.values(text, layer, dials) for text in texts]) for layer in ("nominal", "true")
     )
     kinds = []
     for kind, auroc in detection.by_kind(score, tokens).items():
@@ -99,7 +99,7 @@ def measured(of: Sequence[ScoredText], dials: Dials) -> tuple[pd.DataFrame, pd.D
         kinds.append((kind, is_private, int(inside.sum()), float(score[inside].mean()), *means, recall, auroc))
     columns = ["kind", "is_private", "n", "mean_score", "nominal_epsilon", "true_epsilon", "recall", "auroc"]
     wide = table.pivot(index="group", columns="detector", values=["auroc", "average_precision", "share"])
-    return table, wide.loc[list(found["score"].auroc)], pd.DataFrame(kinds, columns=columns)
+    return table, wide.loc[list(by_detector["score"].auroc)], pd.DataFrame(kinds, columns=columns)
 
 
 def _groups(wide: pd.DataFrame) -> str:
@@ -114,7 +114,7 @@ def _groups(wide: pd.DataFrame) -> str:
 
 
 def by_kind(table: pd.DataFrame) -> str:
-    """The third table of `measured` as it is shown: private kinds first, the least noised first."""
+    """The third table of `measured` as Markdown: private kinds first, then by ascending mean score."""
     rows = "".join(
         f"| {_kind(row.kind)} | {row.n:,} | {row.mean_score:.2f} | {row.nominal_epsilon:.2g} | {row.true_epsilon:.2g} | "
         f"{100 * row.recall:.0f} % | {row.auroc:.2f} |\n"

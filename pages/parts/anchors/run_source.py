@@ -1,4 +1,4 @@
-"""What a run has told of its clients' lists: which of its models and rounds is looked at, and its accuracy beside it."""
+"""The recorded list matchings of a run: a choice of run, model and round, and the accuracy of the chosen model."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("seed", "s", "seed", link.Maybe(link.Whole(0, 2**31)), None),
     link.Field("at", "t", "round", link.Maybe(link.Whole(1, 100_000)), None),
 ]
-NO_RUN = "No run has told of lists yet: train a CSLR method on the Train page. The simulation needs no run."
+NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train page. The simulation needs no run."
 
 
 def has_any(result: Result) -> bool:
-    """Whether the run has told of its clients' lists."""
+    """Whether the run has recorded its clients' lists."""
     return any(isinstance(event, Signatures) for event in result.said)
 
 
 def choose(view: View) -> Result | None:
-    """The run that is looked at; None where there is none."""
+    """The chosen run; None where the store has no run on clients' data."""
     asked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
     runs = pickers.runs(state.where(), asked, "clients")
     if not runs:
@@ -44,15 +44,15 @@ def choose(view: View) -> Result | None:
     return stored_results.of(state.store().get(run_id))
 
 
-def now(result: Result, epsilon: float, *, live: bool) -> None:
-    """The newest lists of one budget on their map, and the way to all of it."""
+def latest(result: Result, epsilon: float, *, live: bool) -> None:
+    """Draws the newest lists of one budget on their map, with a link to the Anchors page."""
     from dpcl_core.figures import signatures
     from dpcl_core.runs import matching
 
-    said = [event for event in told(result) if event.cell.epsilon == epsilon]
-    if not said:
+    rounds = [event for event in matchings(result) if event.cell.epsilon == epsilon]
+    if not rounds:
         return
-    event = said[-1]
+    event = rounds[-1]
     entries, prototypes = matching.entries([event]), matching.prototypes([event])
     picture = signatures.on_map(entries, prototypes, space="signature", dark=style.is_dark())
     figure_card.show(
@@ -61,12 +61,12 @@ def now(result: Result, epsilon: float, *, live: bool) -> None:
     )  # fmt: skip
     if result.run_id is not None:
         query = {"v": "1", "sh": "run", "run": result.run_id}
-        st.page_link("pages/anchors.py", label=":primary[All of it on the Anchors page →]", query_params=query)
+        st.page_link("pages/anchors.py", label=":primary[All figures on the Anchors page →]", query_params=query)
 
 
 def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]]:
-    """Which of the run's models is looked at; None while no list has been told of."""
-    cells = {event.cell for event in told(result)}
+    """The chosen model of the run and what the link carries of the choice; None while no list is recorded."""
+    cells = {event.cell for event in matchings(result)}
     if not cells:
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
@@ -78,18 +78,18 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
     return Cell(epsilon, seed), chosen
 
 
-def told(result: Result) -> tuple[Signatures, ...]:
-    """Everything that the run has told of lists."""
+def matchings(result: Result) -> tuple[Signatures, ...]:
+    """All recorded matchings of the run's lists, in order."""
     return tuple(event for event in result.said if isinstance(event, Signatures))
 
 
-def of_model(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
-    """All rounds of one model."""
-    return tuple(event for event in told(result) if event.cell == cell)
+def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
+    """All recorded rounds of one model."""
+    return tuple(event for event in matchings(result) if event.cell == cell)
 
 
 def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tuple[int, Mapping[str, object]]:
-    """The round looked at, the last one until somebody moves the slider."""
+    """Index of the chosen round (at first the last one), and what the link carries of the choice."""
     last = len(rounds) - 1
     if not last:
         return 0, {"at": None}
@@ -102,20 +102,20 @@ def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tupl
     return at, {"at": None if at == last else at + 1}
 
 
-def nothing(result: Result) -> str:
-    """Why a run that is over has no lists to show."""
+def empty_reason(result: Result) -> str:
+    """Why a run that has ended has no lists to show."""
     if showing.refusal(datasets.card(result.spec.data.dataset)) or result.spec.data.dataset.startswith("own:"):
-        return "This run has told of no lists: its texts may be private data, and single lists are never shown of those."
-    return "This run has told of no lists: its method makes none, or it ended before."
+        return "This run recorded no lists: its texts may be private, and lists of private data are never shown."
+    return "This run recorded no lists: its method makes none, or the run ended too early."
 
 
 def scene(result: Result, rounds: tuple[Signatures, ...], at: int, *, is_live: bool) -> Scene:
-    """The scene of a run: everything in it was measured while the run went on, some of it not in every round."""
-    now, before = rounds[at], rounds[at::-1]
-    swept = next((event for event in before if event.agreement_at), now)
-    scored = next((event for event in before if event.anchors is not None), now)
+    """The scene of a run, as measured during it; sweep and anchor scores come from the latest round that has them."""
+    shown, before = rounds[at], rounds[at::-1]
+    swept = next((event for event in before if event.agreement_at), shown)
+    scored = next((event for event in before if event.anchors is not None), shown)
     return Scene(
-        rounds, at, str(result.run_id), result.provenance, lambda: now.agreement, lambda: swept, lambda: scored, is_live
+        rounds, at, str(result.run_id), result.provenance, lambda: shown.agreement, lambda: swept, lambda: scored, is_live
     )
 
 

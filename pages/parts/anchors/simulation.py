@@ -1,4 +1,4 @@
-"""The Anchors page without a run: lists of simulated clients with public digits, matched anew for every setting."""
+"""The simulation on the Anchors page: lists of simulated clients with public digits, matched for every setting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Kind = Literal["exact", "fitted"]
 Side = Literal["server", "client"]
 KINDS = {"exact": "each mode once", "fitted": "fitted by EM"}
-SIDES = {"server": "the server, from noisy lists", "client": "each client, to released groups"}
+SIDES = {"server": "the server, on noisy lists", "client": "each client, to released groups"}
 MATCHERS = {
     "centred": "anchors, centred", "ranked": "anchors, ranked", "raw": "anchors, raw", "axes": "public axes",
     "hungarian": "Hungarian", "nearest": "nearest mean", "transport": "optimal transport", "random": "random",
@@ -50,8 +50,8 @@ FIELDS: list[link.Field[Any]] = [
 
 
 @dataclass(frozen=True)
-class Play:
-    """What is played: everything that decides which groups come out."""
+class Setup:
+    """Settings of the simulation: everything that determines the groups."""
 
     kind: Kind
     side: Side
@@ -73,44 +73,46 @@ class Play:
         return MATCHERS[self.matcher]
 
     def provenance(self) -> Provenance:
-        """Where the numbers of its figures come from."""
+        """The provenance line of the figures."""
         how = f"noise {self.noise:g} on each list" if self.is_local else f"{self.round} of 4 rounds released"
-        said = f"{self.matcher_name}, m = {self.m}, {how}"
+        method = f"{self.matcher_name}, m = {self.m}, {how}"
         dataset = f"public digits dealt to {self.clients} simulated clients, {self.length} numbers each"
         budgets = () if self.is_local else (self.budget,)
-        return Provenance(dataset, None, said, "", budgets, None, 0, (), is_example=True)
+        return Provenance(dataset, None, method, "", budgets, None, 0, (), is_example=True)
 
 
-def choose(view: View) -> tuple[Play, Mapping[str, object]]:
-    """The controls and what they say; the values go into the link."""
+def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
+    """Draws the controls; returns the setup and the values for the link."""
 
     def pick(name: str, title: str, options: Mapping[str, str]) -> str:
-        asked = str(view[name])
+        start = str(view[name])
         return (
             st.selectbox(
-                title, list(options), list(options).index(asked), format_func=options.__getitem__, key=view.key(name)
-            ) or asked
+                title, list(options), list(options).index(start), format_func=options.__getitem__, key=view.key(name)
+            ) or start
         )  # fmt: skip
 
     def slide(name: str, title: str, options: tuple[float, ...], help_text: str = "") -> float:
         wanted = cast(float, view[name])
-        asked = wanted if wanted in options else min(options, key=lambda each: abs(each - wanted))
-        return st.select_slider(title, options, asked, format_func=epsilon_text, key=view.key(name), help=help_text or None)
+        start = wanted if wanted in options else min(options, key=lambda each: abs(each - wanted))
+        return st.select_slider(title, options, start, format_func=epsilon_text, key=view.key(name), help=help_text or None)
 
     side = pick("side", "Who matches", SIDES)
     matcher = pick("matcher", "Matcher", MATCHERS)
-    m = slide("m", "Anchors m", COUNTS, "Public digits at which every entry's density is read.")
+    m = slide("m", "Anchors m", COUNTS, "Public digits at which the density of every entry is evaluated.")
     kept = {name: view[name] for name in ("noise", "budget", "round", "clients")}
     if side == "server":
-        kept["noise"] = slide("noise", "Noise on the lists", LEVELS, "On every coordinate; groups lie about 0.4 apart.")
+        kept["noise"] = slide(
+            "noise", "Noise on the lists", LEVELS, "Its std on every coordinate; groups are about 0.4 apart."
+        )
     else:
         kept["budget"] = slide("budget", "ε of all four rounds", BUDGETS)
-        kept["round"] = int(slide("round", "Round", ROUNDS, "0: the groups are still those of public digits alone."))
+        kept["round"] = int(slide("round", "Round", ROUNDS, "0: groups of public digits only, before the first release."))
         kept["clients"] = int(slide("clients", "Clients", CLIENTS))
     with st.expander("The lists"):
         kind = pick("kind", "Entries of a list", KINDS)
-        length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 they are 0 in every digit: noise alone."))
-        draw = int(slide("draw", "Draw", DRAWS, "Deals the digits anew and takes other anchors."))
+        length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
+        draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
     values: dict[str, object] = {
         **kept,
         "side": side,
@@ -120,66 +122,66 @@ def choose(view: View) -> tuple[Play, Mapping[str, object]]:
         "length": length,
         "draw": draw,
     }
-    play = Play(
+    setup = Setup(
         cast(Kind, kind), cast(Side, side), matcher, int(m), cast(float, kept["noise"]), cast(float, kept["budget"]),
         cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
     )  # fmt: skip
-    return play, values
+    return setup, values
 
 
 @st.cache_resource(max_entries=300, show_spinner=False)
-def event(play: Play) -> Signatures:
-    """What the simulator sees under these settings; agreement and anchors are measured apart, for they take longer."""
+def event(setup: Setup) -> Signatures:
+    """The matching under these settings. `agreement` and `anchor_scores` are separate because they take longer."""
     from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
 
-    world = _world(play)
-    if play.is_local:
-        matched = modes.server_side(world, play.matcher_name, play.m, play.noise, play.draw)
-        std, spread = play.noise, {"local": modes.std_of_lists(world, 4.0), "central": modes.std_of_released(world, 4.0)}
+    world = _world(setup)
+    if setup.is_local:
+        matched = modes.server_side(world, setup.matcher_name, setup.m, setup.noise, setup.draw)
+        std, spread = setup.noise, {"local": modes.std_of_lists(world, 4.0), "central": modes.std_of_released(world, 4.0)}
     else:
-        matched = modes.client_side(world, play.matcher_name, play.m, play.budget, play.round, play.draw)
-        std = modes.std_of_released(world, play.budget)
-        spread = {"local": modes.std_of_lists(world, play.budget), "central": std}
+        matched = modes.client_side(world, setup.matcher_name, setup.m, setup.budget, setup.round, setup.draw)
+        std = modes.std_of_released(world, setup.budget)
+        spread = {"local": modes.std_of_lists(world, setup.budget), "central": std}
     signal, noise = modes.lengths(world, std)
     measured = projection_maps.Measured(demanded=spread, signal=signal, noise=noise)
-    cell = Cell(math.inf if play.is_local else play.budget, play.draw)
-    return projection_maps.signatures(cell, 0, play.round, matched, _maps(play), measured)
+    cell = Cell(math.inf if setup.is_local else setup.budget, setup.draw)
+    return projection_maps.signatures(cell, 0, setup.round, matched, _maps(setup), measured)
 
 
-def told(play: Play) -> tuple[tuple[Signatures, ...], int]:
-    """Everything that the slider of rounds can show, and which of it is looked at."""
-    if play.is_local:
-        return (event(play),), 0
-    return tuple(event(replace(play, round=number)) for number in ROUNDS), ROUNDS.index(play.round)
+def rounds(setup: Setup) -> tuple[tuple[Signatures, ...], int]:
+    """All rounds of the simulation, and the index of the chosen one."""
+    if setup.is_local:
+        return (event(setup),), 0
+    return tuple(event(replace(setup, round=number)) for number in ROUNDS), ROUNDS.index(setup.round)
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
-def agreement(play: Play) -> dict[str, float]:
-    """Agreement with the truth of every matcher on the same lists."""
+def agreement(setup: Setup) -> dict[str, float]:
+    """Adjusted Rand index of every matcher against the true modes, on the same lists."""
     from dpcl_core.explorers import matcher_comparison
     from dpcl_core.explorers.rand_index import adjusted_rand
     from dpcl_core.lessons import modes
 
-    world = _world(play)
-    if play.is_local:
+    world = _world(setup)
+    if setup.is_local:
         lists = (
-            matcher_comparison.noised(world.lists, play.noise, np.random.default_rng(play.draw))
-            if play.noise
+            matcher_comparison.noised(world.lists, setup.noise, np.random.default_rng(setup.draw))
+            if setup.noise
             else world.lists
         )
-        return matcher_comparison.agreement(lists, world.modes, world.by_name(play.m), world.view, play.draw)
+        return matcher_comparison.agreement(lists, world.modes, world.by_name(setup.m), world.view, setup.draw)
     return {
         name: adjusted_rand(
-            modes.client_side(world, name, play.m, play.budget, play.round, play.draw).ids.ravel(), world.modes.ravel()
+            modes.client_side(world, name, setup.m, setup.budget, setup.round, setup.draw).ids.ravel(), world.modes.ravel()
         )
-        for name in world.by_name(play.m)
+        for name in world.by_name(setup.m)
     }
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
 def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dict[str, tuple[float, ...]]:
-    """Agreement by matcher at every level of noise on the lists."""
+    """Adjusted Rand index by matcher, at every noise level of the lists."""
     from dpcl_core.explorers import matcher_comparison
     from dpcl_core.lessons import modes
 
@@ -189,7 +191,7 @@ def under_noise(kind: Kind, length: int, clients: int, m: int, draw: int) -> dic
 
 @st.cache_resource(max_entries=50, show_spinner=False)
 def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int) -> AnchorScores | None:
-    """What more anchors buy on lists with this noise."""
+    """How well the first m anchors separate the modes on lists with this noise."""
     from dpcl_core.explorers import matcher_comparison
     from dpcl_core.lessons import modes
 
@@ -198,33 +200,33 @@ def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int
     return matcher_comparison.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
 
 
-def measured(play: Play, of: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
-    """The event with what is measured apart."""
+def measured(setup: Setup, event: Signatures, *, sweep: bool = False, anchors: bool = False) -> Signatures:
+    """The event with the slower measurements: the sweep over noise levels, the anchor scores."""
     if sweep:
-        found = under_noise(play.kind, play.length, play.clients, play.m, play.draw)
-        of = replace(of, noise_levels=LEVELS, agreement_at=found)
+        rates = under_noise(setup.kind, setup.length, setup.clients, setup.m, setup.draw)
+        event = replace(event, noise_levels=LEVELS, agreement_at=rates)
     if anchors:
-        noise = play.noise if play.is_local else 0.0
-        of = replace(of, anchors=anchor_scores(play.kind, play.length, play.clients, noise, play.draw))
-    return of
+        noise = setup.noise if setup.is_local else 0.0
+        event = replace(event, anchors=anchor_scores(setup.kind, setup.length, setup.clients, noise, setup.draw))
+    return event
 
 
-def mode_names(play: Play) -> tuple[str, ...]:
-    """What the entries really are of."""
-    return _world(play).names
+def mode_names(setup: Setup) -> tuple[str, ...]:
+    """The names of the true modes."""
+    return _world(setup).names
 
 
-def _world(play: Play) -> World:
+def _world(setup: Setup) -> World:
     from dpcl_core.lessons import modes
 
-    return modes.world(play.kind, play.length, play.clients, play.draw)
+    return modes.world(setup.kind, setup.length, setup.clients, setup.draw)
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
-def _maps(play: Play) -> ProjectionMaps:
-    """The axes of the maps: those of the modes without noise, so that they stay when noise grows. In simulations only."""
+def _maps(setup: Setup) -> ProjectionMaps:
+    """The axes of the maps, from the modes without noise, so that they stay as noise grows. For simulations only."""
     from dpcl_core.explorers import projection_maps
     from dpcl_core.lessons import modes
 
-    world = _world(play)
-    return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(play.m))
+    world = _world(setup)
+    return projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(setup.m))
