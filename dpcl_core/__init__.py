@@ -26,7 +26,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Public names, loaded when first asked for: a worker or a terminal needs few of them."""
+    """Loads a public name on first use: a worker or the command line needs few of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'api')}"), name)

@@ -1,4 +1,4 @@
-"""The engine from Python, as a notebook uses it: `import dpcl_core as dpcl`, then `dpcl.run("digits-cosine")`."""
+"""The Python API for scripts and notebooks: `import dpcl_core as dpcl`, then `dpcl.run("digits-cosine")`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dpcl_core.privacy.lower_bound import Audited
     from dpcl_core.runs.store import Store
 
-What = str | RunSpec | Mapping[str, object]
+PresetOrSpec = str | RunSpec | Mapping[str, object]
 
 
 def run(
-    what: What,
+    preset_or_spec: PresetOrSpec,
     *,
     epsilons: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
@@ -32,19 +32,18 @@ def run(
     device: str | None = None,
     store: str | None = None,
 ) -> Result:
-    """Carries out one run in this process, keeps it in the store that the app shows, and gives its result.
+    """Carries out one run in this process, keeps it in the app's store, and returns its result.
 
     Args:
-        what: a preset's name, a `RunSpec`, or settings as nested tables, as TOML has them.
-        epsilons: budgets in place of the spec's own; `math.inf` is no noise.
-        seeds: in place of the spec's own.
+        preset_or_spec: a preset's name, a `RunSpec`, or settings as nested mappings, as in TOML.
+        epsilons: budgets instead of the spec's own; `math.inf`: no noise.
+        seeds: seeds instead of the spec's own.
         settings: further settings by dotted key, such as `{"params.learning_rate": 0.5}`.
         on_event: called with every event as it happens.
         device: "cpu" or "cuda:N"; None: the first GPU, else the CPU.
         store: database URL; None: `DPCL_STORE`, else a file in the home.
 
-    Interrupted, it gives what is there by then. Raises BadInput for settings that cannot be used, RunFailed where the run
-    ended on its way.
+    When interrupted, returns the result so far. Raises BadInput for unusable settings, RunFailed if the run fails.
 
     >>> result = run("digits-cosine", epsilons=[1.0], seeds=[0])
     >>> result.guarantee(1.0).epsilon <= 1.0
@@ -55,20 +54,22 @@ def run(
     from dpcl_core.runs import worker
     from dpcl_core.runs.store import Store
 
-    asked = _spec(what, epsilons, seeds, settings)
-    checks.check(asked)
-    # A changed preset does not run under the preset's name: it may not even be the same data.
-    name = what if isinstance(what, str) and epsilons is None and seeds is None and not settings else None
-    kept = Store(store)
-    run_id = kept.create(asked, name=name, device=device or worker.default_device())
-    done = worker.run_here(kept, run_id, on_event=on_event)
-    if done.status == "failed":
-        raise RunFailed(done.id, done.error or "the run failed")
-    return _result(kept, done.id)
+    spec = _spec(preset_or_spec, epsilons, seeds, settings)
+    checks.check(spec)
+    # A changed preset loses the preset's name: even the data may differ.
+    name = (
+        preset_or_spec if isinstance(preset_or_spec, str) and epsilons is None and seeds is None and not settings else None
+    )
+    stored = Store(store)
+    run_id = stored.create(spec, name=name, device=device or worker.default_device())
+    finished = worker.run_here(stored, run_id, on_event=on_event)
+    if finished.status == "failed":
+        raise RunFailed(finished.id, finished.error or "the run failed")
+    return _result(stored, finished.id)
 
 
 def sweep(
-    what: What,
+    preset_or_spec: PresetOrSpec,
     over: Mapping[str, Sequence[object]],
     *,
     epsilons: Sequence[float] | None = None,
@@ -77,10 +78,10 @@ def sweep(
     device: str | None = None,
     store: str | None = None,
 ) -> pd.DataFrame:
-    """One run for every combination of settings, and the metrics of all in one table.
+    """Runs every combination of settings and returns the metrics of all runs in one table.
 
     Args:
-        what: as `run` takes it.
+        preset_or_spec: as `run` takes it.
         over: values to try by dotted key, such as `{"labels": ["prior", "prior-const"]}`.
         epsilons: as `run` takes them.
         seeds: as `run` takes them.
@@ -96,10 +97,10 @@ def sweep(
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
         result = run(
-            what, epsilons=epsilons, seeds=seeds, settings=chosen, on_event=on_event, device=device, store=store
+            preset_or_spec, epsilons=epsilons, seeds=seeds, settings=chosen, on_event=on_event, device=device, store=store
         )  # fmt: skip
-        found = result.metrics.assign(run_id=result.run_id)
-        tables.append(found.assign(**{key: [value] * len(found) for key, value in chosen.items()}))
+        table = result.metrics.assign(run_id=result.run_id)
+        tables.append(table.assign(**{key: [value] * len(table) for key, value in chosen.items()}))
     return pd.concat(tables, ignore_index=True)[[*over, "run_id", "epsilon", "seed", "metric", "value"]]
 
 
@@ -112,9 +113,9 @@ def account(
     steps: int = 1,
     adjacency: Adjacency = "add-remove",
 ) -> Answer:
-    """The missing one of epsilon, sigma and delta for so many Gaussian releases, each Poisson-sampled at `sample_rate`.
+    """The missing one of epsilon, sigma and delta for `steps` Gaussian releases, each Poisson-sampled at `sample_rate`.
 
-    `sigma`: the noise multiplier, standard deviation over sensitivity. Raises BadInput unless exactly two are given.
+    `sigma`: the noise multiplier, standard deviation divided by sensitivity. Raises BadInput unless exactly two are given.
 
     >>> round(account(epsilon=1.0, delta=1e-5).sigma, 2)
     3.73
@@ -122,51 +123,55 @@ def account(
     return solve(epsilon=epsilon, sigma=sigma, delta=delta, sample_rate=sample_rate, n_steps=steps, adjacency=adjacency)
 
 
-def audit(what: What, *, attack: str | None = None, trials: int | None = None) -> tuple[Audited, ...]:
-    """Attacks a method through its learner: a lower bound on what its releases tell, for each budget of the spec.
+def audit(preset_or_spec: PresetOrSpec, *, attack: str | None = None, trials: int | None = None) -> tuple[Audited, ...]:
+    """Attacks a method through its learner and returns a lower bound on epsilon for each budget of the spec.
 
     Args:
-        what: as `run` takes it.
-        attack: one of the method's attacks by name; None: the one that its runs are audited with.
-        trials: releases on each side; None: as many as the attack needs to prove something.
+        preset_or_spec: as `run` takes it.
+        attack: one of the method's attacks by name; None: the default attack of its runs.
+        trials: releases per side; None: as many as the attack needs.
 
     Raises BadInput for a method without an audit.
     """
     from dpcl_core.attacks import catalog as attacks
 
-    asked = _spec(what)
-    checks.check(asked)
-    return tuple(attacks.auditor(asked.method, attack)(asked, trials or attacks.trials(asked.method)))
+    spec = _spec(preset_or_spec)
+    checks.check(spec)
+    return tuple(attacks.auditor(spec.method, attack)(spec, trials or attacks.trials(spec.method)))
 
 
 def load(run_id: str, *, store: str | None = None) -> Result:
-    """A stored run as far as it has come. Raises BadInput for one that is not there."""
+    """The result so far of a stored run. Raises BadInput for an unknown run."""
     from dpcl_core.runs.store import Store
 
     return _result(Store(store), run_id)
 
 
 def preset(name: str) -> RunSpec:
-    """The settings of a preset, to look at or to change. Raises BadInput naming the known ones."""
+    """The settings of a preset. Raises BadInput naming the known presets."""
     return presets.load(name)
 
 
 def _spec(
-    what: What,
+    preset_or_spec: PresetOrSpec,
     epsilons: Sequence[float] | None = None,
     seeds: Sequence[int] | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> RunSpec:
-    """The settings of a run. Raises BadInput naming the first wrong one."""
-    given = dict(settings or {})
+    """The checked settings of a run. Raises BadInput naming the first wrong one."""
+    changes = dict(settings or {})
     if epsilons is not None:
-        given["privacy.epsilons"] = list(epsilons)
+        changes["privacy.epsilons"] = list(epsilons)
     if seeds is not None:
-        given["seeds"] = list(seeds)
-    raw = presets.raw(what) if isinstance(what, str) else what.model_dump() if isinstance(what, RunSpec) else what
-    return checks.parse(checks.changed(raw, given))
+        changes["seeds"] = list(seeds)
+    raw: Mapping[str, object]
+    if isinstance(preset_or_spec, str):
+        raw = presets.raw(preset_or_spec)
+    else:
+        raw = preset_or_spec.model_dump() if isinstance(preset_or_spec, RunSpec) else preset_or_spec
+    return checks.parse(checks.changed(raw, changes))
 
 
 def _result(store: Store, run_id: str) -> Result:
-    kept = store.get(run_id)
-    return Result(run_id, kept.name, kept.spec, tuple(event for _, event in store.events_after(run_id)))
+    stored = store.get(run_id)
+    return Result(run_id, stored.name, stored.spec, tuple(event for _, event in store.events_after(run_id)))

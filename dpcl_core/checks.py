@@ -1,4 +1,4 @@
-"""Parses and checks settings: gives a RunSpec, or one sentence that says what to change. Reads cards, never the data."""
+"""Parses and checks settings: returns a RunSpec, or raises BadInput with one sentence that says what to change."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, allowed)
     protocol = spec.scenario.protocol if isinstance(spec.scenario, scenarios.Federated) else None
     if dataset.kind == "tagged" and protocol != "domain-incremental":
-        allowed = f"must be domain-incremental with {dataset.name}, in federated streams: words of a sentence stay together"
+        allowed = f"must be domain-incremental with {dataset.name}, in a federated stream: words of a sentence stay together"
         raise BadInput("scenario.protocol", protocol, allowed)
     if backbone.is_language_model and not reads_texts:
         raise BadInput("data.backbone", backbone.name, f"is a language model, which {method.title} does not train")
@@ -85,13 +85,13 @@ def check(spec: RunSpec) -> None:
         raise BadInput("data.backbone", backbone.name, f"must be a language model for {method.title}: lm-tiny or hf:NAME")
     if reads_texts and backbone.context and spec.params.text_length > backbone.context - _PROMPT:
         most = backbone.context - _PROMPT
-        allowed = f"must be at most {most} with {backbone.name}, which looks back on {backbone.context} with task and label"
+        allowed = f"must be at most {most}: {backbone.name} reads {backbone.context} tokens, task name and label included"
         raise BadInput("params.length", spec.params.text_length, allowed)
     if refusal := backbones.refuses(backbone, dataset.name):
         raise BadInput("data.backbone", backbone.name, refusal)
     if dataset.scaled_by == "training" and method.guarantee == "proved" and any(map(math.isfinite, spec.privacy.epsilons)):
         allowed = (
-            "is scaled by mean and variance of its training examples, which the bound of this method would not cover; take "
+            "is scaled by the mean and variance of its training examples, which this method's bound does not cover; use "
             f"{dataset.files_of}, or privacy.epsilons = [inf]"
         )
         raise BadInput("data.dataset", dataset.name, allowed)
@@ -115,7 +115,7 @@ def check(spec: RunSpec) -> None:
             spec.privacy.delta,
             f"must be below 1/{n_units} = {1 / n_units:.2g}, one over the number of "
             f"{'training examples' if spec.scenario.n_users is None else 'clients'}: "
-            "a larger one would allow publishing one of them outright",
+            "with a larger δ, publishing one of them in full would be allowed",
         )
     if facts.classes is not None:
         public_classes(spec, spec.scenario.label_names(facts.classes))
@@ -128,21 +128,21 @@ def _check_streams(spec: RunSpec, nominal_size: int) -> None:
 
     Raises BadInput as the scenario does, for a task without a public label and for one smaller than a batch.
     """
-    from dpcl_core.scenarios import preview  # reads label columns: only federated runs and fixed batches need it
+    from dpcl_core.scenarios import preview  # reads label columns, which only federated runs and fixed batches need
 
     named = isinstance(spec.scenario, scenarios.Federated) and spec.scenario.protocol == "one-vs-rest"
     has_batches = methods.card(spec.method).batch_size(spec.params) > 0
     for seed in spec.seeds:
-        shown = preview.preview(spec.data, spec.scenario, seed)
-        if shown is None:
+        stream = preview.preview(spec.data, spec.scenario, seed)
+        if stream is None:
             continue
-        public = public_classes(spec, shown.classes)
+        public = public_classes(spec, stream.classes)
         if has_batches or named or spec.labels == "prior":  # with one list for all tasks a client's task may be empty
-            empty_label_space.check(spec, zip(shown.tasks, shown.homes, strict=True), public)
-        sizes = [nominal_size] * len(shown.tasks)
-        if shown.counts is not None:  # None for the user's own data, where counts would be a release
-            sizes = shown.counts[:, public].sum(axis=1).tolist()
-        refuse_small_task(spec, zip(shown.tasks, sizes, strict=True))
+            empty_label_space.check(spec, zip(stream.tasks, stream.homes, strict=True), public)
+        sizes = [nominal_size] * len(stream.tasks)
+        if stream.counts is not None:  # None for the user's own data, where counts would be a release
+            sizes = stream.counts[:, public].sum(axis=1).tolist()
+        refuse_small_task(spec, zip(stream.tasks, sizes, strict=True))
 
 
 def refuse_small_task(spec: RunSpec, tasks: Iterable[tuple[str, int]]) -> None:

@@ -1,4 +1,4 @@
-"""One whole run: opens the data, gives tasks to the method, evaluates, and yields events."""
+"""One complete run: opens the data, passes tasks to the method, evaluates, and yields events."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from dpcl_core.spec import Cell, RunSpec
 
 Steps = Generator[int, None, NDArray[np.generic]]
 _ENTITIES = (
-    "Accuracy stands for micro-F1 of whole names here: found with exact span and type, after tags are read so that none "
-    "continues a name that did not begin."
+    "Accuracy here is the micro-F1 of whole names: a name counts if its span and type are exact. Tags are decoded so that "
+    "no name continues without a beginning."
 )
 _PARTS = 20  # progress events while features are computed
 _AUDIT_TRIALS = 1000  # releases per side at the end of a run: can prove epsilon up to 5.6, in well under a second
@@ -226,8 +226,7 @@ def _text_form(spec: RunSpec) -> TextForm | None:
 def inputs(
     spec: RunSpec, images: Content, device: str, *, span: tuple[int, int, int] | None = None
 ) -> Generator[Event, None, NDArray[np.generic]]:
-    """The method's inputs from these examples: features [n, K], the pictures themselves [n, ...], or encoded texts
-    int32 [n, length, planes].
+    """The method's inputs for these examples: features [n, K], images [n, ...], or encoded texts int32 [n, length, planes].
 
     `span`: first, last and total count for progress events, all public numbers (None: only these examples).
     """
@@ -271,7 +270,7 @@ def _counted(steps: Steps, n: int, span: tuple[int, int, int], text: str) -> Gen
 
 
 def _occurring(spec: RunSpec, dataset: Dataset) -> Dataset:
-    """The dataset without the sources that are no task, so that nothing is computed for them."""
+    """The dataset without sources that belong to no task, so that no features are computed for them."""
     names = tuple(source.name for source in dataset.sources)
     used = [place for place, name in enumerate(names) if name in spec.scenario.sources_used(names)]
     if len(used) == len(names):

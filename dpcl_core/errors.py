@@ -1,4 +1,4 @@
-"""The ways a run can go wrong, each told in one sentence that a person can act on."""
+"""Exceptions of runs and settings; each message is one sentence that says what to change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ FailureKind = Literal[
 ]
 
 
-INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that another input would mend
+INPUT: tuple[FailureKind, ...] = ("wrong-input", "data-missing")  # failures that a changed input repairs
 
 
 class BadInput(ValueError):
-    """Something a person wrote cannot be used. Reads `field = value: what is allowed`."""
+    """An unusable input. The message reads `field = value: what is allowed`."""
 
     kind: FailureKind = "wrong-input"
 
@@ -27,13 +27,13 @@ class BadInput(ValueError):
 
 
 class DataMissing(BadInput):
-    """A dataset or a weights file is not on this computer and cannot be fetched."""
+    """A dataset, weights file or package is not on this computer and cannot be fetched."""
 
     kind: FailureKind = "data-missing"
 
 
 def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadInput:
-    """The refusal of a name that nothing has: the nearest known one, then all of them. `also`: what else would do."""
+    """The error for an unknown name: suggests the nearest one and lists all. `also`: other allowed values, in words."""
     names = list(known)
     near = get_close_matches(name, names, n=1, cutoff=0.7)
     guess = f"did you mean {near[0]}? It " if near else ""
@@ -41,13 +41,13 @@ def unknown(field: str, name: str, known: Iterable[str], also: str = "") -> BadI
 
 
 class Diverged(RuntimeError):
-    """Training produced a number that is not finite; says where and at which learning rate."""
+    """Training produced a non-finite number; the message says where and at which learning rate."""
 
     kind: FailureKind = "diverged"
 
 
 class RunFailed(RuntimeError):
-    """A run ended on its way; says which, and why in one sentence."""
+    """A run failed; the message names the run and says why in one sentence."""
 
     def __init__(self, run_id: str, reason: str) -> None:
         self.run_id = run_id
@@ -61,13 +61,13 @@ class StoreTrouble(RuntimeError):
 
 
 class StoreUnknown(StoreTrouble):
-    """What was given as a store's address is none: an input to be changed, not a store in trouble."""
+    """The given store address is not a valid one: an input to change, not a failure of a store."""
 
     kind: FailureKind = "wrong-input"
 
 
 def failure_kind(error: BaseException) -> FailureKind:
-    """The kind of a failure, for the page to choose its words and its fix."""
+    """The kind of a failure, from which a page chooses its words and the repair."""
     kind: FailureKind | None = getattr(error, "kind", None)
     if kind is not None:
         return kind
@@ -81,28 +81,28 @@ def failure_kind(error: BaseException) -> FailureKind:
 
 
 def first_of(error: ValidationError, prefix: str = "", known: Sequence[str] = ()) -> BadInput:
-    """The first complaint of a pydantic model, as one sentence naming the field by its dotted key.
+    """The first error of a pydantic model as BadInput, naming the field by its dotted key.
 
-    `known`: the dotted keys that there are, to guess from what a mistyped one was meant to be.
+    `known`: all valid dotted keys, from which a mistyped one is corrected.
     """
-    found = error.errors(include_url=False)[0]
-    if isinstance(said := found.get("ctx", {}).get("error"), BadInput):
-        return said
-    # Tuple positions and union branches are noise to a reader; the key he typed is not.
-    keys: Iterable[str] = (part for part in found["loc"] if isinstance(part, str) and part.isidentifier())
+    details = error.errors(include_url=False)[0]
+    if isinstance(cause := details.get("ctx", {}).get("error"), BadInput):
+        return cause
+    # Tuple positions and union branches would confuse a reader, who typed only the key.
+    keys: Iterable[str] = (part for part in details["loc"] if isinstance(part, str) and part.isidentifier())
     field = ".".join(filter(None, [prefix, *keys])) or "spec"
-    message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, of a dataclass
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if details["type"] in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, of a dataclass
         near = get_close_matches(field, known, n=1)
-        return BadInput(field, found["input"], f"no such setting; did you mean {near[0]}?" if near else "no such setting")
-    if found["type"] == "missing":
+        return BadInput(field, details["input"], f"no such setting; did you mean {near[0]}?" if near else "no such setting")
+    if details["type"] == "missing":
         return BadInput(field, None, "must be given")
-    if found["type"] == "too_short":
-        return BadInput(field, "nothing", f"must have at least {found['ctx']['min_length']}")
-    if found["type"] == "tuple_type":
-        return BadInput(field, found["input"], "must be a list, such as [1, 2]")
+    if details["type"] == "too_short":
+        return BadInput(field, "nothing", f"must have at least {details['ctx']['min_length']}")
+    if details["type"] == "tuple_type":
+        return BadInput(field, details["input"], "must be a list, such as [1, 2]")
     must = message if message.startswith(("must", "allowed", "each")) else f"must be {message}"
-    return BadInput(field, found["input"], must)
+    return BadInput(field, details["input"], must)
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A run as files and documents: the JSON of the command line, csv of every table, figures as html, the privacy card."""
+"""Exports of a run: the JSON document of the command line, tables as CSV, figures as HTML, the privacy card."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from dpcl_core.layers import Layer
     from dpcl_core.runs.store import Run, Store
 
-_Told = TokensScored | Retained | Leaks | Signatures
-# What methods say of synthetic or public texts and of simulated clients' lists, by the name it is exported under.
-_TOLD: Mapping[str, type[_Told]] = {
+_Detail = TokensScored | Retained | Leaks | Signatures
+# Events about synthetic or public texts and simulated clients' lists, by the key under which they are exported.
+_DETAILS: Mapping[str, type[_Detail]] = {
     "tokens": TokensScored,
     "retained": Retained,
     "leaks": Leaks,
@@ -47,19 +47,18 @@ _TOLD: Mapping[str, type[_Told]] = {
 
 
 def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -> dict[str, JsonValue]:
-    """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null where not evaluated.
+    """The result of a run as one JSON document; `accuracy[k][i]` is on task i after task k, null if not evaluated.
 
-    `score`: what accuracy is here, "accuracy" or "entity F1"; `budgets`: what the epsilons asked for are, bounds on all that
-    gets out ("bound"), a publication's word ("claimed") or bounds on the replay alone ("replay").
+    `score`: the measure, "accuracy" or "entity F1"; `budgets`: the meaning of the requested epsilons, bounds on the whole
+    release ("bound"), a publication's claim ("claimed") or bounds on the replay alone ("replay").
 
-    `layer`: how the settings stand to the publication of the method; null where its print is not at hand.
+    `layer`: how the settings relate to the method's publication; null if its printed settings are not recorded.
 
-    `ahead[k]` is on task k + 1, not learned yet, where the stream looks ahead, and `untrained[i]` on task i before anything
-    was learned: FWT is the mean of ahead[i - 1] - untrained[i].
+    `ahead[k]`: accuracy on task k + 1, not learned yet, if the stream looks ahead; `untrained[i]`: on task i before any
+    training. FWT is the mean of ahead[i - 1] - untrained[i].
 
-    Where the method has several prediction rules, `by_rule` holds such a matrix for each. What a language model's run said
-    of its texts stands under "tokens", "retained" and "leaks", what clients' lists were matched to under "signatures", as
-    the events have it.
+    If the method has several prediction rules, `by_rule` holds such a matrix for each. "tokens", "retained" and "leaks" hold
+    the events about a language model's texts, "signatures" those about matched client lists.
     """
     learned: dict[Cell, list[TaskLearned]] = {}
     for event in events:
@@ -92,26 +91,26 @@ def document(run_id: str, status: str, spec: RunSpec, events: Sequence[Event]) -
         "budgets": methods.standing(spec),
         "layer": layer_document(methods.layer(spec)),
         "cells": cells,
-        **{name: told for name, of in _TOLD.items() if (told := _told(events, of))},
+        **{name: records for name, of in _DETAILS.items() if (records := _records(events, of))},
     }
 
 
 def document_of(store: Store, run: Run) -> dict[str, JsonValue]:
-    """The same of a stored run, with `audits`: what its audits have found so far, the newest audit first."""
+    """The document of a stored run, with `audits`: the results of its audits so far, the newest audit first."""
     from dpcl_core.runs.audits import Audits
 
     events = [event for _, event in store.events_after(run.id)]
-    found: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
-    return {**document(run.id, run.status, run.spec, events), "audits": found}
+    results: list[JsonValue] = [result.document() for audit in Audits(store).of_run(run.id) for result in audit.results]
+    return {**document(run.id, run.status, run.spec, events), "audits": results}
 
 
 def layer_document(layer: Layer | None) -> JsonValue:
-    """A layer as JSON: its name, the publication, what differs from print, and what the publication leaves open."""
+    """A layer as JSON: its name, the publication, the differences from print, and the settings left open; null for None."""
     return None if layer is None else cast(JsonValue, json.loads(json.dumps({**asdict(layer), "words": layer.words})))
 
 
-def _told(events: Sequence[Event], of: type[_Told]) -> list[JsonValue]:
-    """All events of a kind as JSON, without the name of the kind, and without what only serves to match lists anew."""
+def _records(events: Sequence[Event], of: type[_Detail]) -> list[JsonValue]:
+    """All events of a kind as JSON, without the kind's name and without the inputs that only serve to re-match lists."""
     return [
         {name: value for name, value in to_json(event).items() if name not in ("event", "lists", "public")}
         for event in events
@@ -120,12 +119,12 @@ def _told(events: Sequence[Event], of: type[_Told]) -> list[JsonValue]:
 
 
 def _square(rows: Sequence[tuple[float | None, ...]]) -> list[JsonValue]:
-    """The rows with null for the tasks that were still to come."""
+    """The rows as a square matrix: null for tasks not yet learned."""
     return [[*row, *[None] * (len(rows) - len(row))] for row in rows]
 
 
 def guarantee_document(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
-    """A guarantee as JSON, and what stands behind its epsilon as flat fields; infinity is the string "inf"."""
+    """A guarantee as JSON, with the evidence for its epsilon as flat fields; infinity is the string "inf"."""
     return {**cast(dict[str, JsonValue], _plain(asdict(given))), **_backing(given, spec)}
 
 
@@ -138,10 +137,10 @@ def _plain(value: object) -> JsonValue:
 
 
 def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
-    """What stands behind the epsilon: `guarantee` is "proved" (by the ledger), "nominal" (a publication's claim) or "none".
+    """The evidence for the epsilon: `guarantee` is "proved" (by the ledger), "nominal" (a publication's claim) or "none".
 
-    The claim and the audit stand beside it, null where there is none; `eps_audit_lower` is measured, a lower bound. Where
-    private data leave in two ways, `eps_replay`, `eps_head` and `eps_total` tell them apart.
+    Claim and audit fields are null where there is none; `eps_audit_lower` is a measured lower bound. If private data are
+    released in two ways, `eps_replay`, `eps_head` and `eps_total` give each and the total.
     """
     claim, audit, settings = given.claim, given.audit, spec.params.model_dump(mode="json")
     return {
@@ -158,15 +157,15 @@ def _backing(given: Guarantee, spec: RunSpec) -> dict[str, JsonValue]:
 
 
 def bundle(store: Store, run_id: str) -> dict[str, bytes]:
-    """Every file of a run's export by name: csv tables, spec.toml, command.txt, figures as html, the privacy card.
+    """Every file of a run's export by name: CSV tables, spec.toml, command.txt, figures as HTML, the privacy card.
 
-    Where the method has several prediction rules, its tables under each of them too, as accuracy-RULE.csv; where a language
-    model was trained on texts that may be shown, tokens.csv, retained.csv and leaks.csv; where clients' lists were matched,
-    list-entries.csv, list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view.
+    If the method has several prediction rules: its tables under each, as accuracy-RULE.csv. If a language model was trained
+    on texts that may be shown: tokens.csv, retained.csv and leaks.csv. If clients' lists were matched: list-entries.csv,
+    list-groups.csv, list-agreement.csv, list-anchors.csv and list-statistics.csv, the simulator's view.
 
     Raises BadInput for an unknown run.
     """
-    from dpcl_core.runs import frames, matching  # pandas and plotly cost a second that `run --json` need not pay
+    from dpcl_core.runs import frames, matching  # loads pandas and plotly: a second that `run --json` does not need
 
     run = store.get(run_id)
     events = [event for _, event in store.events_after(run_id)]
@@ -180,12 +179,12 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
         "list-groups": matching.prototypes, "list-agreement": matching.agreement, "list-anchors": matching.anchors,
         "list-statistics": matching.statistics,
     }  # fmt: skip
-    told = {
-        f"{name}.csv": found.to_csv(index=False).encode()
+    details = {
+        f"{name}.csv": frame.to_csv(index=False).encode()
         for name, table in tables.items()
-        if not (found := table(events)).empty
+        if not (frame := table(events)).empty
     }
-    files = by_rule | told | {
+    files = by_rule | details | {
         "accuracy.csv": scores(events, run.spec).to_csv(index=False).encode(),
         "metrics.csv": frames.metrics(events).to_csv(index=False).encode(),
         "spent.csv": frames.spent(events).to_csv(index=False).encode(),
@@ -201,7 +200,7 @@ def bundle(store: Store, run_id: str) -> dict[str, bytes]:
 
 
 def _card(run: Run, events: Sequence[Event]) -> dict[str, JsonValue]:
-    """The card that anyone can check, on which every epsilon stands beside the events it follows from."""
+    """The privacy card, which anyone can check: every epsilon with the events it follows from."""
     started = next((event for event in events if isinstance(event, Started)), None)
     dataset = run.spec.data.dataset if started is None else started.dataset_title
     finished = [event for event in events if isinstance(event, CellFinished)]
@@ -209,7 +208,7 @@ def _card(run: Run, events: Sequence[Event]) -> dict[str, JsonValue]:
 
 
 def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> pd.DataFrame:
-    """`frames.accuracy`, whose column is called entity_f1 where that is what it holds."""
+    """`frames.accuracy`, with its value column named after the measure, such as entity_f1."""
     from dpcl_core.runs import frames
 
     name = datasets.score(spec.data.dataset).lower().replace(" ", "_")
@@ -217,7 +216,7 @@ def scores(events: Sequence[Event], spec: RunSpec, rule: str | None = None) -> p
 
 
 def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
-    """Mean accuracy on the tasks seen so far, one line a budget, one column a task; a dash where nothing was tested."""
+    """Mean accuracy on the tasks seen so far: one line per budget, one column per task, a dash if nothing was tested."""
     sums: dict[float, dict[int, list[float]]] = {}
     finished = [event for event in events if isinstance(event, CellFinished)]
     standings = {event.cell.epsilon: standing(event.guarantee) for event in finished}
@@ -227,7 +226,7 @@ def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
             means = sums.setdefault(event.cell.epsilon, {}).setdefault(event.task, [])
             means += [sum(known) / len(known)] if known else []
     lines = [f"{datasets.score(spec.data.dataset)} on the tasks seen so far, mean over seeds"]
-    words = {
+    remarks = {
         "bound": "",
         "claimed": "  (epsilon claimed, not verified)",
         "replay": "  (epsilon of the replay alone, head not private)",
@@ -236,37 +235,37 @@ def accuracy_text(events: Sequence[Event], spec: RunSpec) -> str:
         cells = "  ".join(
             f"{100 * sum(values) / len(values):5.1f}" if values else "    –" for _, values in sorted(by_task.items())
         )
-        lines.append(f"epsilon {epsilon:<6g} {cells}{words[standings.get(epsilon, 'bound')]}")
+        lines.append(f"epsilon {epsilon:<6g} {cells}{remarks[standings.get(epsilon, 'bound')]}")
     return "\n".join(lines)
 
 
 def leaks_text(events: Sequence[Event], spec: RunSpec) -> str:
-    """What the models tell of the secrets planted most often, one line a budget; empty where none were planted."""
+    """What the models leak of the secrets planted most often, one line per budget; empty if none were planted."""
     from dpcl_core.runs import frames
 
     if not any(isinstance(event, Leaks) for event in events):
         return ""
     table = frames.leaks(events)
     lines = []
-    for asked, rows in table.groupby("epsilon"):
+    for epsilon, rows in table.groupby("epsilon"):
         most = rows[rows["planted"] == rows["planted"].max()]
         before, after = most[most["after_task"] < 0], most[most["after_task"] == most["after_task"].max()]
         controls = rows[(rows["planted"] == 0) & (rows["after_task"] == most["after_task"].max())]
         parts = [
-            f"exposure {after['exposure'].mean():.1f} bits after the last task told",
+            f"exposure {after['exposure'].mean():.1f} bits after the last task measured",
             f"{before['exposure'].mean():.1f} before the first" if not before.empty else "",
             f"controls {controls['exposure'].mean():.1f}" if not controls.empty else "",
             f"{100 * after['extracted'].mean():.0f} % printed by greedy continuation",
             f"epsilon at least {shown(after['epsilon_at_least'].max())} measured",
         ]
-        claim = " (nominal, no guarantee)" if methods.is_nominal(spec.method) and math.isfinite(float(asked)) else ""
-        head = f"epsilon {float(asked):g}{claim}: secrets planted {most['planted'].max()} times"
+        claim = " (nominal, no guarantee)" if methods.is_nominal(spec.method) and math.isfinite(float(epsilon)) else ""
+        head = f"epsilon {float(epsilon):g}{claim}: secrets planted {most['planted'].max()} times"
         lines.append(f"{head}: {'; '.join(part for part in parts if part)}")
     return "".join(f"{line}\n" for line in lines)
 
 
 def privacy_text(events: Sequence[Event]) -> str:
-    """The statement of a run in the words that the app prints: each budget, then what holds for all of them."""
+    """The privacy statement of a run, as in the app: each budget, then what holds for all of them."""
     from dpcl_core.runs import frames
 
     return statement_text.text(frames.guarantees(events))
@@ -276,31 +275,31 @@ def _cards(events: Sequence[Event], spec: RunSpec) -> list[JsonValue]:
     from dpcl_core.runs import frames
 
     return [
-        {"asked": plain_number(asked), **guarantee_document(given, spec)}
-        for asked, given in frames.guarantees(events).items()
+        {"asked": plain_number(requested), **guarantee_document(given, spec)}
+        for requested, given in frames.guarantees(events).items()
     ]
 
 
 def _guarantees(events: Sequence[Event], spec: RunSpec) -> pd.DataFrame:
-    """One row a budget: asked, accounted (inf: no bound), delta, and what stands behind it; the claim's terms as text."""
+    """One row per budget: asked, accounted (inf: no bound), delta, and the evidence; the claim's terms as text."""
     import pandas as pd
 
     from dpcl_core.runs import frames
 
     rows = []
-    for asked, given in frames.guarantees(events).items():
+    for requested, given in frames.guarantees(events).items():
         backing = _backing(given, spec)
         terms = {} if given.claim is None else given.claim.terms
         backing["eps_terms"] = "; ".join(f"{name} = {term:.6g}" for name, term in terms.items()) or None
-        rows.append({"asked": asked, "accounted": given.epsilon, "delta": given.delta, **backing})
+        rows.append({"asked": requested, "accounted": given.epsilon, "delta": given.delta, **backing})
     return pd.DataFrame(rows)
 
 
 def _figures(run: Run, events: Sequence[Event]) -> dict[str, bytes]:
-    """Pages that open without a server: each figure with its finding and its provenance."""
+    """Self-contained HTML pages: each figure with its finding and its provenance."""
     from dpcl_core.figures import html
 
-    of_run = Result(run.id, run.name, run.spec, tuple(events))
-    if of_run.started is None:
+    result = Result(run.id, run.name, run.spec, tuple(events))
+    if result.started is None:
         return {}  # a run that ended before its stream was open has nothing to draw
-    return {name: html.page(of_run.figure(name), of_run.provenance).encode() for name in FIGURES}
+    return {name: html.page(result.figure(name), result.provenance).encode() for name in FIGURES}

@@ -1,8 +1,8 @@
-"""What a publication prints of a method, setting by setting, and in which layer a run therefore is.
+"""The printed settings of a method's publication, and the layer of a run that follows from comparing them with its own.
 
-Three layers: "as printed" (exact), "made to work" (what differs from print, each difference named) and "repaired" (its bound
-is proved where the print has none). A fourth word, "added", is for methods that no paper prints. The layer is derived by
-comparing a run's settings with the print, so that no difference can be left out.
+Three layers: "as printed" (exact), "made to work" (differs from print, every difference named) and "repaired" (its bound is
+proved, the printed one is not). A fourth name, "added", is for methods that no paper prints. The layer is computed by
+comparing all settings, so no difference can be left out.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ABSENT = object()  # a setting that this method or scenario does not have
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One difference from print. `parameter`: the setting by its dotted name, "" for what no setting undoes.
+    """One difference from print. `parameter`: the setting by its dotted name, "" if no setting can undo the difference.
 
-    `is_of_scale`: less data, another network or fewer rounds of the same method, which leave its layer as it is.
+    `is_of_scale`: a difference of scale only (less data, another network, fewer rounds), which does not change the layer.
     """
 
     parameter: str
@@ -34,14 +34,14 @@ class Departure:
 
     @property
     def sentence(self) -> str:
-        """The difference in a line."""
+        """The difference in one sentence, with its reason."""
         name = f"{self.parameter} = {self.here}" if self.parameter else self.here
         return f"{name}; printed: {self.printed}. {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """How a run stands to the publication `source`; `left_open`: settings about which it says nothing, chosen here."""
+    """How a run relates to the publication `source`; `left_open`: settings that it does not specify, chosen here."""
 
     name: LayerName
     source: str
@@ -57,23 +57,23 @@ class Layer:
 
     @property
     def words(self) -> str:
-        """The layer in a sentence, every difference by its setting: "Made to work: params.rounds = 10 (printed: 50)."."""
+        """The layer in a sentence, with every difference: "Made to work: params.rounds = 10 (printed: 50)."."""
         if self.name == "added":
             return "Added: no publication prints this method."
-        told = {
+        listed = {
             is_of_scale: "; ".join(_short(one) for one in self.departures if one.is_of_scale is is_of_scale)
             for is_of_scale in (False, True)
         }
-        said = f"{self.name.capitalize()} ({self.source})" + (f": {told[False]}." if told[False] else ".")
-        return said + (f" On another scale: {told[True]}." if told[True] else "")
+        sentence = f"{self.name.capitalize()} ({self.source})" + (f": {listed[False]}." if listed[False] else ".")
+        return sentence + (f" On another scale: {listed[True]}." if listed[True] else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a publication prints for a setting: the allowed `values`, or how they follow from the run's other settings.
+    """The printed value of a setting: the allowed `values`, or a function that computes them from the run's other settings.
 
-    None: nothing is printed for such a run. No value at all: what is printed cannot be set, and `words` say what it is.
-    `why`: why a run may have another value, in one sentence. A setting that is a list has to hold printed values alone.
+    The function returns None if nothing is printed for such a run. Empty `values`: the printed value cannot be set, and
+    `words` describe it. `why`: why a run may differ, in one sentence. A list setting may hold printed values only.
     """
 
     values: Values | Callable[[RunSpec], Values | None]
@@ -84,10 +84,10 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """A publication's print of one method, by dotted names of settings.
+    """The printed settings of one method, by dotted names of settings.
 
-    `left_open`: settings about which it says nothing, with a sentence each. `always`: departures that no setting undoes.
-    `kind`: "repair" for a method whose bound is proved where the print has none, "added" for one that nobody prints.
+    `left_open`: settings that the publication does not specify, with a sentence each. `always`: departures that no setting
+    can undo. `kind`: "repair" for a method with a proved bound where the printed one has none, "added" for an unprinted one.
     """
 
     source: str
@@ -97,7 +97,7 @@ class Print:
     kind: Literal["paper", "repair", "added"] = "paper"
 
     def layer(self, spec: RunSpec) -> Layer:
-        """The layer of a run. Everything follows from the spec; no data are read."""
+        """The layer of a run, computed from its spec alone."""
         if self.kind == "added":
             return Layer("added", "")
         departures = [*self.always, *(one for name in self.settings if (one := self._departure(spec, name)) is not None)]
@@ -111,7 +111,7 @@ class Print:
         return Layer(name, self.source, tuple(departures), open_here)
 
     def of_setting(self, name: str) -> str:
-        """What is printed for a setting, in a sentence; empty where that depends on others, or nothing is known."""
+        """What is printed for a setting, in a sentence; empty if that depends on other settings or is unknown."""
         if name in self.left_open:
             return f"Not in the publication: {self.left_open[name]}"
         printed = self.settings.get(name)
@@ -120,7 +120,7 @@ class Print:
         return f"Printed: {printed.words or ' or '.join(map(shown, cast(Values, printed.values)))}."
 
     def document(self) -> dict[str, object]:
-        """The print as JSON: what is printed for a setting (null: it depends on others), what is left open, what differs."""
+        """The printed settings as JSON (null: depends on other settings), those left open, and the constant differences."""
         return {
             "kind": self.kind,
             "source": self.source,
@@ -149,15 +149,15 @@ ADDED = Print("", kind="added")
 
 
 def setting(spec: RunSpec, name: str) -> object:
-    """The value of a setting by its dotted name; a mark of its own where this run has no such setting."""
-    found: object = spec
+    """The value of a setting by its dotted name; `_ABSENT` if this run has no such setting."""
+    value: object = spec
     for part in name.split("."):
-        found = getattr(found, part, _ABSENT)
-    return found
+        value = getattr(value, part, _ABSENT)
+    return value
 
 
 def shown(value: object) -> str:
-    """A setting as a person reads it."""
+    """A setting's value as displayed."""
     if value is None:
         return "empty"
     if isinstance(value, bool):

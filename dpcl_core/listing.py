@@ -1,4 +1,4 @@
-"""The catalogs as rows, one per entry, for the command line and the pages."""
+"""The catalogs as JSON rows, for the command line and the pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dpcl_core.events import JsonValue
 from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 
-What = Literal["methods", "datasets", "backbones", "scenarios", "presets"]
+Catalog = Literal["methods", "datasets", "backbones", "scenarios", "presets"]
 Row = dict[str, JsonValue]
 LAYERS = {"paper": "as printed or made to work, by its settings", "repair": "repaired", "added": "added, in no paper"}
 
 
-def rows(what: What) -> list[Row]:
-    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used here, or null."""
-    if what == "methods":
+def rows(catalog: Catalog) -> list[Row]:
+    """One JSON row per catalog entry, from its card; `missing`: why it cannot be used on this computer, or null."""
+    if catalog == "methods":
         return [
             {
                 **_common(card),
@@ -31,16 +31,16 @@ def rows(what: What) -> list[Row]:
             }
             for card in methods.CARDS.values()
         ]
-    if what == "datasets":
+    if catalog == "datasets":
         return [
             {**_common(card), "kind": card.kind, "missing": datasets.available(card)} for card in datasets.CARDS.values()
         ]
-    if what == "backbones":
+    if catalog == "backbones":
         return [
             {**_common(card), "saw": list(card.saw), "missing": backbones.available(card)}
             for card in backbones.CARDS.values()
         ]
-    if what == "scenarios":
+    if catalog == "scenarios":
         return [
             {**_common(card), "settings": card.settings.model_json_schema()["properties"]}
             for card in scenarios.CARDS.values()

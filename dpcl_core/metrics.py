@@ -22,12 +22,12 @@ def average_accuracy(matrix: Matrix) -> list[float | None]:
 def forgetting(matrix: Matrix, since: Since = "learned") -> list[list[float | None]]:
     """f[k][i], i < k: best accuracy on task i before task k, minus that after task k. Negative: the task improved later on.
 
-    The best is looked for since the task was "learned", or since the "start", which counts what earlier models knew of it
-    too: as Eq. A39 of Tobaben et al. and the average forgetting of Lai et al. are printed. The two are the same where a task
-    was never evaluated before it was learned, as in every run but those on clients' data; elsewhere "start" is no smaller.
+    The best is taken since the task was "learned", or since the "start", which includes models that had not learned it:
+    as printed in Eq. A39 of Tobaben et al. and in the average forgetting of Lai et al. Both are equal if no task is
+    evaluated before it is learned, as in every run but those on clients' data; otherwise "start" is at least as large.
     Measured with all tasks evaluated (A-GEM, five tasks of permuted digits): no difference; with four sampling rates of one
-    accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: nothing can be forgotten yet. None
-    where there is no best or no now.
+    accelerometer, whose tasks resemble each other, up to 3 points more. Row 0 is empty: there is no earlier task. None
+    where the best or the current accuracy is missing.
     """
     return [
         [_minus(_best(_before(matrix, k, i, since)), _entry(matrix, k, i)) for i in range(k)] for k in range(len(matrix))
@@ -48,7 +48,7 @@ def backward_transfer(matrix: Matrix) -> float | None:
 def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> float | None:
     """FWT: mean over tasks i > 0 of accuracy on task i before learning it, minus an untrained model's (`baseline`).
 
-    None where one of the entries above the diagonal or the baseline was not evaluated.
+    None if an entry above the diagonal or of the baseline was not evaluated.
     """
     before = [row[i] if i < len(row) else None for i, row in enumerate(matrix[:-1], start=1)]
     gains = [_minus(value, base) for value, base in zip(before, (baseline or [None] * len(matrix))[1:], strict=True)]
@@ -56,14 +56,14 @@ def forward_transfer(matrix: Matrix, baseline: Sequence[float | None] | None = N
 
 
 def right_after_learning(average: float, backward: float, n_tasks: int) -> float:
-    """Mean accuracy on each task just after it was learned, from AA and BWT alone: AA - BWT (T - 1) / T."""
+    """Mean accuracy on each task right after it was learned, from AA and BWT: AA - BWT (T - 1) / T."""
     return average - backward * (n_tasks - 1) / n_tasks
 
 
 def summary(matrix: Matrix, baseline: Sequence[float | None] | None = None) -> dict[str, float | None]:
     """The metrics of a finished run: AA, AF, BWT, FWT (None unless evaluated), Last (on the last task), Avg (mean AA_k).
 
-    `baseline`: accuracy of the untrained model on each task; None where nobody asked it.
+    `baseline`: accuracy of the untrained model on each task; None if not evaluated.
     """
     averages = average_accuracy(matrix)
     last = len(matrix) - 1
@@ -84,7 +84,7 @@ def _entry(matrix: Matrix, k: int, i: int) -> float | None:
 
 
 def _before(matrix: Matrix, k: int, i: int, since: Since) -> list[float | None]:
-    """Accuracies on task i before task k; of the models that had not learned it only those that were evaluated on it."""
+    """Accuracies on task i before task k; before it was learned, only of models that were evaluated on it."""
     early = [row[i] for row in matrix[:i] if i < len(row)] if since == "start" else []
     return early + [_entry(matrix, j, i) for j in range(i, k)]
 

@@ -1,4 +1,4 @@
-"""Python packages that only some methods and networks need, and which extra of this project brings each."""
+"""Optional Python packages, and the extra of this project that installs each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRAS = {
 
 
 def lacking(packages: Iterable[str]) -> str | None:
-    """What to install, as a sentence's end, where one of these packages is not here; else None. Imports none of them."""
+    """The end of a sentence that says what to install; None if all packages are installed. Imports none of them."""
     absent = [package for package in packages if find_spec(package) is None]
     if not absent:
         return None

@@ -1,4 +1,4 @@
-"""Where things live on this computer: one home for what the project writes, one optional folder of datasets."""
+"""Folders on this computer: the home for all that the project writes, and an optional folder of datasets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def home() -> Path:
-    """Everything the project writes: `DPCL_HOME`, else `~/.local/share/dpcl`."""
+    """The folder for everything the project writes: `DPCL_HOME`, else `~/.local/share/dpcl`."""
     return Path(os.environ.get("DPCL_HOME") or Path.home() / ".local" / "share" / "dpcl")
 
 
@@ -29,19 +29,19 @@ def data_dir() -> Path | None:
 
 
 def assets_dir() -> Path:
-    """What is bundled with the project: backbones, presets, texts, published numbers."""
+    """The folder of bundled files: backbones, presets, texts, published numbers."""
     installed = _PACKAGE / "assets"
     return installed if installed.exists() else _PACKAGE.parent / "assets"
 
 
 def app_file() -> Path:
-    """The app's entry, which Streamlit runs; its pages lie beside it."""
+    """The app's entry file, which Streamlit runs; its pages are beside it."""
     installed = _PACKAGE / "app" / "app.py"
     return installed if installed.exists() else _PACKAGE.parent / "app.py"
 
 
 def inside(folder: Path, name: str, field: str) -> Path:
-    """`folder / name`, refusing any name that could reach outside the folder.
+    """The path `folder / name`, for names that cannot point outside the folder.
 
     Raises BadInput naming `field` for anything but letters, digits, `_`, `.` and `-`, and for symbolic links that lead out.
     """

@@ -1,7 +1,7 @@
-"""Runs worth trying, by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
+"""Presets by name: each a question, an expected duration and a complete spec, in `assets/presets/NAME.toml`.
 
-An experiment of a paper is several runs: `[spec]` holds the first one, each `[[also]]` another, as a label and the settings
-that it changes. `run --preset` carries out the first, `reproduce` all of them.
+An experiment of a paper has several runs: `[spec]` holds the first, each `[[also]]` another one as a label and its changed
+settings. `run --preset` carries out the first, `reproduce` all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dpcl_core.spec import RunSpec, Spec
 
 
 class Preset(Spec):
-    """What a visitor reads of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: never measured).
+    """The description of a preset. `seconds`: expected duration of `[spec]` on two CPU cores (None: not measured).
 
-    `label` names the run of `[spec]` among those of an experiment, `seconds_in_all` is the duration of all of them.
+    `label` names the run of `[spec]` among those of an experiment; `seconds_in_all` is the duration of all runs.
     """
 
     name: str
@@ -30,16 +30,16 @@ class Preset(Spec):
 
 
 class Also(Spec):
-    """One more run of a preset: its label, and what it changes, written as for `--set`."""
+    """One more run of a preset: its label, and its changed settings in the form of `--set`."""
 
     label: str
     set: tuple[str, ...]
 
 
 def names() -> list[str]:
-    """The presets, live demos first, then by expected duration, those never measured last."""
-    found = [about(path.stem) for path in _folder().glob("*.toml")]
-    return [preset.name for preset in sorted(found, key=_place)]
+    """The names of the presets: live demos first, then by expected duration, unmeasured ones last."""
+    descriptions = [about(path.stem) for path in _folder().glob("*.toml")]
+    return [preset.name for preset in sorted(descriptions, key=_place)]
 
 
 def load(name: str) -> RunSpec:
@@ -49,22 +49,22 @@ def load(name: str) -> RunSpec:
 
 def variants(name: str) -> dict[str, RunSpec]:
     """Every run of a preset by its label, the one of `[spec]` first. Raises BadInput naming the known presets."""
-    found = {about(name).label: load(name)}
+    specs = {about(name).label: load(name)}
     for entry in cast("list[object]", _read(name).get("also", [])):
         also = Also.model_validate(entry)
-        if also.label in found:
+        if also.label in specs:
             raise BadInput(f"preset {name}", also.label, "must be the label of one run only")
-        found[also.label] = checks.parse(checks.apply_sets(raw(name), also.set))
-    return found
+        specs[also.label] = checks.parse(checks.apply_sets(raw(name), also.set))
+    return specs
 
 
 def raw(name: str) -> dict[str, object]:
-    """The settings of a preset as written, for `--set` to change. Raises BadInput naming the known presets."""
+    """The raw settings of a preset, which `--set` can change. Raises BadInput naming the known presets."""
     return dict(cast("dict[str, object]", _read(name)["spec"]))
 
 
 def about(name: str) -> Preset:
-    """What a visitor reads of a preset. Raises BadInput naming the known presets."""
+    """The description of a preset. Raises BadInput naming the known presets."""
     return Preset.model_validate({"seconds": None, "name": name, **cast("dict[str, object]", _read(name)["about"])})
 
 

@@ -1,6 +1,6 @@
-"""Numbers that papers printed, as printed: `assets/published/PAPER.csv`, one row a number. Facts, corrected nowhere.
+"""Numbers as printed in papers: `assets/published/PAPER.csv`, one row per number, uncorrected.
 
-Whatever needs such a number, from accountant to page, reads it here: no module holds a copy (`tests/test_published.py`).
+All code that needs such a number reads it here: no module holds a copy (`tests/test_published.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpcl_core import paths
 
 T = TypeVar("T")
 _PERCENT = {"_percent": 1.0, "_pct": 1.0, "_frac": 100.0, "_fraction": 100.0}  # by the end of a metric's name
-_SHARED = {  # what papers print, by our names of it; PeCL's Last is the mean over all tasks after the last one
+_SHARED = {  # our names of printed metrics; PeCL's Last is the mean over all tasks after the last one
     **{name: name for name in ("AA", "AF", "BWT", "FWT", "Avg", *(f"task{k}" for k in range(1, 7)))},
     **{"avg_accuracy": "AA", "avg_forgetting": "AF", "Last": "AA"},
 }
@@ -23,10 +23,10 @@ _SHARED = {  # what papers print, by our names of it; PeCL's Last is the mean ov
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One printed number and what it is about; empty texts and None where the paper says nothing.
+    """One printed number and what it measures; empty texts and None where the paper says nothing.
 
-    `epsilon` is infinite for results without noise. `value` is None where what is printed is no number. `metric` names the
-    unit too: AA_percent (0 to 100), avg_forgetting_frac (0 to 1). `std` is over the paper's `n_seeds` repetitions.
+    `epsilon` is infinite for results without noise. `value` is None if the printed text is not a number. `metric` includes
+    the unit: AA_percent (0 to 100), avg_forgetting_frac (0 to 1). `std` is over the paper's `n_seeds` repetitions.
     """
 
     table: str
@@ -49,12 +49,12 @@ class Published:
 
     @property
     def percent(self) -> float | None:
-        """The value in percent, where it is a share."""
+        """The value in percent; None if it is not a share."""
         return None if self.value is None or not self._unit else self.value * _PERCENT[self._unit]
 
     @property
     def percent_std(self) -> float | None:
-        """The standard deviation in percent, where one is printed."""
+        """The standard deviation in percent; None if none is printed."""
         return None if self.std is None or not self._unit else self.std * _PERCENT[self._unit]
 
     @property
@@ -64,19 +64,19 @@ class Published:
 
 @cache
 def read(paper: str) -> tuple[Published, ...]:
-    """Everything kept of a paper's numbers, in the order of its tables."""
+    """All recorded numbers of a paper, in the order of its tables."""
     with (paths.assets_dir() / "published" / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
         return tuple(_row(line) for line in csv.DictReader(file))
 
 
 def numbers(paper: str, table: str, metric: str) -> tuple[tuple[Published, float], ...]:
-    """What a table prints of a metric: its rows with a number in them, and the number."""
+    """The rows of a table that print a number for this metric, each with the number."""
     rows = (row for row in read(paper) if (row.table, row.metric) == (table, metric))
     return tuple((row, row.value) for row in rows if row.value is not None)
 
 
 def by_budget(paper: str, table: str, metric: str) -> Mapping[float, float]:
-    """The same by epsilon, for what has one number a budget."""
+    """The printed numbers of a metric by epsilon, for tables with one number per budget."""
     return {row.epsilon: value for row, value in numbers(paper, table, metric) if row.epsilon is not None}
 
 

@@ -1,4 +1,4 @@
-"""A run as far as it has come: its settings, what it said, and the tables, figures and words that follow from both."""
+"""The result of a run so far: its settings and events, and the tables, figures and statement computed from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURES = ("accuracy", "forgetting", "tradeoff")
 
 @dataclass(frozen=True)
 class Result:
-    """A run as far as it has come. `run_id` is None for the bundled example.
+    """The result of a run so far: its settings `spec` and the `events` recorded. `run_id` is None for the bundled example.
 
     `rule`: the prediction rule under which accuracies are shown, None for the run's own.
     """
@@ -32,90 +32,91 @@ class Result:
     run_id: str | None
     name: str
     spec: RunSpec
-    said: tuple[Event, ...]
+    events: tuple[Event, ...]
     rule: str | None = None
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
-        """The prediction rules there are accuracies under, the run's own first; empty where there is one only."""
+        """The prediction rules with recorded accuracies, the run's own first; empty if there is only one."""
         from dpcl_core.runs import frames
 
-        return frames.rules(self.said)
+        return frames.rules(self.events)
 
     @cached_property
     def started(self) -> Started | None:
-        """What was known when the stream was open; None before."""
-        return next((event for event in self.said if isinstance(event, Started)), None)
+        """The event that opened the stream; None before that."""
+        return next((event for event in self.events if isinstance(event, Started)), None)
 
     @property
     def n_tasks(self) -> int:
+        """Number of tasks; 1 before the stream is open."""
         return self.started.n_tasks if self.started is not None else 1
 
     @property
     def standing(self) -> Standing:
-        """What its budgets are: bounds on all that gets out, a publication's word, or bounds on the replay alone."""
+        """What the run's ε are: bounds on the whole release, a publication's claim, or bounds on the replay alone."""
         return methods.standing(self.spec)
 
     @cached_property
     def score(self) -> str:
-        """What accuracy is here, as it is written."""
+        """The display name of the accuracy measure."""
         return datasets.score(self.spec.data.dataset)
 
     @property
     def scores(self) -> pd.DataFrame:
-        """`accuracy` to take along: its column is called what it holds."""
+        """`accuracy` for download: its value column is named after the measure, such as entity_f1."""
         return self.accuracy.rename(columns={"accuracy": self.score.lower().replace(" ", "_")})
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """One row a finished model: epsilon (asked for), seed, accounted_epsilon (inf: no bound), delta, seconds."""
+        """One row per finished model: epsilon (requested), seed, accounted_epsilon (inf: no bound), delta, seconds."""
         from dpcl_core.runs import frames
 
-        return frames.cells(self.said)
+        return frames.cells(self.events)
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """Columns epsilon, seed, after_task, on_task, accuracy (in [0, 1]), pooled (of all tasks seen)."""
         from dpcl_core.runs import frames
 
-        return frames.accuracy(self.said, self.rule)
+        return frames.accuracy(self.events, self.rule)
 
     @cached_property
     def finished_accuracy(self) -> pd.DataFrame:
-        """As `accuracy`, of the models alone that have learned all their tasks."""
-        done = {(event.cell.epsilon, event.cell.seed) for event in self.said if isinstance(event, CellFinished)}
+        """As `accuracy`, but only of models that have learned all their tasks."""
+        done = {(event.cell.epsilon, event.cell.seed) for event in self.events if isinstance(event, CellFinished)}
         cells = zip(self.accuracy["epsilon"], self.accuracy["seed"], strict=True)
         return self.accuracy[[cell in done for cell in cells]]
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: not defined); finished models only."""
+        """Columns epsilon, seed, metric (AA, AF, BWT, FWT, Last, Avg), value (NaN: undefined); finished models only."""
         from dpcl_core.runs import frames
 
-        return frames.metrics(self.said, self.rule)
+        return frames.metrics(self.events, self.rule)
 
     @cached_property
     def spent(self) -> pd.DataFrame:
-        """Columns epsilon (asked for), seed, after_task, accounted_epsilon (of the ledger by then; inf: no bound)."""
+        """Columns epsilon (requested), seed, after_task, accounted_epsilon (of the ledger so far; inf: no bound)."""
         from dpcl_core.runs import frames
 
-        return frames.spent(self.said)
+        return frames.spent(self.events)
 
     @cached_property
     def guarantees(self) -> dict[float, Guarantee]:
-        """By epsilon asked for: the guarantee of its finished models, the worst where seeds spend differently."""
+        """The guarantee of the finished models by requested epsilon; the worst one where seeds spend differently."""
         from dpcl_core.runs import frames
 
-        return frames.guarantees(self.said)
+        return frames.guarantees(self.events)
 
     def guarantee(self, epsilon: float) -> Guarantee:
-        """The guarantee at a budget. Raises BadInput where no model of that budget is finished."""
+        """The guarantee at a requested epsilon. Raises BadInput if no model of that epsilon is finished."""
         if epsilon not in self.guarantees:
-            raise unknown("epsilon", f"{epsilon:g}", (f"{asked:g}" for asked in self.guarantees))
+            raise unknown("epsilon", f"{epsilon:g}", (f"{requested:g}" for requested in self.guarantees))
         return self.guarantees[epsilon]
 
     def figure(self, name: str, *, dark: bool = False) -> Picture:
-        """A figure by its name, one of `FIGURES`, with its finding in words. Raises BadInput for another name."""
+        """The figure of this name, one of `FIGURES`, with its finding in words. Raises BadInput for another name."""
         from dpcl_core.figures import curves, theme, tradeoff
 
         labels, standing = self.spec.labels, self.standing
@@ -140,7 +141,7 @@ class Result:
         raise unknown("figure", name, FIGURES)
 
     def to_html(self) -> str:
-        """A page that opens without a server or a network: the figures with their findings, and the privacy statement."""
+        """A self-contained HTML page: the figures with their findings, and the privacy statement."""
         from dpcl_core.figures import html
         from dpcl_core.privacy import statement_text
 
@@ -149,7 +150,7 @@ class Result:
 
     @cached_property
     def provenance(self) -> Provenance:
-        """Where the numbers come from: the line under every figure."""
+        """The origin of the numbers, for the line under every figure."""
         from dpcl_core.privacy.statement import spent
 
         spec, opened = self.spec, self.started
@@ -170,10 +171,10 @@ class Result:
 
 
 def rule_title(rule: str) -> str:
-    """The name of a prediction rule as it is written."""
+    """The display name of a prediction rule."""
     return {"argmax": "ArgMax", "member": "Own member, task told"}.get(rule, rule.capitalize())
 
 
 def method_title(spec: RunSpec) -> str:
-    """The method's title, or its bare name where this program no longer has it."""
+    """The method's title, or its name if this version no longer has the method."""
     return methods.CARDS[spec.method].title if spec.method in methods.CARDS else spec.method

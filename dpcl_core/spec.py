@@ -1,4 +1,4 @@
-"""What to run: immutable settings with bounds, a TOML/JSON round trip and a stable digest. Nothing about where."""
+"""The settings of a run: immutable and bounded, with a TOML/JSON round trip and a stable digest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Unit = Literal["example", "user"]
 
 
 class Spec(BaseModel):
-    """Base of all settings: immutable, no unknown fields, infinity survives the trip through JSON."""
+    """Base of all settings: immutable, without unknown fields; infinity survives a JSON round trip."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", validate_default=True)
 
@@ -44,12 +44,12 @@ class Params(Spec):
 
     @property
     def inputs(self) -> Inputs:
-        """What the method reads with these settings: features of a frozen network, or the examples themselves."""
+        """The method's inputs under these settings: features of a frozen network, or the examples themselves."""
         return "features"
 
     @property
     def text_length(self) -> int:
-        """Tokens kept of each text, where the method reads texts; 0 where it reads none."""
+        """Maximum tokens of each text, for methods that read texts; 0 for others."""
         return 0
 
 
@@ -60,30 +60,30 @@ class ScenarioSpec(Spec):
 
     @property
     def recurrence(self) -> Recurrence:
-        """Whether a privacy unit can be in one task only, or may be in every one: known before any data is seen."""
+        """Whether a privacy unit can be in only one task ("once") or in every task; known before any data are read."""
         return "once"
 
     @property
     def by_coin(self) -> bool:
-        """Whether public coins of the examples' own bytes say which task or client each one goes to."""
+        """Whether a public keyed hash of each example's bytes decides its task or client."""
         return False
 
     @property
     def n_users(self) -> int | None:
-        """Number of clients that hold the training examples, a public number; None where each example is on its own."""
+        """Public number of clients that hold the training examples; None if the data have no clients."""
         return None
 
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of a dataset's sources whose examples occur in a task."""
+        """The dataset's sources whose examples occur in a task."""
         return sources
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
-        """What the labels of the tasks are called, on a dataset with these classes."""
+        """The label names of the tasks, on a dataset with these classes."""
         return classes
 
 
 class DataSpec(Spec):
-    """Which data, how much of it, and which public network turns it into features."""
+    """The data: which dataset, how much of it, and the public network that turns it into features."""
 
     dataset: str = Field("digits", description="A dataset of the catalog, or own:NAME for a folder of yours.")
     train_per_class: Annotated[int, Field(ge=1)] | None = Field(
@@ -103,7 +103,7 @@ class DataSpec(Spec):
 
     @property
     def is_subset(self) -> bool:
-        """Whether coins say which training examples are used."""
+        """Whether only a hash-selected part of the training examples is used."""
         return self.train_per_class is not None or self.train_per_source is not None
 
     @field_validator("train_per_source")
@@ -115,7 +115,7 @@ class DataSpec(Spec):
 
 
 def _number(value: object) -> object:
-    """Accepts the ways people write infinity, and says what is allowed for anything that is no number."""
+    """Accepts the usual spellings of infinity; raises ValueError for anything that is not a number."""
     if isinstance(value, str):
         if value.strip().lower() in {"inf", "infinity", "∞"}:
             return math.inf
@@ -144,7 +144,7 @@ def _distinct(values: tuple[float, ...]) -> tuple[float, ...]:
 
 
 class PrivacySpec(Spec):
-    """What may leak, and by which definition."""
+    """The privacy settings: budgets, adjacency, noise source."""
 
     epsilons: Annotated[tuple[Epsilon, ...], AfterValidator(_distinct)] = Field(
         (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
@@ -178,7 +178,7 @@ class Cell:
     seed: int
 
 
-# Who knows which settings belong to a method or a scenario: the catalogs above, asked by name when a spec is made.
+# The catalogs that map a method or scenario to its settings model; imported late, because they import this module.
 _CATALOGS = {"params": "dpcl_core.methods.catalog", "scenario": "dpcl_core.scenarios.catalog"}
 
 
@@ -201,14 +201,14 @@ def _read(field: Literal["params", "scenario"], name: str, given: object) -> Spe
 
 
 class RunSpec(Spec):
-    """What to run; nothing about where, when or on what device.
+    """The settings of a run; nothing about where, when or on what device.
 
-    `params` and `scenario` are settings of the method and of the kind of scenario named, as their models, as plain tables
-    (then checked by these models), or left out (then the models' defaults).
+    `params` and `scenario` are the settings of the named method and scenario kind: as their models, as plain tables
+    (validated by these models), or left out (the models' defaults).
     """
 
     method: str
-    params: SerializeAsAny[Params] = Params()  # in its place the method's own defaults
+    params: SerializeAsAny[Params] = Params()  # replaced by the method's own defaults
     data: DataSpec = DataSpec()
     scenario: SerializeAsAny[ScenarioSpec]
     labels: LabelSetting = Field("prior-const", description="Where the classifier's list of labels comes from.")
@@ -224,7 +224,7 @@ class RunSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _with_settings(cls, given: object) -> object:
-        """Tables of settings as the models that they belong to; settings of another method or scenario are refused."""
+        """Validates plain tables as the models of the method and scenario; refuses settings of another one."""
         if not isinstance(given, Mapping) or not isinstance(given.get("method"), str):
             return given
         fields = dict(given)
@@ -240,5 +240,5 @@ class RunSpec(Spec):
         return (Cell(epsilon, seed) for epsilon in self.privacy.epsilons for seed in self.seeds)
 
     def digest(self) -> str:
-        """Same experiment, same digest, on any machine (16 hexadecimal digits)."""
+        """The SHA-256 digest of the settings (16 hexadecimal digits), the same on any machine."""
         return sha256(self.model_dump_json().encode()).hexdigest()[:16]

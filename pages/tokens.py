@@ -169,7 +169,7 @@ def _many(selected: Selected, dials: Dials) -> None:
     if selected.epsilon is None:
         return
     run_figures.figures(selected.result, selected.epsilon, share=share, live=False)
-    events = [event for event in selected.result.said if isinstance(event, TokensScored)]
+    events = [event for event in selected.result.events if isinstance(event, TokensScored)]
     wanted = selected.epsilon, selected.values["model"]
     texts = [text for event in events if (event.cell.epsilon, event.model) == wanted for text in event.texts]
     if texts:

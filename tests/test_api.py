@@ -31,7 +31,7 @@ def test_a_run_is_kept_and_found_again() -> None:
     assert result.run_id is not None
     # Of progress the store keeps only what is worth it.
     assert [event for event in heard if not isinstance(event, Progress)] == [
-        event for event in result.said if not isinstance(event, Progress)
+        event for event in result.events if not isinstance(event, Progress)
     ]
     assert result.spec.privacy.epsilons == (1.0, math.inf)
     assert list(result.cells["epsilon"]) == [1.0, math.inf]
@@ -40,7 +40,7 @@ def test_a_run_is_kept_and_found_again() -> None:
     learned = [event for event in heard if isinstance(event, TaskLearned)]
     assert len(result.accuracy) == sum(value is not None for event in learned for value in event.accuracy)
     again = dpcl.load(result.run_id)
-    assert again.said == result.said
+    assert again.events == result.events
     assert again.spec == result.spec
 
 

@@ -127,7 +127,7 @@ def test_planted_secrets_are_told_in_one_line_a_budget() -> None:
     lines = export.leaks_text(events, SPEC).splitlines()
     assert len(lines) == len(SPEC.privacy.epsilons)
     assert lines[0] == (
-        "epsilon 0.5: secrets planted 16 times: exposure 11.5 bits after the last task told; 1.8 before the first; "
+        "epsilon 0.5: secrets planted 16 times: exposure 11.5 bits after the last task measured; 1.8 before the first; "
         "controls 1.4; 0 % printed by greedy continuation; epsilon at least 0.4 measured"
     )
     assert export.leaks_text(replay.recorded(SPEC), SPEC) == ""

@@ -1,6 +1,6 @@
-"""The same engine from a terminal: python -m dpcl_core …
+"""The command line: python -m dpcl_core …
 
-Exit status: 0 done, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback).
+Exit status: 0 success, 1 the run or the store failed, 2 the input was wrong (one line on standard error, no traceback).
 `verify`: 0 all numbers match, 1 one differs, 2 one cannot be checked.
 """
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit status."""
+    """Runs one command and returns its exit status."""
     try:
-        from dpcl_core.cli import parser  # asks the catalogs, which refuse a wrong DPCL_METHODS
+        from dpcl_core.cli import parser  # loads the catalogs, which refuse a wrong DPCL_METHODS
 
         options = parser.build().parse_args(arguments)
         command: Command = options.command
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(one_line(error), file=sys.stderr)
         return 2 if error.kind in INPUT else 1
     except BrokenPipeError:
-        sys.stderr.close()  # the reader left (… | head); nothing is wrong
+        sys.stderr.close()  # the reader closed the pipe (… | head): not an error
         return 0
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Output of the commands."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def print_study(study: Study, as_json: bool) -> None:
 
 
 def say(line: str) -> None:
-    """Prints on standard error; where its reader has left (`... 2>&1 | head`), what is under way goes on unheard."""
+    """Prints a line on standard error; if its reader has closed the pipe (`... 2>&1 | head`), the command continues."""
     try:
         print(line, file=sys.stderr, flush=True)
     except BrokenPipeError:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (what is said later has to go somewhere)
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (later lines need an open file)

@@ -25,9 +25,9 @@ class _Parser(Parser):
 
 
 def _guess(message: str) -> str:
-    """What a mistyped choice was meant to be, from the parser's own complaint; empty where nothing is near."""
-    found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    near = get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), n=1) if found else []
+    """A suggestion for a mistyped choice, from the parser's error message; empty if no choice is near."""
+    match = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    near = get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1) if match else []
     return f"; did you mean {near[0]}?" if near else ""
 
 
@@ -49,46 +49,48 @@ def build() -> Parser:
         return sub
 
     choices = ("methods", "datasets", "backbones", "scenarios", "presets")
-    add("list", reading.list_choices, "what can be chosen by name").add_argument("what", choices=choices)
+    add("list", reading.list_choices, "list the methods, datasets, networks, scenarios or presets").add_argument(
+        "what", choices=choices
+    )
     for name, command, text in (
         ("run", training.run, "carry out a run and store it"),
-        ("audit", training.audit, "attack a method: a lower bound on its epsilon; status 1 where that exceeds the ledger's"),
+        ("audit", training.audit, "attack a method: a lower bound on its epsilon; status 1 if that exceeds the ledger's"),
     ):
         sub = add(name, command, text, kept="runs" if name == "run" else "")
         sub.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML")
         sub.add_argument("--preset", metavar="NAME", help="settings of a preset")
         sub.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
         if name == "audit":
-            sub.add_argument("--trials", type=int, help="releases on each side (default: what the attack needs)")
+            sub.add_argument("--trials", type=int, help="releases per side (default: as many as the attack needs)")
             several = (
-                "which attack, where a method has several (default: the one that its runs are audited with); all: each; "
-                "planted-codes: train the language model, and see what it tells of codes planted among its texts; "
-                "inversion: which tokens are read from noisy embeddings"
+                "the attack, if a method has several (default: the one used to audit its runs); all: every one; "
+                "planted-codes: train the language model and measure how far it memorises planted codes; "
+                "inversion: decode tokens from noisy embeddings"
             )
             sub.add_argument("--attack", metavar="NAME", help=several)
-            once_more = "play a stored run's settings once more with examples of the audit's own, each there by a coin"
-            sub.add_argument("--run", metavar="RUN_ID", help=once_more)
-            sub.add_argument("--store", metavar="URL", help="where that run is kept (default: DPCL_STORE, else the home)")
+            repeat = "repeat a stored run's training with planted examples, each included with probability one half"
+            sub.add_argument("--run", metavar="RUN_ID", help=repeat)
+            sub.add_argument("--store", metavar="URL", help="store of that run (default: DPCL_STORE, else the home)")
     tune = add("tune", training.tune, "search for learning rate, batch size and clipping norm", kept="trials")
     tune.add_argument("spec", nargs="?", metavar="SPEC.toml", help="settings as TOML, with one epsilon and one seed")
     tune.add_argument("--preset", metavar="NAME", help="settings of a preset")
     tune.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting, TOML value")
-    tune.add_argument("--trials", type=int, help="trainings, each with settings of its own (default 20)")
-    tune.add_argument("--on", choices=("public", "private"), help="private: on the data themselves, which is not accounted")
+    tune.add_argument("--trials", type=int, help="number of trainings, each with its own settings (default 20)")
+    tune.add_argument("--on", choices=("public", "private"), help="private: on the private data, covered by no epsilon")
     tune.add_argument("--proxy", metavar="DATASET", help="the public dataset to tune on")
-    tune.add_argument("--resume", metavar="STUDY_ID", help="go on with a tuning that was stopped, after the trials it has")
+    tune.add_argument("--resume", metavar="STUDY_ID", help="continue a stopped tuning; finished trials are kept")
     again = add("reproduce", training.reproduce, "a paper's experiments, with published values beside ours", kept="runs")
     again.add_argument("paper", metavar="PAPER", help="such as tobaben")
     again.add_argument("--experiment", metavar="NAME", help="one experiment (default: all)")
     size = again.add_mutually_exclusive_group()
     for form, what in (
-        ("small", "a part of the data and a bundled network; minutes on two cores (default)"),
-        ("bundled", "all data at hand and a bundled network, where there is such a preset"),
+        ("small", "part of the data and a bundled network; minutes on two cores (default)"),
+        ("bundled", "all available data and a bundled network, if there is such a preset"),
         ("full", "the paper's protocol"),
     ):
         size.add_argument(f"--{form}", dest="size", action="store_const", const=form, help=what)
     again.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every run")
-    again.add_argument("--record", metavar="FILE", help="keep the figures of finished runs in a file, as the app shows them")
+    again.add_argument("--record", metavar="FILE", help="write the numbers of finished runs to a file that the app can show")
     for name, command, text in (
         ("show", reading.show, "a stored run or tuning"),
         ("export", reading.export, "a run's tables, figures and settings as files"),
@@ -100,24 +102,26 @@ def build() -> Parser:
             sub.add_argument("--to", required=True, metavar="DIR", help="folder to write into")
     add("verify", reading.verify, "recompute a privacy card by a second accountant").add_argument("card", metavar="CARD")
     add("runs", reading.list_runs, "all stored runs").add_argument("--store", metavar="URL")
-    own_data = commands.add_parser("data", help="data of your own").add_subparsers(required=True, metavar="COMMAND")
-    text = "what is public about them; for you alone, what is left out"
+    own_data = commands.add_parser("data", help="your own data").add_subparsers(required=True, metavar="COMMAND")
+    text = "show what becomes public about your data and, for you only, which examples are left out"
     owned = add("check", reading.check_data, text, make=own_data.add_parser)
     owned.add_argument("data", metavar="NAME_OR_PATH", help="its folder")
-    owned.add_argument("--write-schema", action="store_true", help="write what is public as schema.toml beside the data")
-    account = add("account", reading.account, "noise for a budget, budget for a noise; give two of epsilon, sigma, delta")
+    owned.add_argument("--write-schema", action="store_true", help="write the public part as schema.toml beside the data")
+    account = add(
+        "account", reading.account, "noise from a budget, or a budget from noise; give two of epsilon, sigma, delta"
+    )
     for option in ("epsilon", "sigma", "delta"):
         account.add_argument(f"--{option}", type=float)
     account.add_argument("--sample-rate", type=float, default=1.0, help="Poisson sampling rate of a step (default 1)")
-    account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases of the same people (default 1)")
-    account.add_argument("--accountants", action="store_true", help="what PLD, PRV and RDP each say, too (loads torch)")
+    account.add_argument("--steps", type=int, default=1, help="noisy steps, or releases on the same people (default 1)")
+    account.add_argument("--accountants", action="store_true", help="also show epsilon by PLD, PRV and RDP (loads torch)")
     account.add_argument("--adjacency", choices=("add-remove", "replace"), default="add-remove")
     served = commands.add_parser("app", help="open the app in a browser", description="Opens the app in a browser.")
     served.set_defaults(command=reading.app)
-    served.add_argument("--port", type=int, default=8501, help="port to serve it on (default 8501)")
-    served.add_argument("--address", default="localhost", help="address to serve it on (default localhost: only here)")
-    served.add_argument("--no-browser", action="store_true", help="serve it without opening a browser")
-    text = "print a shell's completion of these commands"
+    served.add_argument("--port", type=int, default=8501, help="port of the app (default 8501)")
+    served.add_argument("--address", default="localhost", help="address of the app (default localhost: this computer only)")
+    served.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    text = "print the shell completion of these commands"
     shells = commands.add_parser("completion", help=text, description=f"{text[0].upper()}{text[1:]}.")
     shells.set_defaults(command=lambda options: reading.completion(parser, options.shell))
     shells.add_argument("shell", choices=("bash", "zsh", "tcsh"))

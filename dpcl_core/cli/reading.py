@@ -46,7 +46,7 @@ def show(options: argparse.Namespace) -> int:
     if study_id is not None:
         print_study(Studies(store).get(study_id), options.json)
         return 0
-    if run.readable_spec is None:  # a newer version, or a method since removed, wrote it: show what can be shown
+    if run.readable_spec is None:  # written by a newer version or for a removed method: show what can be read
         print_json({"run_id": run.id, "status": run.status, "spec": run.raw_spec, "error": run.spec_trouble})
         return 0
     events = [event for _, event in store.events_after(run.id)]
@@ -103,12 +103,12 @@ def verify(options: argparse.Namespace) -> int:
         content = Path(options.card).read_bytes()
     except OSError as error:
         raise BadInput("CARD", options.card, f"must be a file that can be read: {error.strerror}") from error
-    found = card.verify(content)
+    results = card.verify(content)
     if options.json:
-        print_json(card.checked_document(found))
+        print_json(card.checked_document(results))
     else:
-        print("\n".join([*map(card.sentence, found), card.SAID]))
-    return card.exit_status(found)
+        print("\n".join([*map(card.sentence, results), card.SAID]))
+    return card.exit_status(results)
 
 
 def account(options: argparse.Namespace) -> int:
@@ -147,7 +147,7 @@ def account(options: argparse.Namespace) -> int:
 
 
 def app(options: argparse.Namespace) -> int:
-    """Serves the app until it is stopped; its look and limits come from the file of settings beside it."""
+    """Serves the app until stopped; its theme and limits come from the Streamlit configuration beside it."""
     command = [sys.executable, "-m", "streamlit", "run", str(paths.app_file())]
     command += [f"--server.address={options.address}", f"--server.port={options.port}"]
     command += [f"--server.headless={str(options.no_browser).lower()}"]
@@ -155,7 +155,7 @@ def app(options: argparse.Namespace) -> int:
 
 
 def completion(parser: argparse.ArgumentParser, shell: str) -> int:
-    """Prints what a shell needs to complete these commands."""
+    """Prints the completion script of a shell."""
     import shtab
 
     print(shtab.complete(parser, shell))

@@ -19,7 +19,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     raw: Mapping[str, object] = {}
     if options.preset is not None:
         raw = presets.raw(options.preset)
-    elif options.spec is None:  # settings alone are a run, too: such commands are printed beside every result
+    elif options.spec is None:  # settings alone are enough: the command printed with every result has only these
         if not options.set:
             raise BadInput("command line", "", "give a SPEC.toml, --preset NAME, or settings as --set KEY=VALUE")
     else:
@@ -31,9 +31,9 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 
 
 def spec_of_stored(options: argparse.Namespace) -> RunSpec:
-    """What a stored run was asked for. Raises BadInput for one that is not there, or beside settings of another."""
+    """The spec of a stored run. Raises BadInput for an unknown run, or if other settings are given too."""
     from dpcl_core.runs.store import Store
 
     if options.set or any((options.spec, options.preset, options.attack, options.trials)):
-        raise BadInput("--run", options.run, "must stand without other settings: the run's own are played")
+        raise BadInput("--run", options.run, "cannot be combined with other settings: the audit uses the run's own")
     return Store(options.store).get(options.run).spec

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     spec = spec_of(options)
     checks.check(spec)
     store = Store(options.store)
-    # A changed preset does not run under the preset's name: it may not even be the same data.
+    # A changed preset loses the preset's name: even the data may differ.
     run = trained(store, spec, None if options.set else options.preset, options.device)
     if run.status == "finished" or options.json:
         events = [event for _, event in store.events_after(run.id)]
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -> Run:
-    """The run, kept in the store and carried out in this process when its turn comes."""
+    """The finished run: put into the store's queue and carried out in this process."""
     from dpcl_core.runs.worker import default_device
 
     run_id = store.create(spec, name=name, device=device or default_device())
@@ -51,7 +51,7 @@ def trained(store: Store, spec: RunSpec, name: str | None, device: str | None) -
 
 
 def carried_out(store: Store, run_id: str) -> Run:
-    """What the store has queued, carried out in this process when its turn comes; reports on standard error."""
+    """Carries out a queued run in this process when its turn comes; reports progress on standard error."""
     from dpcl_core.runs import worker
 
     reporter = Reporter()
@@ -59,7 +59,7 @@ def carried_out(store: Store, run_id: str) -> Run:
 
 
 def exit_status(run: Run) -> int:
-    """What the command ends with for a run that is over; says why where it did not finish."""
+    """The exit status for a run that has ended; prints the reason if it did not finish."""
     if run.status == "finished":
         return 0
     say(run.error or f"the run was {run.status}")
@@ -67,7 +67,7 @@ def exit_status(run: Run) -> int:
 
 
 class Reporter:
-    """Says on standard error how far a run is: a line for each task and phase, not one for each step."""
+    """Prints the progress of a run on standard error: one line per task and phase, not per step."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -96,7 +96,7 @@ def reproduce(options: argparse.Namespace) -> int:
     paper, size = catalog.paper(options.paper), cast(Size, options.size or "small")
     chosen = [catalog.experiment(paper, options.experiment)] if options.experiment else list(paper.experiments)
     if options.record and options.set:
-        raise BadInput("--record", options.record, "must stand without --set: a changed run is not the preset's")
+        raise BadInput("--record", options.record, "cannot be combined with --set: a changed run is not the preset's")
     planned = report.planned(chosen, size, options.set, named=options.experiment is not None)
     for runs in planned.values():
         for spec in runs.values():
@@ -132,7 +132,7 @@ def tune(options: argparse.Namespace) -> int:
     if tune is not None:
         settings.check(tune)
     elif options.set or any((options.spec, options.preset, options.trials, options.on, options.proxy)):
-        raise BadInput("--resume", options.resume, "must stand without other settings: a tuning keeps those it has")
+        raise BadInput("--resume", options.resume, "cannot be combined with other settings: a tuning keeps its own")
     store = Store(options.store)
     studies = Studies(store)
     if tune is not None:
@@ -141,23 +141,23 @@ def tune(options: argparse.Namespace) -> int:
         study_id, run_id = options.resume, studies.resume(options.resume, device=options.device)
     say(f"tuning {study_id}")
     reporter = Reporter()
-    with suppress(KeyboardInterrupt):  # its turn is then cancelled, and what is kept is told below
+    with suppress(KeyboardInterrupt):  # the run is then cancelled, and the kept trials are reported below
         worker.wait_for_device(store, run_id, reporter.queued)
         worker.carry_out(store, run_id, on_event=reporter)
     study = studies.get(study_id)
     print_study(study, options.json)
     if study.is_resumable:
         kept = f"{len(study.trials)} of {study.tune.n_trials} trials are kept"
-        say(f"{kept}; go on with: python -m dpcl_core tune --resume {study.id}")
+        say(f"{kept}; continue with: python -m dpcl_core tune --resume {study.id}")
     return exit_status(study.turn)
 
 
 def tuning(options: argparse.Namespace) -> TuneSpec:
-    """The search that the command line describes."""
+    """The tuning that the command line describes."""
     from dpcl_core.tuning import settings
 
     if options.on is None and options.proxy is None:
-        allowed = "say on which data: --proxy DATASET for a public one, or --on private, which no epsilon accounts for"
+        allowed = "give the data to tune on: --proxy DATASET for a public set, or --on private, which no epsilon covers"
         raise BadInput("--on", "", allowed)
     raw = {"on": options.on or "public", "proxy": options.proxy, "base": spec_of(options)}
     return settings.parse(raw if options.trials is None else {**raw, "n_trials": options.trials})
@@ -180,14 +180,16 @@ def audit(options: argparse.Namespace) -> int:
     elif options.attack == inversion_audit.NAME:
         results = inversion_audit.audited(spec, options.trials or attacks.TRIALS)
     else:
-        own = attacks.fitting(spec)
-        of_texts = [part.NAME for part in (planted_codes, inversion_audit) if part.is_offered(spec)]
-        if of_texts and options.attack not in (None, "all", *own):
-            raise BadInput("--attack", options.attack, f"must be one of {', '.join([*own, *of_texts])}, all, or left out")
-        named = own if options.attack == "all" else (options.attack,)
+        attack_names = attacks.fitting(spec)
+        text_audits = [part.NAME for part in (planted_codes, inversion_audit) if part.is_offered(spec)]
+        if text_audits and options.attack not in (None, "all", *attack_names):
+            raise BadInput(
+                "--attack", options.attack, f"must be one of {', '.join([*attack_names, *text_audits])}, all, or left out"
+            )
+        named = attack_names if options.attack == "all" else (options.attack,)
         trials = options.trials or attacks.trials(spec.method)
-        played = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
-        results = [result for results in played for result in results]
+        audits = [attacks.auditor(spec.method, attack)(spec, trials) for attack in named or (None,)]
+        results = [result for results in audits for result in results]
     if options.json:
         print_json({"spec": json.loads(spec.model_dump_json()), "audits": [result.document() for result in results]})
     else:
@@ -195,17 +197,17 @@ def audit(options: argparse.Namespace) -> int:
             print(result.sentence())
     if not any(result.exceeds for result in results):
         return 0
-    say(f"{spec.method} tells more than its ledger says: do not release it, and report this")
+    say(f"{spec.method} leaks more than its ledger accounts for: do not release it, and report this")
     return 1
 
 
 def audited_run(options: argparse.Namespace) -> tuple[Run, Sequence[Audited]]:
-    """An audit of a stored run, kept in the store and carried out in this process when its turn comes; and its results."""
+    """Audits a stored run in this process, through the store's queue; returns the audit's run and its results."""
     from dpcl_core.runs.audits import Audits
     from dpcl_core.runs.store import Store
 
     audits = Audits(Store(options.store))
     audit_id = audits.create(options.run)
     carried_out(audits.store, audit_id)
-    found = audits.get(audit_id)
-    return found.turn, found.results
+    audit = audits.get(audit_id)
+    return audit.turn, audit.results

@@ -90,7 +90,7 @@ def test_the_terminal_ends_with_status_1_where_more_is_proved_than_accounted(
     assert cli.main(["audit", "--preset", "digits-cosine", "--set", "privacy.epsilons=[1.0]", "--trials", "300"]) == 1
     told = capsys.readouterr()
     assert told.out.startswith("ERROR, audited above accounted: claimed epsilon 1, accounted 1, audited at least ")
-    assert told.err == "cosine tells more than its ledger says: do not release it, and report this\n"
+    assert told.err == "cosine leaks more than its ledger accounts for: do not release it, and report this\n"
 
 
 @pytest.mark.slow

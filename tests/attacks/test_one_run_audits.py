@@ -93,7 +93,7 @@ def test_a_stored_run_is_audited_from_the_command_line(
     assert cli.main(["show", run_id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["audits"] == [found]
     assert cli.main(["audit", "--run", run_id, "--preset", "digits-cosine"]) == 2
-    assert "must stand without other settings" in capsys.readouterr().err
+    assert "cannot be combined with other settings" in capsys.readouterr().err
 
 
 SMALL = {"N_CLIENTS": 60, "N_IN_ROUNDS": 20, "N_LABELS": 60, "N_PERSONS": 200, "N_RECORDS": 128}

@@ -235,8 +235,8 @@ def test_the_published_scaling_is_refused_where_a_bound_would_not_cover_it(data_
         write(data_dir / "har_wisdm", split, **values)
     raw = {"data": {"dataset": "har-wisdm-zscored"}, "scenario": {"kind": "source-incremental"}, "seeds": [0]}
     assert refusal({**raw, "privacy": {"epsilons": [1.0, float("inf")], "delta": 1e-3}}) == (
-        "data.dataset = har-wisdm-zscored: is scaled by mean and variance of its training examples, which the bound of this "
-        "method would not cover; take har-wisdm, or privacy.epsilons = [inf]"
+        "data.dataset = har-wisdm-zscored: is scaled by the mean and variance of its training examples, which this method's "
+        "bound does not cover; use har-wisdm, or privacy.epsilons = [inf]"
     )
     events = list(engine.run(checks.parse({**raw, "privacy": {"epsilons": [float("inf")], "delta": 1e-3}})))
     (finished,) = [event for event in events if isinstance(event, CellFinished)]

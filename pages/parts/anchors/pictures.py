@@ -124,7 +124,7 @@ def margins(scene: Scene, share: Mapping[str, str] | None) -> None:
     if entries["regret"].notna().any():
         figure_card.show(
             signatures.margins(entries, regret=True, dark=dark), scene.source, key="regrets",
-            title="What would another group cost?", note="extra cost of its list without this group, as a share",
+            title="What would another group cost?", note="extra cost without this group, relative to its list's cost",
             share=share,
             live=scene.is_live,
         )  # fmt: skip

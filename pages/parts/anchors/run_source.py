@@ -28,7 +28,7 @@ NO_RUN = "No run has recorded client lists yet: train a CSLR method on the Train
 
 def has_any(result: Result) -> bool:
     """Whether the run has recorded its clients' lists."""
-    return any(isinstance(event, Signatures) for event in result.said)
+    return any(isinstance(event, Signatures) for event in result.events)
 
 
 def choose(view: View) -> Result | None:
@@ -80,7 +80,7 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
 
 def matchings(result: Result) -> tuple[Signatures, ...]:
     """All recorded matchings of the run's lists, in order."""
-    return tuple(event for event in result.said if isinstance(event, Signatures))
+    return tuple(event for event in result.events if isinstance(event, Signatures))
 
 
 def rounds_of(result: Result, cell: Cell | None) -> tuple[Signatures, ...]:
@@ -105,7 +105,7 @@ def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tupl
 def empty_reason(result: Result) -> str:
     """Why a run that has ended has no lists to show."""
     if showing.refusal(datasets.card(result.spec.data.dataset)) or result.spec.data.dataset.startswith("own:"):
-        return "This run recorded no lists: its texts may be private, and lists of private data are never shown."
+        return "This run recorded no lists: its texts may be private data, whose lists are never shown."
     return "This run recorded no lists: its method makes none, or the run ended too early."
 
 
@@ -126,7 +126,7 @@ def accuracy(result: Result, epsilon: float, share: Mapping[str, str] | None, *,
     from dpcl_core.runs import frames
 
     dark, score, standing = style.is_dark(), result.score, result.standing
-    table = frames.metrics(result.said)
+    table = frames.metrics(result.events)
     left, right = st.columns(2, gap="small")
     with left:
         figure_card.show(

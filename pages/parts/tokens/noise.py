@@ -66,8 +66,8 @@ def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
         st.button("Draw again", key=key, on_click=_forget, help="Fresh noise; none is recorded")
         st.caption(
             f"δ = {dials.delta:g}. Embeddings of the bundled model, clipped to their median norm. Fresh noise in every "
-            "epoch is one release per epoch; the attacker averages them. As published, stop words get no noise. Where nothing can "
-            "be read, a model can learn almost nothing either."
+            "epoch is one release per epoch; the attacker averages them. As published, stop words get no noise. Where "
+            "nothing can be read, a model can learn almost nothing either."
         )
 
 

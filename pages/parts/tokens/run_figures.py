@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def has_any(result: Result) -> bool:
     """Whether the run has recorded token scores, memorisation or leaks."""
-    return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.said)
+    return any(isinstance(event, (TokensScored, Retained, Leaks)) for event in result.events)
 
 
 def latest(result: Result, epsilon: float, *, key: str) -> None:
     """Draws the heatmap of the first text that the run scored last, at one budget."""
-    events = [event for event in result.said if isinstance(event, TokensScored) and event.cell.epsilon == epsilon]
+    events = [event for event in result.events if isinstance(event, TokensScored) and event.cell.epsilon == epsilon]
     if not events or not events[-1].texts:
         return
     event = events[-1]
@@ -80,5 +80,5 @@ def tables(result: Result, epsilon: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Memorisation and leaks at one budget; columns as in `runs.frames`."""
     from dpcl_core.runs import frames
 
-    kept, leaks = frames.retained(result.said), frames.leaks(result.said)
+    kept, leaks = frames.retained(result.events), frames.leaks(result.events)
     return kept[kept["epsilon"] == epsilon], leaks[leaks["epsilon"] == epsilon]

@@ -138,7 +138,7 @@ def _of_run(view: View) -> Selected:
 
 def of_result(result: Result, view: View, values: Mapping[str, object]) -> Selected:
     """Draws the controls for task, model and text of a run; returns the selected text."""
-    events = [event for event in result.said if isinstance(event, TokensScored)]
+    events = [event for event in result.events if isinstance(event, TokensScored)]
     name = result.name
     if not events:
         return Selected(name, why=_empty_reason(result), result=result, values=values)

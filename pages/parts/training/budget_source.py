@@ -230,9 +230,9 @@ def trained(result: Result) -> Source | None:
     from dpcl_core.figures.statistics import interval_factor
 
     spec, opened = result.spec, result.started
-    finished = {event.cell for event in result.said if isinstance(event, CellFinished)}
+    finished = {event.cell for event in result.events if isinstance(event, CellFinished)}
     rows: dict[tuple[float, int], dict[int, list[float | None]]] = {}
-    for event in result.said:
+    for event in result.events:
         if isinstance(event, TaskLearned) and event.cell in finished:
             found = rows.setdefault((event.cell.epsilon, event.cell.seed), {})
             found[event.task] = [None if value is None else round(value, 4) for value in event.accuracy]

@@ -34,7 +34,7 @@ _RULES = "Post-processing: switching costs no privacy; choosing the best on priv
 
 def status_card(run: Run, result: Result) -> None:
     """State, task, ε so far, time left, and the buttons that make sense in this state."""
-    said = status_line.of(run, result.said, time.time())
+    said = status_line.of(run, result.events, time.time())
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(pill(said), width="stretch")
@@ -104,7 +104,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     if live:
         lists.latest(result, chosen, live=True)
     dark, spec, source, table = style.is_dark(), result.spec, result.provenance, result.accuracy
-    key = (*state.where(), result.run_id, len(result.said), result.rule, chosen, dark)
+    key = (*state.where(), result.run_id, len(result.events), result.rule, chosen, dark)
     overall, matrix, forgotten = _pictures(key, result)
     left, right = st.columns([1.45, 1], gap="small")
     with left:
@@ -222,7 +222,7 @@ def _buttons(run: Run, result: Result) -> None:
         st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(lambda: retry(run.id)))
     if run.status == "finished":
         st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
-    if result.said:
+    if result.events:
         export(run.id)
 
 
