@@ -1,4 +1,4 @@
-"""Entry of the app: navigation, look, and the queue that keeps running when no page is open. No numerics."""
+"""Entry point of the app: navigation, theme, and the run queue, which goes on when no page is open. No numerics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = {
 
 
 def main() -> None:
-    """One visit of one page."""
+    """Draws the visited page."""
     page = st.navigation(
         {
             section: [

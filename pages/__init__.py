@@ -1,1 +1,1 @@
-"""One file a page, one question a page; a page reads the store, calls figures, and never computes."""
+"""One file per page, one question per page; a page reads the store, calls figures, and never computes."""

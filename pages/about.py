@@ -1,4 +1,4 @@
-"""About: can I trust this? Methods and their papers, what the words mean, what is not claimed, and which versions run."""
+"""About page: methods and their papers, the glossary, the limits of the guarantees, and the installed versions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pages.parts.shell.text import plain
 
 LIMITS = """
 - The datasets here are public: a run simulates what such a release would protect.
-- A bound holds for one released model. Several models of one run, or of several runs, together reveal more.
-- Choosing settings by looking at results on the same data spends privacy that no ledger here has counted.
-- Seeded noise is for teaching: whoever knows the seed can subtract it, and then no bound holds.
-- Every release is rounded together with its noise, so its last digits tell nothing. How long a run takes is not protected.
-- Results on a subset or on a stand-in dataset say so in their title; they are not results on the full set.
+- A bound holds for one released model. Several models together, of one run or of several, reveal more.
+- Choosing settings by their results on the same data spends privacy that no ledger here counts.
+- Seeded noise is for teaching only: anyone who knows the seed can subtract it, and then no bound holds.
+- Every release is rounded together with its noise, so its last digits reveal nothing more. Running times are not protected.
+- Results on a subset or a stand-in dataset are labelled in their title; they are not results on the full set.
 """
 PACKAGES = ("torch", "dp-accounting", "numpy", "scikit-learn", "streamlit", "plotly")
 
@@ -54,13 +54,13 @@ def _cards(title: str, cards: list[tuple[str, str, str]]) -> None:
 
 
 def _versions() -> list[str]:
-    found = []
+    installed = []
     for package in PACKAGES:
         try:
-            found.append(f"{package} {version(package)}")
+            installed.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            found.append(f"{package} not installed")
-    return found
+            installed.append(f"{package} not installed")
+    return installed
 
 
 if __name__ == "__main__":

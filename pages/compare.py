@@ -1,4 +1,4 @@
-"""Compare: which is better, and is it real? Several runs on one axis, differences paired by seed, settings side by side."""
+"""Compare page: several runs on one axis, differences paired by seed, and settings side by side."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 MOST = 6
 LETTERS = "ABCDEF"
-HELP = """Pick up to six runs. A difference is formed seed by seed, because runs with the same seed met the same classes
-in the same order; it counts only where its 95 % interval leaves out zero. Looking at many runs and keeping the best one is
-a choice made on the data: on data of your own, that spends privacy too."""
+HELP = """Pick up to six runs. Differences are formed seed by seed, because runs with the same seed see the same classes in
+the same order. A difference counts only if its 95 % interval excludes zero. Looking at many runs and keeping the best one is
+a choice based on the data: on your own data, that spends privacy too."""
 CODEC = link.Codec(
     [
         link.Field("runs", "r", "runs", link.Many(link.Text(12), MOST), ()),
@@ -46,7 +46,7 @@ def page() -> None:
     state.store()
     view = View("compare", lambda _: CODEC)
     names = _finished()
-    start, missing = _wanted(view, names)
+    start, missing = _initial_runs(view, names)
     place = heading("Compare", "Which is better, and is it real?", notices=[*view.read.notices, *missing])
     if not names:
         _nothing_yet()
@@ -56,17 +56,17 @@ def page() -> None:
         "Runs", list(names), default=start, format_func=names.__getitem__, key=view.key("runs"), max_selections=MOST,
         placeholder="Pick up to six finished runs",
     )  # fmt: skip
-    found = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
+    results = {LETTERS[i]: stored_results.of(state.store().get(run_id)) for i, run_id in enumerate(picked)}
     values: dict[str, object] = {"runs": tuple(picked), "focus": None, "first": None, "second": None, **pvalues.NOT_CHOSEN}
-    if not found:
-        st.info("Pick at least one run above; two runs of the same data and stream can be compared seed by seed.")
+    if not results:
+        st.info("Pick at least one run above. Two runs on the same data and stream can be compared seed by seed.")
     else:
-        values |= _comparison(view, found)
+        values |= _comparison(view, results)
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
 
 
 def _finished() -> dict[str, str]:
-    """Finished runs that can still be read, newest first: id to what the list shows."""
+    """Display names of the readable finished runs by id, newest first."""
     return {
         run.id: f"{run.name} · {run.id[:4]} · {time.strftime('%d %b %H:%M', time.localtime(run.created))}"
         for run in state.store().list_runs()
@@ -74,17 +74,17 @@ def _finished() -> dict[str, str]:
     }
 
 
-def _wanted(view: View, names: dict[str, str]) -> tuple[list[str], list[str]]:
-    """The runs to start from: those of the link that are here, else the two newest; and a sentence for each that is not."""
-    asked = cast("tuple[str, ...]", view["runs"])
-    missing = [f"The link names run {run_id}, which this store does not have." for run_id in asked if run_id not in names]
-    start = list(dict.fromkeys(run_id for run_id in asked if run_id in names))
-    return (start or ([] if asked else list(names)[:2])), missing
+def _initial_runs(view: View, names: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The initial runs (those of the link, else the two newest), and a notice for each run that the store does not have."""
+    linked = cast("tuple[str, ...]", view["runs"])
+    missing = [f"The link names run {run_id}, which this store does not have." for run_id in linked if run_id not in names]
+    start = list(dict.fromkeys(run_id for run_id in linked if run_id in names))
+    return (start or ([] if linked else list(names)[:2])), missing
 
 
 def _nothing_yet() -> None:
     with st.container(key="card-empty"):
-        st.markdown("**Nothing to compare yet.** Two finished runs are needed; each takes a few seconds. Below: an example.")
+        st.markdown("**Nothing to compare yet.** You need two finished runs; each takes a few seconds. Below: an example.")
         st.page_link("pages/train.py", label="Start a run")
     example = stored_results.example()
     privacy_bar.privacy_bar(example.guarantees)
@@ -92,53 +92,53 @@ def _nothing_yet() -> None:
 
 
 def _layer(result: Result) -> str:
-    """The layer of its publication that a run is in, in brackets; empty where none is known."""
+    """The run's layer in brackets; empty if unknown."""
     layer = methods.layer(result.spec)
     return "" if layer is None else f" ({layer.name})"
 
 
-def _comparison(view: View, found: dict[str, Result]) -> dict[str, object]:
-    specs = {letter: result.spec for letter, result in found.items()}
-    st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in found.items()))
+def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
+    specs = {letter: result.spec for letter, result in results.items()}
+    st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in results.items()))
     if apart := pairs.what_differs(specs):
         st.caption(plain(apart))
     warning = pairs.different_tests(specs)
     if warning:
         st.warning(plain(warning))
-    if unequal := pairs.unequal_promises(_standings(found)):
+    if unequal := pairs.unequal_promises(_standings(results)):
         st.warning(unequal)
     budgets = pairs.shared_budgets(list(specs.values()))
     chosen = _budget(view, budgets)
     if chosen is not None:
-        said = [(letter, r.guarantees[chosen]) for letter, r in found.items() if chosen in r.guarantees]
-        privacy_bar.side_by_side(said)
-        _curves(found, chosen)
+        guarantees = [(letter, r.guarantees[chosen]) for letter, r in results.items() if chosen in r.guarantees]
+        privacy_bar.side_by_side(guarantees)
+        _curves(results, chosen)
     else:
-        st.info("These runs share no ε, so their curves cannot be laid over each other; the trade-off below still can.")
+        st.info("These runs share no ε, so their curves cannot be compared. Their trade-offs below can.")
     names = ["Paired difference", "What privacy costs", "p values", "Settings"]
-    opened = names[2] if view["t_first"] is not None else names[0]  # the link carries a t-test while its tab is open
+    opened = names[2] if view["t_first"] is not None else names[0]  # a link holds a t-test only while its tab is open
     pair, cost, tests, settings = st.tabs(names, default=opened, key=view.key("tabs"), on_change="rerun")
     values: dict[str, object] = {"focus": chosen}
     if cost.open:
         with cost:
-            _trade_off(found)
+            _trade_off(results)
     if pair.open:
         with pair:
-            values |= _pair(view, found, warning)
+            values |= _pair(view, results, warning)
     if tests.open:
         with tests:
-            values |= pvalues.p_value_curve(view, found, chosen, _provenance)
+            values |= pvalues.p_value_curve(view, results, chosen, _provenance)
     if settings.open:
         with settings:
-            _settings(found)
+            _settings(results)
     return values
 
 
 def _budget(view: View, budgets: list[float]) -> float | None:
     if not budgets:
         return None
-    asked = cast("float | None", view["focus"])
-    default = asked if asked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
+    linked = cast("float | None", view["focus"])
+    default = linked if linked in budgets else 1.0 if 1.0 in budgets else budgets[len(budgets) // 2]
     if len(budgets) == 1:
         st.caption(f"The runs share one budget: ε = {epsilon_text(budgets[0])}.")
         return budgets[0]
@@ -148,37 +148,38 @@ def _budget(view: View, budgets: list[float]) -> float | None:
     return default if picked is None else float(picked)
 
 
-def _colours(found: dict[str, Result]) -> list[str]:
-    """The methods' own colours where each run has another method; else one colour a run."""
+def _colours(results: dict[str, Result]) -> list[str]:
+    """The methods' own colours if all methods differ; else one colour per run."""
     from dpcl_core.figures import theme
 
-    dark, names = style.is_dark(), [result.spec.method for result in found.values()]
+    dark, names = style.is_dark(), [result.spec.method for result in results.values()]
     if len(set(names)) == len(names):
         return [theme.colour_of_method(method, dark) for method in names]
     return [theme.colour_of_series(i, dark) for i in range(len(names))]
 
 
-def _standings(found: dict[str, Result]) -> dict[str, Standing]:
-    """What the budgets of each run are, by letter."""
-    return {letter: result.standing for letter, result in found.items()}
+def _standings(results: dict[str, Result]) -> dict[str, Standing]:
+    """The standing of each run's ε, by letter."""
+    return {letter: result.standing for letter, result in results.items()}
 
 
-def _score(found: dict[str, Result]) -> str:
-    """What accuracy is in these runs, as it is written."""
-    return " or ".join(dict.fromkeys(result.score for result in found.values()))
+def _score(results: dict[str, Result]) -> str:
+    """The display name of the accuracy measure of these runs."""
+    return " or ".join(dict.fromkeys(result.score for result in results.values()))
 
 
-def _table(frames: dict[str, pd.DataFrame], found: dict[str, Result]) -> pd.DataFrame:
-    """What is drawn, to take along; the column is called what it holds, where that is one thing."""
+def _table(frames: dict[str, pd.DataFrame], results: dict[str, Result]) -> pd.DataFrame:
+    """The drawn numbers for download; the value column is named after the measure if all runs share one."""
     import pandas as pd
 
     table = pd.concat([frame.assign(run=letter) for letter, frame in frames.items()])
-    return table if " or " in _score(found) else table.rename(columns={"accuracy": _score(found).lower().replace(" ", "_")})
+    name = _score(results)
+    return table if " or " in name else table.rename(columns={"accuracy": name.lower().replace(" ", "_")})
 
 
-def _provenance(found: dict[str, Result]) -> Provenance:
-    """What the runs have in common; where they differ, both."""
-    sources = [result.provenance for result in found.values()]
+def _provenance(results: dict[str, Result]) -> Provenance:
+    """The provenance of several runs: shared values once, different values joined."""
+    sources = [result.provenance for result in results.values()]
     first = sources[0]
     n_train = {source.n_train for source in sources}
     deltas = {source.delta for source in sources}
@@ -193,70 +194,71 @@ def _provenance(found: dict[str, Result]) -> Provenance:
         runs=tuple(run for source in sources for run in source.runs),
         is_example=any(source.is_example for source in sources),
         is_seeded=any(source.is_seeded for source in sources),
-        standings=tuple(_standings(found).values()),
-        spent=" | ".join(f"{letter}: {said}" for letter, result in found.items() if (said := result.provenance.spent)),
+        standings=tuple(_standings(results).values()),
+        spent=" | ".join(f"{letter}: {spent}" for letter, result in results.items() if (spent := result.provenance.spent)),
     )
 
 
-def _curves(found: dict[str, Result], chosen: float) -> None:
+def _curves(results: dict[str, Result], chosen: float) -> None:
     from dpcl_core.figures import curves
 
-    frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in found.items()}
+    frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
     picture = curves.compared_over_tasks(
         frames,
-        n_tasks=max(result.n_tasks for result in found.values()),
-        colours=_colours(found),
-        labels=[result.spec.labels for result in found.values()],
-        score=_score(found),
-        standings=_standings(found) if math.isfinite(chosen) else None,
+        n_tasks=max(result.n_tasks for result in results.values()),
+        colours=_colours(results),
+        labels=[result.spec.labels for result in results.values()],
+        score=_score(results),
+        standings=_standings(results) if math.isfinite(chosen) else None,
         dark=style.is_dark(),
     )
     show(
-        picture, _provenance(found), key="compared", title=f"{capital(_score(found))} on the tasks seen so far",
-        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(found, chosen)}",
-        table=_table(frames, found),
+        picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
+        note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(results, chosen)}",
+        table=_table(frames, results),
         share=st.query_params.to_dict(),
     )  # fmt: skip
 
 
-def _dashed(found: dict[str, Result], chosen: float) -> str:
+def _dashed(results: dict[str, Result], chosen: float) -> str:
     words = {"bound": "", "claimed": ", or ε only claimed", "replay": ", or ε of the replay alone"}
-    kinds = dict.fromkeys(_standings(found).values()) if math.isfinite(chosen) else ()
+    kinds = dict.fromkeys(_standings(results).values()) if math.isfinite(chosen) else ()
     return "".join(words[kind] for kind in kinds)
 
 
-def _trade_off(found: dict[str, Result]) -> None:
+def _trade_off(results: dict[str, Result]) -> None:
     from dpcl_core.figures import tradeoff
 
-    frames = {letter: result.accuracy for letter, result in found.items()}
+    frames = {letter: result.accuracy for letter, result in results.items()}
     picture = tradeoff.trade_off(
-        frames, colours=_colours(found), labels=[r.spec.labels for r in found.values()], score=_score(found),
-        standings=_standings(found), dark=style.is_dark(),
+        frames, colours=_colours(results), labels=[r.spec.labels for r in results.values()], score=_score(results),
+        standings=_standings(results), dark=style.is_dark(),
     )  # fmt: skip
     show(
-        picture, _provenance(found), key="compared-cost", title=f"Final {_score(found)} and forgetting against the budget",
-        note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, found),
+        picture, _provenance(results), key="compared-cost",
+        title=f"Final {_score(results)} and forgetting against the budget",
+        note="dots: trained models; bars: 95 % interval over seeds", table=_table(frames, results),
     )  # fmt: skip
 
 
-def _pair(view: View, found: dict[str, Result], warning: str | None) -> dict[str, object]:
-    """Two of the runs, seed by seed; refused in words where a difference would mean nothing."""
+def _pair(view: View, results: dict[str, Result], warning: str | None) -> dict[str, object]:
+    """Draws the paired difference of two runs; says why instead if the runs are not comparable."""
     from dpcl_core.figures import curves, difference
 
-    if len(found) < 2:
-        st.info("A difference needs two runs: pick another one above.")
+    if len(results) < 2:
+        st.info("A difference needs two runs: pick another run above.")
         return {}
-    letters = list(found)
+    letters = list(results)
     left, right = st.columns(2)
-    asked = [cast("str | None", view[name]) for name in ("first", "second")]
+    linked = [cast("str | None", view[name]) for name in ("first", "second")]
     first = left.selectbox(
-        "First", letters, index=letters.index(asked[0]) if asked[0] in letters else 0, key=view.key("first")
+        "First", letters, index=letters.index(linked[0]) if linked[0] in letters else 0, key=view.key("first")
     )
     others = [letter for letter in letters if letter != first]
     second = right.selectbox(
-        "Second", others, index=others.index(asked[1]) if asked[1] in others else 0, key=view.key("second")
+        "Second", others, index=others.index(linked[1]) if linked[1] in others else 0, key=view.key("second")
     )
-    pair = {first: found[first], second: found[second]}
+    pair = {first: results[first], second: results[second]}
     refusal = pairs.different_tests({letter: result.spec for letter, result in pair.items()})
     if refusal:
         st.warning(f"{plain(refusal)} No difference is drawn.")
@@ -275,17 +277,17 @@ def _pair(view: View, found: dict[str, Result], warning: str | None) -> dict[str
 
 
 def _finals(frame: pd.DataFrame) -> pd.DataFrame:
-    """Final accuracy of every model: columns epsilon, seed, value."""
+    """Final mean accuracy of every model: columns epsilon, seed, value."""
     return frame[frame["after_task"] == frame["after_task"].max()][["epsilon", "seed", "value"]]
 
 
-def _settings(found: dict[str, Result]) -> None:
-    rows, n_equal = pairs.differences({letter: result.spec for letter, result in found.items()})
+def _settings(results: dict[str, Result]) -> None:
+    rows, n_equal = pairs.differences({letter: result.spec for letter, result in results.items()})
     if rows:
         st.dataframe(rows, hide_index=True, key="settings-diff", alt=f"{len(rows)} settings that differ between the runs")
     else:
         st.markdown("The runs have the same settings.")
-    st.caption(f"{n_equal} other settings are equal in all of them.")
+    st.caption(f"{n_equal} other settings are the same in all runs.")
 
 
 if __name__ == "__main__":

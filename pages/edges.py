@@ -1,4 +1,4 @@
-"""Sharp edges: where does private learning go wrong? Each pitfall, how it is prevented here, and a press that shows it."""
+"""Sharp edges page: pitfalls of private learning, how each is prevented here, and a demonstration of each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pages.parts.shell.header import header
 if TYPE_CHECKING:
     from dpcl_core.lessons.edges import Shown
 
-HELP = """Each card is one way in which a program with the right formula still gives people away. **Show it** plays a small
-computation on invented numbers: the first row of its table goes wrong, the last one is how it is done here. Noise in them is
-fresh at every press."""
+HELP = """Each card shows one way in which a program with the right formula still leaks private data. **Show it** runs a
+small computation on invented numbers: the first row of its table shows the mistake, the last row the version used here. The
+noise is fresh at every press."""
 
 
 def page() -> None:
@@ -36,8 +36,8 @@ def _card(number: int, edge: Edge) -> None:
         st.markdown(edge.wrong)
         st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            if st.button("Show it", key=f"show-{edge.key}", help=f"Shows it going wrong: {edge.title}"):
-                st.session_state[f"edge:{edge.key}"] = _played(edge.key)
+            if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
+                st.session_state[f"edge:{edge.key}"] = _demonstration(edge.key)
             if edge.lesson is not None:
                 lesson = text.NAMES.index(edge.lesson) + 1
                 label, query = f":primary[Lesson {lesson} →]", {"v": "1", "l": edge.lesson}
@@ -49,7 +49,7 @@ def _card(number: int, edge: Edge) -> None:
             st.markdown(f"**{shown.finding}**")
 
 
-def _played(key: str) -> Shown:
+def _demonstration(key: str) -> Shown:
     from dpcl_core.lessons import edges  # loads the accountants, which take a second
 
     return edges.SHOW[key]()

@@ -1,4 +1,4 @@
-"""Lessons: teach me. One step at a time: predict, do, see, explain; ticks come by doing and travel in the link."""
+"""Lessons page: one step at a time (predict, do, see, explain); progress is kept in the link."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pages.parts.shell import layout, link, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.view import View
 
-PREDICTION: Final = "prediction"  # hides what to predict, beside the names of controls
-HELP = """Each step asks for a **prediction** first; then you **do** something, **see** what happened, and read **why**. A
-step gets its tick when you have done it. Your ticks and predictions are in the address: keep it, and you go on from there.
-What you saw is not kept: its noise is fresh each time."""
+PREDICTION: Final = "prediction"  # name under which a link hides the predictions
+HELP = """Each step first asks for a **prediction**; then you **do** something, **see** the result, and read the
+**explanation**. A step gets a tick when you have done it. The address holds your ticks and predictions: save it to continue
+later. Results are not saved: their noise is fresh each time."""
 
 
 def _fields() -> list[object]:
-    """What a lesson's link carries: lesson and step, what is hidden, and by lesson the ticks, predictions and controls."""
+    """The fields of the page's link: lesson, step, hidden controls; and by lesson the ticks, predictions and controls."""
     names = {control.name for name in text.NAMES for control in text.load(name).controls}
-    found: list[object] = [
+    fields: list[object] = [
         link.Field("lesson", "l", "lesson", link.Choice(text.NAMES), text.NAMES[0]),
         link.Field("step", "s", "step", link.Maybe(link.Whole(1, text.MAX_STEPS)), None),
         link.Field("hide", "hide", "hidden controls", link.Many(link.Choice((*sorted(names), PREDICTION))), ()),
@@ -34,7 +34,7 @@ def _fields() -> list[object]:
         lesson = text.load(name)
         n_steps = len(lesson.steps)
         answer = link.Maybe(link.Whole(1, 4))
-        found += [
+        fields += [
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
             link.Field(f"{name}:said", f"p{number}", "predictions", link.Many(answer, n_steps), ()),
             *(
@@ -42,7 +42,7 @@ def _fields() -> list[object]:
                 for one in lesson.controls
             ),
         ]
-    return found
+    return fields
 
 
 CODEC = link.Codec(_fields())
@@ -51,8 +51,8 @@ CODEC = link.Codec(_fields())
 def page() -> None:
     """The page."""
     view = View("lessons", lambda _: CODEC)
-    asked = str(view["lesson"])
-    notices, n_steps = list(view.read.notices), len(text.load(asked).steps)
+    linked = str(view["lesson"])
+    notices, n_steps = list(view.read.notices), len(text.load(linked).steps)
     if (cast("int | None", view["step"]) or 1) > n_steps:
         notices.append(f"The link asks for step {view['step']}; this lesson has {n_steps}. Showing the last one.")
     place = heading("Lessons", "What does privacy do? Predict, do, see, explain.", notices=notices)
@@ -72,45 +72,47 @@ def page() -> None:
 
 
 class _State:
-    """Where the visitor stands in one lesson: step (from 0), ticks, predictions, controls; all of it survives reruns."""
+    """A visitor's state in one lesson, kept over reruns: step (from 0), ticks, predictions, controls."""
 
     def __init__(self, view: View, name: str, lesson: Lesson) -> None:
         self.view, self.name = view, name
         self.n_steps = len(lesson.steps)
         self.hidden = frozenset(cast("tuple[str, ...]", view["hide"]))
-        kept = st.session_state.setdefault
-        self.done: set[int] = kept(view.key(f"{name}-done"), {n - 1 for n in cast("tuple[int, ...]", view[f"{name}:done"])})
-        said = cast("tuple[int | None, ...]", view[f"{name}:said"])
-        self.said: dict[int, int] = kept(
+        stored = st.session_state.setdefault
+        ticks = cast("tuple[int, ...]", view[f"{name}:done"])
+        self.done: set[int] = stored(view.key(f"{name}-done"), {n - 1 for n in ticks})
+        linked = cast("tuple[int | None, ...]", view[f"{name}:said"])
+        self.predictions: dict[int, int] = stored(
             view.key(f"{name}-said"),
-            {place: n - 1 for place, n in enumerate(said) if n is not None and n <= len(lesson.steps[place].choices)},
+            {place: n - 1 for place, n in enumerate(linked) if n is not None and n <= len(lesson.steps[place].choices)},
         )
-        self.controls: dict[str, float] = kept(
+        self.controls: dict[str, float] = stored(
             view.key(f"{name}-controls"), {one.name: cast(float, view[f"{name}:{one.name}"]) for one in lesson.controls}
         )
-        asked = cast("int | None", view["step"]) if name == view["lesson"] else None
+        linked_step = cast("int | None", view["step"]) if name == view["lesson"] else None
         undone = [step for step in range(self.n_steps) if step not in self.done]
-        start = asked - 1 if asked is not None else undone[0] if undone else 0
-        self.step: int = min(kept(view.key(f"{name}-step"), start), self.n_steps - 1)
+        start = linked_step - 1 if linked_step is not None else undone[0] if undone else 0
+        self.step: int = min(stored(view.key(f"{name}-step"), start), self.n_steps - 1)
 
     def go(self, step: int) -> None:
-        """To another step; a callback."""
+        """Goes to another step; a callback."""
         st.session_state[self.view.key(f"{self.name}-step")] = step
 
     def values(self) -> dict[str, object]:
-        """Everything the link carries; other lessons as they were left."""
-        found: dict[str, object] = {"lesson": self.name, "step": self.step + 1, "hide": self.view["hide"]}
+        """All values of the link, with other lessons in their last state."""
+        fields: dict[str, object] = {"lesson": self.name, "step": self.step + 1, "hide": self.view["hide"]}
         for name in text.NAMES:
             done = st.session_state.get(self.view.key(f"{name}-done"))
-            if done is None:  # not opened since the link was
-                found |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
+            if done is None:  # not opened since the link was followed
+                fields |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
                 continue
-            said: dict[int, int] = st.session_state[self.view.key(f"{name}-said")]
-            told = tuple(said[place] + 1 if place in said else None for place in range(max(said, default=-1) + 1))
+            predictions: dict[int, int] = st.session_state[self.view.key(f"{name}-said")]
+            n_places = max(predictions, default=-1) + 1
+            choices = tuple(predictions[place] + 1 if place in predictions else None for place in range(n_places))
             controls: dict[str, float] = st.session_state[self.view.key(f"{name}-controls")]
-            found |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:said": told}
-            found |= {f"{name}:{control}": value for control, value in controls.items()}
-        return found
+            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:said": choices}
+            fields |= {f"{name}:{control}": value for control, value in controls.items()}
+        return fields
 
 
 def _lesson(view: View) -> str:
@@ -125,7 +127,7 @@ def _lesson(view: View) -> str:
 
 
 def _step(state: _State, lesson: Lesson) -> None:
-    """One step: its four parts come one after the other, each when the one before is done."""
+    """Draws one step; each of its four parts appears when the previous one is done."""
     step = lesson.steps[state.step]
     stage = Stage(
         lesson=state.name,
@@ -137,7 +139,7 @@ def _step(state: _State, lesson: Lesson) -> None:
         dark=style.is_dark(),
     )
     if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
-        stage.forget()  # a link without this tick starts the step anew
+        stage.forget()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
     st.caption(f"Lesson {text.NAMES.index(state.name) + 1}, {lesson.title}: step {state.step + 1} of {state.n_steps}")
     st.header(step.title, anchor=False)
@@ -156,36 +158,36 @@ def _step(state: _State, lesson: Lesson) -> None:
 
 
 def _predicted(state: _State, stage: Stage) -> bool:
-    """The question; whether it has been answered, or a link hides it."""
+    """Draws the question; returns whether it is answered or hidden by the link."""
     if PREDICTION in state.hidden:
         return True
     step, place = stage.step, state.step
     with layout.card("lesson-predict"):
         st.subheader("Predict", anchor=False)
         st.markdown(step.predict)
-        said = st.radio(
+        choice = st.radio(
             "Your prediction",
             range(len(step.choices)),
-            index=state.said.get(place),
+            index=state.predictions.get(place),
             format_func=step.choices.__getitem__,
             key=stage.key("predict"),
-            disabled=place in state.done and place in state.said,
+            disabled=place in state.done and place in state.predictions,
         )
-        if said is None:
-            st.caption("Choose one, right or wrong: then it goes on.")
+        if choice is None:
+            st.caption("Choose an answer to continue; it may be wrong.")
             return False
-    state.said[place] = said
+    state.predictions[place] = choice
     return True
 
 
 def _explained(state: _State, stage: Stage, truth: int | None) -> None:
-    step, said = stage.step, state.said.get(state.step)
+    step, choice = stage.step, state.predictions.get(state.step)
     with layout.card("lesson-explain"):
         st.subheader("Explain", anchor=False)
-        if truth is not None and said is not None:
-            turned_out = f"It turned out: “{step.choices[truth]}”." if truth != said else "So it turned out."
-            told = escape(f"You said “{step.choices[said]}”. {turned_out}", quote=False)
-            st.html(f'<p role="status" class="lesson-told"><b>{told}</b></p>')
+        if truth is not None and choice is not None:
+            outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
+            verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
+            st.html(f'<p role="status" class="lesson-told"><b>{verdict}</b></p>')
         st.markdown(step.explain)
 
 
@@ -206,7 +208,7 @@ def _onward(state: _State, lesson: Lesson) -> None:
 
 
 def _contents(state: _State, lesson: Lesson) -> None:
-    """The steps with their ticks, to jump to any."""
+    """Draws the list of steps with their ticks; a press goes to a step."""
     with st.container(key="lesson-steps", gap=None):
         st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
         for place, step in enumerate(lesson.steps):
@@ -215,11 +217,11 @@ def _contents(state: _State, lesson: Lesson) -> None:
             label = f"{tick} {place + 1}. {step.title}{here}"
             shown = f"**{label}**" if here else label
             st.button(shown, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
-        st.page_link("pages/about.py", label=":primary[What the words mean →]")
+        st.page_link("pages/about.py", label=":primary[Glossary →]")
 
 
 def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
-    """A link for a class: this lesson from this step, settings as they stand, and what the class shall not see."""
+    """Draws a link for a class: this lesson from this step, with the current settings and hidden controls."""
     if state.hidden:
         return
     with st.expander("For teachers"):
@@ -230,11 +232,11 @@ def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
             key=state.view.key("teacher-hide"),
             help="A hidden control keeps the value it has now.",
         )
-        keeps = st.toggle("With the ticks and predictions of now", key=state.view.key("teacher-ticks"))
+        keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
         values = {**state.values(), "hide": tuple(hidden)}
         if not keeps:
             values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "said")}
-        st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the settings of now:")
+        st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
 
 

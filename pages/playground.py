@@ -1,4 +1,4 @@
-"""Playground: what happens if I change this? Budgets by the drag, exactly or looked up, and up to three pinned states."""
+"""Playground page: drag ε, with exact or recorded results, and pin up to three states for comparison."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 LETTERS = ("A", "B", "C")
 MOST_PINS = len(LETTERS)
 SETTINGS: dict[LabelSetting, tuple[str, str]] = {
-    "prior-const": ("One public list", "All ten digits are announced at the start; each task adds noise to all of them."),
-    "prior": ("A public list per task", "Which digits come when was public; noise is added to those alone."),
-    "data": ("From the data: not DP", "The list tells who took part. For contrast only: no bound holds."),
+    "prior-const": ("One public list", "All ten digits are public from the start; each task adds noise to all of them."),
+    "prior": ("A public list per task", "It is public which digits come in which task; only those get noise."),
+    "data": ("From the data: not DP", "The list can reveal who took part. For contrast only: no bound holds."),
 }
 _SHORT: dict[LabelSetting, str] = {"prior-const": "one list", "prior": "task lists", "data": "labels from data"}
 CODEC = link.Codec(
@@ -45,30 +45,29 @@ CODEC = link.Codec(
     ]
 )
 TABS = ("Accuracy", "Forgetting", "Who remembers what", "Classes")
-HELP = """Move ε and let go: everything follows. **exact** means computed for this very budget; **looked up** means that the
-slider steps through the budgets that a stored run was trained with. **Pin** a state to keep its curves while you change
-something else."""
+HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
+through the budgets of a stored run. **Pin** a state to keep its curves while you change something else."""
 TEACHING = (
-    "Public teaching data, on purpose: an exact drag needs class sums without noise and the same noise at every ε, and each "
-    "of the two voids any guarantee. On data of your own every ε is a release of its own, so there you train."
+    "This page uses public teaching data on purpose. Dragging ε needs class sums without noise and the same noise at every "
+    "ε; either one voids any guarantee. On your own data every ε is a separate release, so there you train a model for each."
 )
 
 
 @dataclass(frozen=True)
 class State:
-    """One thing to look at: a stream at one budget."""
+    """A state of the playground: a stream at one budget."""
 
     source: Source
     epsilon: float
 
     @property
     def name(self) -> str:
-        """What a pin is called."""
+        """The display name of the state."""
         run = "" if self.source.is_exact else f", run {self.source.key[:4]}"
         return f"{epsilon_label(self.epsilon)}, {self.source.n_tasks} tasks, {_SHORT[self.source.labels]}{run}"
 
     def text(self) -> str:
-        """As a link writes it: `run~epsilon`, or `labels~tasks~epsilon` for the digits."""
+        """The state as written in a link: `run~epsilon`, or `labels~tasks~epsilon` for the digits."""
         where = f"{self.source.labels}~{self.source.n_tasks}" if self.source.is_exact else self.source.key
         return f"{where}~{link.BUDGET.write(self.epsilon)}"
 
@@ -76,12 +75,12 @@ class State:
 def page() -> None:
     """The page."""
     view = View("playground", lambda _: CODEC)
-    found, trouble = _source_asked_for(view)
-    place = heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *trouble])
+    run_source, run_notices = _linked_source(view)
+    place = heading("Playground", "What happens if I change this?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
-        values = _controls(view, found)
-    source = found or budget_source.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
+        values = _controls(view, run_source)
+    source = run_source or budget_source.digits(cast(LabelSetting, values["labels"]), int(str(values["tasks"])))
     with answer:
         with st.container(key="card-drag"):
             epsilon = drag.drag(
@@ -99,18 +98,18 @@ def page() -> None:
     actions(place, share=share, help_text=HELP, view=view)
 
 
-def _source_asked_for(view: View) -> tuple[Source | None, list[str]]:
-    """The stored run the page shows (None: the digits), and what to say about one that cannot be shown."""
+def _linked_source(view: View) -> tuple[Source | None, list[str]]:
+    """The stored run to show (None: the digits), and a notice if the linked run cannot be shown."""
     key = view.key("run")
-    asked = st.session_state.get(key, view["run"])
-    if asked is None:
+    run_id = st.session_state.get(key, view["run"])
+    if run_id is None:
         return None, []
     try:
-        source = _trained(str(asked))
+        source = _trained(str(run_id))
     except BadInput as refused:
         return None, [f"{refused}. Showing the digits instead."]
     return source, [] if source is not None else [
-        "That run has no trained cells to step through. Showing the digits instead."
+        "That run has no finished model to show. Showing the digits instead."
     ]
 
 
@@ -126,10 +125,10 @@ def _read(result: Result) -> Source | None:
     return budget_source.trained(result)
 
 
-def _controls(view: View, found: Source | None) -> dict[str, object]:
-    values: dict[str, object] = {"run": _data(view, found)}
+def _controls(view: View, source: Source | None) -> dict[str, object]:
+    values: dict[str, object] = {"run": _data(view, source)}
     labels, tasks = str(view["labels"]), str(view["tasks"])
-    if found is None:
+    if source is None:
         labels = st.radio(
             "Label list",
             list(SETTINGS),
@@ -142,29 +141,29 @@ def _controls(view: View, found: Source | None) -> dict[str, object]:
         options = [str(n) for n in budget_source.TASKS]
         picked = st.segmented_control(
             "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
-            help="The same ten digits, dealt out over so many tasks.",
+            help="The same ten digits, divided into this many tasks.",
         )  # fmt: skip
         tasks = picked or tasks
     else:
         st.markdown(
-            f"{plain(found.dataset)}, {LABELS[found.labels]}, {found.n_tasks} tasks, {found.n_seeds} "
-            f"seed{'s' if found.n_seeds != 1 else ''}. What was trained is fixed; ε steps through {len(found.stops)} values."
+            f"{plain(source.dataset)}, {LABELS[source.labels]}, {source.n_tasks} tasks, {source.n_seeds} "
+            f"seed{'s' if source.n_seeds != 1 else ''}. Other settings are the run's; ε has {len(source.stops)} values."
         )
     values |= {"labels": labels, "tasks": tasks}
     values["plain"] = st.toggle(
         "Plain slider", bool(view["plain"]), key=view.key("plain"), help="For browsers in which the picture does not appear."
     )
-    if found is None:
+    if source is None:
         st.caption(TEACHING)
     return values
 
 
-def _data(view: View, found: Source | None) -> str | None:
+def _data(view: View, source: Source | None) -> str | None:
     names = dict(_finished(state.where()))
-    if found is not None:
-        names.setdefault(found.key, found.key)
+    if source is not None:
+        names.setdefault(source.key, source.key)
     options = [None, *names]
-    start = found.key if found is not None else None
+    start = source.key if source is not None else None
     return st.selectbox(
         "Data",
         options,
@@ -177,7 +176,7 @@ def _data(view: View, found: Source | None) -> str | None:
 
 @st.cache_data(ttl=5, show_spinner=False)
 def _finished(where: tuple[str, str]) -> dict[str, str]:
-    """Names of the finished runs of the cosine classifier; kept for moments only, so that a drag need not read the store."""
+    """Names of the finished runs of the cosine classifier; cached briefly so that a drag does not read the store."""
     runs = (run for run in state.store().list_runs(200) if run.status == "finished")
     readable = ((run, run.readable_spec) for run in runs)
     return {run.id: run.name for run, spec in readable if spec is not None and methods.card(spec.method).is_in_playground}
@@ -190,10 +189,10 @@ def _guarantee(now: State) -> Guarantee:
 
 
 def _pins(view: View, now: State) -> tuple[str, ...]:
-    """The pinned states, with the buttons that change them."""
+    """Draws the pinned states and their buttons; returns the pins."""
     key = view.key("pins")
     pins: tuple[str, ...] = st.session_state.setdefault(key, cast("tuple[str, ...]", view["pins"]))
-    own = now.text()
+    current = now.text()
 
     def put(changed: tuple[str, ...]) -> None:
         st.session_state[key] = changed
@@ -201,19 +200,20 @@ def _pins(view: View, now: State) -> tuple[str, ...]:
     with st.container(key="pins", horizontal=True, vertical_alignment="center", gap="small"):
         is_full = len(pins) >= MOST_PINS
         st.button(
-            "Pin this state", key=view.key("pin"), on_click=put, args=((*pins, own),), disabled=is_full or own in pins,
+            "Pin this state", key=view.key("pin"), on_click=put, args=((*pins, current),),
+            disabled=is_full or current in pins,
             help="Three states are pinned already." if is_full else "Keep these curves for comparison.",
         )  # fmt: skip
         for index, pin in enumerate(pins):
             pinned = _pinned(pin)
-            name = f"{LETTERS[index]}: {pinned.name if pinned is not None else 'a state that is no longer there'}"
+            name = f"{LETTERS[index]}: {pinned.name if pinned is not None else 'a state that no longer exists'}"
             rest = tuple(other for other in pins if other != pin)
             st.button(f"✕ {name}", key=view.key(f"unpin-{index}"), on_click=put, args=(rest,), help="Unpin")
     return pins
 
 
 def _pinned(text: str) -> State | None:
-    """The state that a link's text names; None for a run that is gone or a text that is broken."""
+    """The state that a link names; None for a deleted run or an invalid text."""
     *where, budget = text.split("~")
     try:
         epsilon = link.BUDGET.read(budget)
@@ -236,7 +236,7 @@ def _figures(now: State, pins: Sequence[State | None]) -> None:
 
 
 def _named(now: State, pins: Sequence[State | None]) -> dict[str, State]:
-    """The states under names that a line's end has room for on any screen: now, A, B, C."""
+    """The states by short names that fit at the end of a line: now, A, B, C."""
     named = {"now": now}
     return named | {LETTERS[place]: pin for place, pin in enumerate(pins) if pin is not None and pin != now}
 
@@ -256,7 +256,7 @@ def _forgetting(states: dict[str, State], now: State) -> None:
 def _curves(
     states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture]
 ) -> None:
-    """One state beside itself without noise, or several states beside each other."""
+    """Draws one state together with its results without noise, or several states together."""
     dark = style.is_dark()
     if len(states) == 1:
         frame = _with_clean(now)
@@ -285,8 +285,8 @@ def _classes(states: dict[str, State], now: State) -> None:
     from dpcl_core.figures import theme
     from dpcl_core.figures.classes import class_bars
 
-    found = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
-    known = {name: values for name, values in found.items() if values is not None}
+    accuracies = {name: one.source.class_accuracies(one.epsilon) for name, one in states.items()}
+    known = {name: values for name, values in accuracies.items() if values is not None}
     colours = [theme.colour_of_series(index, style.is_dark()) for index, name in enumerate(states) if name in known]
     classes = next((states[name].source.classes for name in known), ())
     picture = class_bars(known, classes, colours=colours, dark=style.is_dark())
@@ -300,7 +300,7 @@ def _classes(states: dict[str, State], now: State) -> None:
 
 
 def _with_clean(now: State) -> pd.DataFrame:
-    """The state's accuracies and, where there are any, those without noise."""
+    """The state's accuracies and, if available, those without noise."""
     import pandas as pd
 
     frames = [now.source.frame(now.epsilon)]
@@ -329,8 +329,8 @@ def _compared(states: dict[str, State]) -> dict[str, object]:
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
     first = next(iter(states.values())).source
     if len(states) > 1:
-        meant = "; ".join(f"{name} is {one.name}" for name, one in states.items())
-        picture = replace(picture, finding=f"{picture.finding} Here {meant}.")
+        legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
+        picture = replace(picture, finding=f"{picture.finding} Here {legend}.")
     provenance = Provenance(
         dataset=first.dataset,
         n_train=first.n_people,

@@ -1,4 +1,4 @@
-"""Privacy: what is protected and what does ε promise? The statement of a run, its ledger, calculators, and what adds up."""
+"""Privacy page: the statement of a run, its ledger, calculators, and composition over tasks."""
 
 from __future__ import annotations
 
@@ -57,34 +57,34 @@ CODEC = link.Codec(
         *(field for claim in CLAIMS for field in claim.fields),
     ]
 )
-HELP = """**ε** bounds how much more likely any outcome gets when one person takes part; **δ** is a small
-slack beside it, not the chance that it fails; **σ** is the noise that buys it. The **ledger** writes down every touch of
-private data; the ε of a run is what its ledger adds up to, not what the form asked for. A **privacy card** hands the ledger
-on, and can be checked here."""
-LEAK = """**Where the list of labels comes from matters as much as the noise.** Suppose that you are the only one with a
-certain label. If the classifier reads its list of labels from the data, that label is on the list when you took part and is
-not when you did not: one look is proof, however much noise the sums carry. That is **not DP, and there is no bound**. It is
-not a weak ε, and no δ below 1 repairs it. With a list that was public beforehand the label is there either way and tells
-nothing; only the noisy sum can, and the noise bounds that. A list **learned under DP** names a label only where many
-people have it, and by lot near the edge: a single person's label shows with a chance of at most δ."""
-LISTS = """| list of labels | what the list tells | what it spends | what it costs |
+HELP = """**ε** bounds how much more likely any outcome becomes when one person takes part; **δ** is a small additional
+slack, not the chance that ε fails; **σ** is the noise needed for them. The **ledger** records every use of private data; the
+ε of a run is the total of its ledger, not the value in the form. A **privacy card** holds the ledger in a file, which anyone
+can check here."""
+LEAK = """**Where the list of labels comes from matters as much as the noise.** Suppose you are the only person with a
+certain label. If the classifier takes its list of labels from the data, your label is on the list exactly when you took
+part: one look is proof, however much noise the sums carry. That is **not DP: there is no bound**. It is not a weak ε, and no
+δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
+sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
+only if many people have it: a single person's label appears with probability at most δ."""
+LISTS = """| list of labels | what the list reveals | privacy spent | drawback |
 |---|---|---|---|
 | one public list | nothing | nothing | noise of every task on every class |
 | a public list per task | nothing, if it was public | nothing | an assumption |
-| learned under DP | what many people have, within ε | a share of ε, half of δ | rare labels are left out |
-| from the data | who is alone with a label, for certain | **no bound** | every promise |
+| learned under DP | labels that many people have, within ε | a share of ε, half of δ | rare labels are left out |
+| from the data | with certainty, who alone has a label | **no bound** | every promise |
 """
 
 
 def page() -> None:
     """The page."""
     view = View("privacy", lambda _: CODEC)
-    result, trouble = _result_asked_for(view)
-    place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *trouble])
+    result, run_notices = _linked_result(view)
+    place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
     values: dict[str, object] = _statement(view, result)
     chosen = cast(float, values.pop("chosen"))
-    given = result.guarantees[chosen]
-    nominal = given if statement.is_nominal(given) else None
+    guarantee = result.guarantees[chosen]
+    nominal = guarantee if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         values |= calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
     left, right = st.columns(2)
@@ -95,29 +95,29 @@ def page() -> None:
         above = st.container()
         _odds()
         cards.check()
-        with above:  # last, because the first visit waits for the accountant to load
+        with above:  # drawn last, because on a first visit the accountant has to load
             values |= _calculator(view)
     share = view.commit(values, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
 
 
 def _claim(given: Guarantee) -> calculator.Claim:
-    """Whose claim a run's budget is."""
+    """The published claim that a run's ε repeats."""
     return next((claim for claim in CLAIMS if claim.is_of(given)), CLAIMS[0])
 
 
-def _result_asked_for(view: View) -> tuple[Result, list[str]]:
-    """The run whose statement is shown, else the bundled example; and what to say about one that cannot be shown."""
-    asked = st.session_state.get(view.key("run"), view["run"])
-    if asked is None:
+def _linked_result(view: View) -> tuple[Result, list[str]]:
+    """The linked run, else the bundled example; and a notice if the linked run cannot be shown."""
+    run_id = st.session_state.get(view.key("run"), view["run"])
+    if run_id is None:
         return stored_results.example(), []
     try:
-        found = stored_results.of(state.store().get(str(asked)))
+        result = stored_results.of(state.store().get(str(run_id)))
     except BadInput as refused:
         return stored_results.example(), [f"{refused}. Showing the example instead."]
-    if not found.guarantees:
-        return stored_results.example(), [f"{found.name} has no finished model yet. Showing the example instead."]
-    return found, []
+    if not result.guarantees:
+        return stored_results.example(), [f"{result.name} has no finished model yet. Showing the example instead."]
+    return result, []
 
 
 def _statement(view: View, result: Result) -> dict[str, object]:
@@ -138,14 +138,14 @@ def _statement(view: View, result: Result) -> dict[str, object]:
         )
         start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
         chosen = st.segmented_control(
-            "Budget asked for", budgets, default=start, required=True,
+            "Requested ε", budgets, default=start, required=True,
             format_func=lambda budget: epsilon_label(budget, result.standing), key=view.key(f"epsilon-{result.run_id}"),
         )  # fmt: skip
     chosen = chosen if chosen in guarantees else start
     privacy_bar.privacy_bar(guarantees, chosen=chosen, more=False)
     left, right = st.columns(2)
     with left:
-        _in_full(guarantees[chosen])
+        _full_statement(guarantees[chosen])
     with right:
         if statement.is_nominal(guarantees[chosen]):
             calculator.of_run(_claim(guarantees[chosen]), guarantees[chosen])
@@ -162,16 +162,16 @@ def _middle(budgets: list[float]) -> float:
     return 1.0 if 1.0 in finite else finite[len(finite) // 2] if finite else budgets[0]
 
 
-def _in_full(given: Guarantee) -> None:
-    said = statement.words(given)
+def _full_statement(given: Guarantee) -> None:
+    words = statement.words(given)
     with layout.card("statement"):
         st.markdown("**The statement, word for word**")
-        st.markdown(f"{said.headline} {said.odds}")
+        st.markdown(f"{words.headline} {words.odds}")
         lists = (
-            ("Covered", said.covered),
-            ("Not covered", said.not_covered),
-            ("Assumed", said.assumptions),
-            ("To know", said.caveats),
+            ("Covered", words.covered),
+            ("Not covered", words.not_covered),
+            ("Assumed", words.assumptions),
+            ("To know", words.caveats),
         )
         for title, items in lists:
             if items:
@@ -201,13 +201,13 @@ def _ledger(result: Result, chosen: float) -> None:
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
         st.markdown(f"| entry | ε at most |\n|---|---:|\n{rows}{total}")
-        st.caption(f"{statement.words(given).odds} A form asked for {epsilon_label(chosen)}.")
+        st.caption(f"{statement.words(given).odds} Requested in the form: {epsilon_label(chosen)}.")
 
 
 def _spent(result: Result, chosen: float) -> pd.DataFrame:
-    """The ledger over tasks for a person in one task and for one in all; empty where a step has no bound.
+    """The ledger over tasks for a person in one task and for a person in all; empty if a step has no bound.
 
-    Columns people, after_task, epsilon (so far), step (of the task alone).
+    Columns people, after_task, epsilon (so far), step (of this task only).
     """
     import pandas as pd
 
@@ -229,7 +229,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 def _calculator(view: View) -> dict[str, object]:
     values: dict[str, object] = {}
     with layout.card("calculator"):
-        st.markdown("**How much noise buys which ε?**")
+        st.markdown("**How much noise does an ε need?**")
         values["mechanism"] = _radio(view, "mechanism", "Mechanism", MECHANISMS)
         values["find"] = _radio(view, "find", "Find", UNKNOWNS)
         values["adjacency"] = _radio(view, "adjacency", "Neighbouring datasets differ by", ADJACENCIES)
@@ -271,23 +271,27 @@ def _answer(wanted: Unknown, texts: dict[str, str], adjacency: Adjacency, *, is_
     given = {name: _number(name, texts[name]) for name in ("epsilon", "sigma", "delta") if name != wanted}
     rate = _number("sample_rate", texts["rate"]) if is_sampled else 1.0
     steps = _whole("steps", texts["steps"])
-    with st.spinner("Asking the accountant ..."):
-        found = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
-    said = {"epsilon": f"ε = {_up(found.epsilon)}", "sigma": f"σ = {_up(found.sigma)}", "delta": f"δ = {found.delta:.4g}"}
+    with st.spinner("Computing ..."):
+        answer = _solved(given.get("epsilon"), given.get("sigma"), given.get("delta"), rate, steps, adjacency)
+    results = {
+        "epsilon": f"ε = {_up(answer.epsilon)}",
+        "sigma": f"σ = {_up(answer.sigma)}",
+        "delta": f"δ = {answer.delta:.4g}",
+    }
     how = f"{steps:,} step{'s' if steps != 1 else ''}" + (f", each on a random share of {rate:g}" if is_sampled else "")
-    st.markdown(f"## {said[wanted]}")
+    st.markdown(f"## {results[wanted]}")
     st.markdown(
-        f"Gaussian noise of {said['sigma']} times the largest change that one example can make, {how}, is "
-        f"({said['epsilon']}, {said['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."
+        f"Gaussian noise of {results['sigma']} times the largest change that one example can make, {how}, is "
+        f"({results['epsilon']}, {results['delta']})-DP when neighbouring datasets differ by **{ADJACENCIES[adjacency]}**."
     )
-    exact = statement.exact_odds(*_best_attack(found, rate, steps, adjacency))
-    st.markdown(statement.odds(found.epsilon, found.delta) + exact)
+    exact = statement.exact_odds(*_best_attack(answer, rate, steps, adjacency))
+    st.markdown(statement.odds(answer.epsilon, answer.delta) + exact)
     if not is_sampled:
         st.caption("Exact, in closed form (Balle and Wang 2018). σ and ε are rounded up.")
     else:
         st.caption("Upper bound by privacy loss distributions (Google's dp_accounting), batches drawn by Poisson sampling.")
-        if st.toggle("Ask two more accountants", key="more-accountants"):
-            accountants.shown(accountants.Question(rate, steps, found.delta, adjacency, sigma=found.sigma))
+        if st.toggle("Compare with two more accountants", key="more-accountants"):
+            accountants.shown(accountants.Question(rate, steps, answer.delta, adjacency, sigma=answer.sigma))
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
@@ -300,10 +304,10 @@ def _solved(
 
 
 @st.cache_data(max_entries=500, show_spinner=False)
-def _best_attack(found: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
+def _best_attack(answer: Answer, rate: float, steps: int, adjacency: Adjacency) -> tuple[float, float]:
     from dpcl_core.privacy import accounting, tradeoff
 
-    best = tradeoff.of_events([accounting.subsampled_gaussian(found.sigma, rate, steps)], found.delta, adjacency)
+    best = tradeoff.of_events([accounting.subsampled_gaussian(answer.sigma, rate, steps)], answer.delta, adjacency)
     return best.advantage, best.hits
 
 
@@ -321,7 +325,7 @@ def _whole(field: str, text: str) -> int:
 
 
 def _up(value: float, digits: int = 4) -> str:
-    """A number about privacy, rounded up."""
+    """A privacy parameter as text, rounded up."""
     step = 10.0**-digits
     return f"{math.ceil(value / step - 1e-6) * step:.{digits}f}".rstrip("0").rstrip(".")
 
@@ -343,15 +347,15 @@ def _composition(view: View) -> dict[str, object]:
         )
         total = composition.in_every_task([epsilon] * tasks, DELTA)[-1]
         st.markdown(
-            f"| who | total at δ = {DELTA:g} | guess right at most |\n|---|---:|---:|\n"
+            f"| person | total at δ = {DELTA:g} | right guesses at most |\n|---|---:|---:|\n"
             f"| in one task only (parallel) | ε = {shown(epsilon)} | {_percent(epsilon)} |\n"
             f"| in {tasks} tasks (sequential, exact) | ε = {_up(total, 3)} | {_percent(total)} |\n"
             f"| in {tasks} tasks, plain sum | ε = {shown(tasks * epsilon)}, δ = {tasks * DELTA:g} | "
             f"{_percent(tasks * epsilon, tasks * DELTA)} |"
         )
         st.caption(
-            "Each task is one Gaussian release, add/remove of one example. Parallel holds only where no person is in two "
-            "tasks and a record's task depends on that record alone."
+            "Each task is one Gaussian release, add/remove of one example. Parallel composition holds only if no person is "
+            "in two tasks and each record's task depends on that record only."
         )
     sigma = gaussian.sigma(epsilon, DELTA)
     noise = composition.noise_over_tasks(sigma, tasks)
@@ -378,11 +382,12 @@ def _odds() -> None:
         exact = f"{100 * statement.gaussian_odds_bound(sigma):.1f} %"
         rows += f"| {epsilon_text(epsilon)} | {_percent(epsilon)} | {exact} | {_up(sigma)} |\n"
     with layout.card("odds"):
-        st.markdown("**ε as odds** of guessing whether someone took part, from even odds")
+        st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
         st.markdown(f"| ε | worst case, at most | one Gaussian release | its σ |\n|---:|---:|---:|---:|\n{rows}")
         st.caption(
-            f"δ = {DELTA:g}. The attacker sees the release and knows everything else. The worst case holds for any "
-            "mechanism with this ε; the third column is exact for the one used here."
+            f"δ = {DELTA:g}. Taking part and not taking part are equally likely beforehand. The attacker sees the release "
+            "and knows everything else. The worst case holds for any mechanism with this ε; the third column is exact for "
+            "the Gaussian release used here."
         )
 
 
@@ -394,20 +399,20 @@ def _leak() -> None:
     columns = {budget: partition.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
     head = " | ".join(f"at ε = {epsilon_text(budget)}" for budget in columns)
     chances = {n: [_chance(column[n] / partition.ONE) for column in columns.values()] for n in _PEOPLE}
-    rows = "".join(f"| {n} | {' | '.join(said)} |\n" for n, said in chances.items())
+    rows = "".join(f"| {n} | {' | '.join(cells)} |\n" for n, cells in chances.items())
     with layout.card("leak"):
         st.markdown(LEAK)
         st.markdown(LISTS)
-        st.markdown("**How likely a label is named on a learned list**, by how many people of a task have it")
+        st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
         st.markdown(f"| people | {head} |\n|---:{'|---:' * len(columns)}|\n{rows}")
         st.caption(
             f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
-            "names more at this price (Desfontaines et al. 2022)."
+            "at this ε and δ includes more labels (Desfontaines et al. 2022)."
         )
 
 
 def _chance(value: float) -> str:
-    """A chance in percent, rounded up."""
+    """A probability in percent, rounded up."""
     if value < 0.001:
         return f"{math.ceil(1e9 * value - 1e-6) / 1e7:.1g} %"
     return "> 99.9 %" if 0.999 < value < 1 else f"{math.ceil(value * 1e3 - 1e-9) / 10:g} %"

@@ -1,4 +1,4 @@
-"""Published: do the published results come out here? A paper's numbers beside ours, and what becomes of its claims."""
+"""Published page: a paper's numbers beside ours, and which of its claims our runs reproduce."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from pages.parts.training import earlier, train_form
 if TYPE_CHECKING:
     import pandas as pd
 
-HELP = """Left what the paper printed, right what came out here: your own finished run of the same preset where there is one,
-else the last figures that were recorded. The reasons below the table say why the two differ. A claim counts as found only
-where the 95 % interval of its paired difference decides; what was not found is said just as plainly."""
+HELP = """Left: the paper's numbers. Right: ours, from your own finished run of the same preset if there is one, else from
+the last recorded run. The reasons below the table say why the two differ. A claim counts as found or not found only if the
+95 % interval of its paired difference decides."""
 _UNPAIRED = (
-    "Published intervals, and ours in the last column, pair no seeds (the paper's Eq. 23): wider than need be where seeds "
-    "are shared."
+    "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
+    "necessary where runs share seeds."
 )
-_WAYS = "ε of ours, accounted: replay · head · total"
+_WAYS = "our ε, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "all data here", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
@@ -61,7 +61,7 @@ def page() -> None:
     view = View("published", lambda _: CODEC)
     place = heading("Published", "Do the published results come out here?", notices=view.read.notices)
     paper, experiment, size, metric, specs = _choices(view)
-    runs = _found(paper, specs)
+    runs = _measured(paper, specs)
     _state(experiment, specs, runs)
     every = comparison.rows(paper, experiment, runs)
     rows = [row for row in every if row.metric == metric]
@@ -112,24 +112,24 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
     return paper, experiment, size, str(metric or looked_at), specs
 
 
-def _found(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
-    """For each of the preset's runs the visitor's newest finished one, else the recorded one, where there is any."""
-    own = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
-    found: dict[str, Measured] = {}
+def _measured(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]:
+    """For each run of the preset: the visitor's newest finished run, else the recorded one, if any."""
+    own_runs = {run.readable_spec: run for run in reversed(state.store().list_runs()) if run.status == "finished"}
+    runs: dict[str, Measured] = {}
     for label, spec in specs.items():
-        run, recorded = own.get(spec), measured.find(spec, measured.recorded(paper.name))
+        run, recorded = own_runs.get(spec), measured.find(spec, measured.recorded(paper.name))
         if run is not None:
-            found[label] = measured.of_run(run, stored_results.of(run).said)
+            runs[label] = measured.of_run(run, stored_results.of(run).events)
         elif recorded is not None:
-            found[label] = recorded
-    return found
+            runs[label] = recorded
+    return runs
 
 
 def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
-    """How much of the experiment has been carried out, and the next thing to do."""
+    """Draws the question, and says which runs are still missing."""
     st.markdown(experiment.question)
     if not runs:
-        st.info("None of these runs has been carried out here yet: open one below and press Start, or use the terminal.")
+        st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")
     elif len(runs) < len(specs):
         missing = ", ".join(label for label in specs if label not in runs)
         st.info(f"{len(runs)} of {len(specs)} runs are here. Still missing: {missing}.")
@@ -140,7 +140,7 @@ def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row
 
     frame = _frame(rows)
     doubtful = [row for row in rows if row.is_doubtful]
-    note = f"{paper.title}, {experiment.place}" if experiment.table else "published in plots alone: no numbers to draw"
+    note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
     show(
         reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()),
         _provenance(paper, runs),
@@ -216,7 +216,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
             st.caption(plain(remark))
         reasons = comparison.reasons(paper, experiment, size, runs.values())
         if reasons:
-            st.markdown("**Why ours cannot be the same**")
+            st.markdown("**Why our numbers differ**")
             st.markdown("\n".join(f"- {plain(reason)}" for reason in reasons))
 
 
@@ -226,32 +226,32 @@ def _claims(paper: Paper, experiment: Experiment, specs: Mapping[str, RunSpec], 
     judged = report.judged(experiment, specs, runs)
     if not judged:
         return
-    counts = Counter(found.state for found in judged)
+    counts = Counter(judgement.state for judgement in judged)
     with st.container(key="card-claims", gap="small"):
-        st.markdown("**What the paper claims, looked for in ours**")
+        st.markdown("**The paper's claims, tested in our runs**")
         parts = [f"{counts[name]} {name}" for name in ("found", "not found", "cannot tell", "not run") if counts[name]]
         st.markdown(f"Of {len(judged)} comparisons: {', '.join(parts)}.")
         lines = []
-        for found in judged:
-            printed = comparison.printed_difference(paper, experiment, found.ordering, specs)
+        for judgement in judged:
+            printed = comparison.printed_difference(paper, experiment, judgement.ordering, specs)
             line = {
-                "ours": found.state,
-                "claim": found.ordering.statement,
-                "at": report.budgets_of(found),
-                "our difference": report.range_text(found) if found.difference is not None else "",
+                "ours": judgement.state,
+                "claim": judgement.ordering.statement,
+                "at": report.budgets_of(judgement),
+                "our difference": report.range_text(judgement) if judgement.difference is not None else "",
                 "published": f"{printed:+.1f} points" if printed is not None else "",
             }
             if paper.is_unpaired:
-                interval = comparison.printed_interval(paper, experiment, found.ordering, specs)
+                interval = comparison.printed_interval(paper, experiment, judgement.ordering, specs)
                 line["published"] = report.interval_text(interval) if interval is not None else line["published"]
-                line["ours, unpaired"] = report.interval_text(orderings.unpaired(found.ordering, runs))
+                line["ours, unpaired"] = report.interval_text(orderings.unpaired(judgement.ordering, runs))
             lines.append(line)
         alt = f"{len(lines)} comparisons: {', '.join(parts)}"
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="claims-table", alt=alt, height="content")
         st.caption(
-            "Differences are formed seed by seed; in brackets their 95 % interval. “Not found”: the interval shows the "
-            "opposite. “Cannot tell”: it shows neither. A claim of no difference is found where the interval stays within "
-            f"{ALIKE_POINTS:g} points, and not found where it leaves out zero otherwise."
+            "Differences are formed seed by seed; brackets: their 95 % interval. “Not found”: the interval shows the "
+            "opposite. “Cannot tell”: it shows neither. A claim of no difference is found if the interval stays within "
+            f"{ALIKE_POINTS:g} points, and otherwise not found if the interval excludes zero."
             + (f" {_UNPAIRED}" if paper.is_unpaired else "")
         )
 
@@ -264,7 +264,7 @@ def _runs(
         for label, spec in specs.items():
             run = runs.get(label)
             if run is None:
-                what = "not carried out yet"
+                what = "not run yet"
             elif run.run_id is None:
                 older = " by older code" if run.made_before else ""
                 what = f"recorded on {run.date}{older}, {run.seconds:.0f} s on {run.device}"
@@ -272,14 +272,14 @@ def _runs(
                 what = f"your run {run.run_id[:4]} of {run.date}, {run.seconds:.0f} s on {run.device}"
             with st.container(key=f"reproduction-run-{label}", horizontal=True, vertical_alignment="center", gap="small"):
                 layer = methods.layer(spec)
-                told = "" if layer is None else f" · {layer.title}"
+                suffix = "" if layer is None else f" · {layer.title}"
                 more = " ".join([*([layer.words] if layer else []), *(run.made_before if run else ())])
-                st.markdown(plain(f"{label} · {what}{told}"), width="stretch", help=plain(more) or None)
+                st.markdown(plain(f"{label} · {what}{suffix}"), width="stretch", help=plain(more) or None)
                 st.page_link(
                     "pages/train.py", label=":primary[Open in Train →]", query_params=train_form.parameters_of(spec)
                 )
         seconds = presets.about(experiment.preset(size)).seconds_in_all
-        st.caption("All of them from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
+        st.caption("All runs from a terminal" + (f", about {seconds:g} s on two cores:" if seconds is not None else ":"))
         command = f"python -m dpcl_core reproduce {paper.name} --experiment {experiment.name} --{size}"
         st.code(command, language=None, wrap_lines=True)
 

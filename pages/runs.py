@@ -1,4 +1,4 @@
-"""Runs: what ran, what is running? One table of everything, its states, and what can be done about each."""
+"""Runs page: a table of all runs with their states, and actions on the selected ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled", "failed", "lost")
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
-HELP = """Every run that this store knows, newest first. Tick one to open it, stop it, run it again, rename or delete it.
-Several ticked runs can be compared. Deleting only hides a run until you press Undo."""
+HELP = """All runs in this store, newest first. Tick one to open it, stop it, run it again, rename or delete it. Several
+ticked runs can be compared. A deleted run is only hidden: press Undo to restore it."""
 CODEC = link.Codec(
     [
         link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
@@ -90,7 +90,7 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
 
 
 def _queue(unfinished: list[Run]) -> None:
-    """One line a device: what runs there and how many wait, tunings among them."""
+    """Draws one line per device: the current run or tuning, and the number of waiting ones."""
     for device in sorted({run.device for run in unfinished}):
         here = [run for run in unfinished if run.device == device]
         busy = next((run for run in here if run.status != "queued"), None)
@@ -100,7 +100,7 @@ def _queue(unfinished: list[Run]) -> None:
 
 
 def _list(values: dict[str, object], is_active: bool) -> None:
-    """The table and its buttons; looked at anew every two seconds while something runs."""
+    """Draws the table and its buttons, refreshed every two seconds while a run is active."""
     st.fragment(state.guarded(_table), run_every=2.0 if is_active else None)(values, is_active)
 
 
@@ -115,7 +115,7 @@ def _table(values: dict[str, object], was_active: bool) -> None:
         order = frame["accuracy"].fillna(-1).sort_values(ascending=False, kind="stable").index
         frame, shown = frame.loc[order].reset_index(drop=True), [shown[i] for i in order]
     if frame.empty:
-        st.info("No run fits these filters. Take a state away or empty the search.")
+        st.info("No run matches these filters. Remove a state or clear the search.")
         return
     event = st.dataframe(
         frame,
@@ -131,7 +131,7 @@ def _table(values: dict[str, object], was_active: bool) -> None:
             "name": st.column_config.TextColumn("Name", width="medium"),
             "method": st.column_config.TextColumn("Method"),
             "data": st.column_config.TextColumn("Data", width="medium"),
-            "layer": st.column_config.TextColumn("Layer", help="How its settings stand to the publication of its method"),
+            "layer": st.column_config.TextColumn("Layer", help="How its settings relate to the publication of its method"),
             "epsilons": st.column_config.TextColumn("ε"),
             "accuracy": st.column_config.NumberColumn(
                 "AA",
@@ -149,13 +149,13 @@ def _table(values: dict[str, object], was_active: bool) -> None:
 
 def _chosen(runs: list[Run], values: dict[str, object]) -> list[Run]:
     wanted, words = cast("tuple[str, ...]", values["status"]), str(values["search"]).lower().split()
-    found = [run for run in runs if not wanted or run.status in wanted]
-    found = [run for run in found if all(word in _haystack(run) for word in words)]
+    selected = [run for run in runs if not wanted or run.status in wanted]
+    selected = [run for run in selected if all(word in _haystack(run) for word in words)]
     if values["sort"] == "name":
-        found.sort(key=lambda run: run.name.lower())
+        selected.sort(key=lambda run: run.name.lower())
     if values["sort"] == "seconds":
-        found.sort(key=lambda run: -(_seconds(run) or 0.0))
-    return found
+        selected.sort(key=lambda run: -(_seconds(run) or 0.0))
+    return selected
 
 
 def _haystack(run: Run) -> str:
@@ -164,7 +164,7 @@ def _haystack(run: Run) -> str:
 
 
 def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFrame:
-    """One row a run, in the order of its columns; accuracy in per cent (NaN: unfinished)."""
+    """One row per run; accuracy in percent (NaN: unfinished)."""
     import pandas as pd
 
     rows = [
@@ -191,7 +191,7 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
 
 
 def _layer(run: Run) -> str:
-    """The layer of its publication that a run is in, a dash where none is known."""
+    """The run's layer; a dash if unknown."""
     layer = methods.layer(run.readable_spec) if run.readable_spec is not None else None
     return "–" if layer is None else layer.name
 
@@ -206,13 +206,14 @@ def _epsilons(run: Run) -> str:
 
 
 def _accuracy(cells: list[CellFinished]) -> float | None:
-    """AA at the run's largest budget, mean over the seeds that are done; per cent, rounded as the sentences of other pages
-    are: of 48.25 a browser would make 48.3, Python makes 48.2."""
+    """AA in percent at the run's largest budget, mean over finished seeds; None if no seed is finished.
+
+    Rounded here, because a browser rounds 48.25 to 48.3 and the sentences of other pages, in Python, to 48.2."""
     if not cells:
         return None
     largest = max(cell.cell.epsilon for cell in cells)
-    found = [cell.metrics.get("AA") for cell in cells if cell.cell.epsilon == largest]
-    known = [value for value in found if value is not None]
+    values = [cell.metrics.get("AA") for cell in cells if cell.cell.epsilon == largest]
+    known = [value for value in values if value is not None]
     return round(100 * sum(known) / len(known), 1) if known else None
 
 
@@ -225,7 +226,7 @@ def _data(run: Run) -> str:
         facts = datasets.facts_of(data)
     except BadInput:
         return f"{data.dataset} (no longer here)"
-    # What is not on this computer would be titled like the full set, though the run may have read a part of it.
+    # Without the files the title would be that of the full set, though the run may have used only a part.
     return facts.title if facts.is_here else f"{data.dataset} (no longer here)"
 
 
@@ -246,9 +247,9 @@ def _actions(picked: list[Run]) -> None:
             st.button(f"Delete these {len(picked)}", key="delete-many", on_click=lambda: _delete(picked))
         return
     (run,) = picked
-    said = status_line.of(run, (), time.time())
+    line = status_line.of(run, (), time.time())
     with st.container(key="card-chosen"):
-        st.markdown(f"**{plain(run.name)}** · {said.label.lower()} · {plain(said.detail or said.headline)}")
+        st.markdown(f"**{plain(run.name)}** · {line.label.lower()} · {plain(line.detail or line.headline)}")
         if run.error:
             st.caption(plain(run.error))
         with st.container(key="runs-actions", horizontal=True, vertical_alignment="center", gap="small"):
@@ -268,7 +269,7 @@ def _actions(picked: list[Run]) -> None:
 
 
 def _do(action: Callable[[], object], done: str = "") -> bool:
-    """Carries out an action on a run; what is refused becomes the page's message instead of an error."""
+    """Carries out an action on a run and returns whether it succeeded; a refusal becomes the page's message."""
     try:
         action()
     except (BadInput, StoreTrouble) as refused:
@@ -295,25 +296,25 @@ def _rename(run: Run) -> None:
 
 
 def _delete(runs: list[Run]) -> None:
-    gone = [run.id for run in runs if _do(partial(state.store().delete, run.id))]
-    if gone:
-        st.session_state["runs-deleted"] = gone
-        st.session_state["runs-done"] = f"Deleted {len(gone)} run{'s' if len(gone) > 1 else ''}."
+    deleted = [run.id for run in runs if _do(partial(state.store().delete, run.id))]
+    if deleted:
+        st.session_state["runs-deleted"] = deleted
+        st.session_state["runs-done"] = f"Deleted {len(deleted)} run{'s' if len(deleted) > 1 else ''}."
 
 
 def _restore() -> None:
     for run_id in st.session_state.pop("runs-deleted", []):
-        _do(partial(state.store().restore, run_id), "Brought back.")
+        _do(partial(state.store().restore, run_id), "Restored.")
 
 
 def _messages() -> None:
-    """What the last press did, with Undo where it can be undone."""
+    """Draws the result of the last action, with Undo after a deletion."""
     if refused := st.session_state.pop("runs-refused", None):
         st.error(plain(refused))
     done = st.session_state.pop("runs-done", None)
     if done or st.session_state.get("runs-deleted"):
         with st.container(key="runs-message", horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(plain(done or "Deleted runs can be brought back."), width="content")
+            st.markdown(plain(done or "Deleted runs can be restored."), width="content")
             if st.session_state.get("runs-deleted"):
                 st.button("Undo delete", key="undo-delete", on_click=_restore)
 

@@ -1,4 +1,4 @@
-"""Start: what is this, in 60 seconds? A picture to drag, questions to try, and what this computer has."""
+"""Start page: ε to drag, questions to try, and the datasets of this computer."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pages.parts.training import budget_source
 LABELS: Final[LabelSetting] = "prior-const"
 N_TASKS = 5
 LEAD = (
-    "A classifier learns ten handwritten digits, two at a time, and keeps no picture. **Noise hides what any single picture "
-    "added.** How much noise is up to one number, ε. Drag it."
+    "A classifier learns ten handwritten digits, two at a time, and keeps no picture. **Noise hides the contribution of any "
+    "single picture.** One number, ε, sets how much noise. Drag it."
 )
-HELP = """**ε** says how much a release may tell about one person: at a small ε taking part changes almost nothing that can
-be seen. **A task** is a batch of new classes; **forgetting** is what later tasks cost earlier ones. Everything here works
-by keyboard: arrow keys, Home and End move the slider."""
+HELP = """**ε** bounds how much a release may reveal about one person: at a small ε, taking part changes almost nothing that
+can be observed. **A task** is a batch of new classes; **forgetting** is the accuracy that earlier tasks lose. Everything
+here works by keyboard: arrow keys, Home and End move the slider."""
 PUBLIC_ONLY = (
-    "Public teaching data, on purpose: to redraw at once, this page holds class sums without noise and a noise that is the "
-    "same for every ε and every visit. Each of the two voids any guarantee. Never do this with private data."
+    "This page uses public teaching data on purpose. To redraw at once, it holds class sums without noise, and the same "
+    "noise for every ε and every visit. Either one voids any guarantee. Never do this with private data."
 )
 
 
 def page() -> None:
-    """The page. Everything that takes time to load comes after the picture."""
+    """The page. Slow imports happen after the picture is drawn."""
     header("What does privacy cost a learner?", "What is this, in 60 seconds?", help_text=HELP)
     st.markdown(LEAD)
     _hero()
@@ -63,7 +63,7 @@ def _hero() -> None:
 
 
 def _questions() -> None:
-    from dpcl_core import presets  # the cards of everything that can run: not needed for the first picture
+    from dpcl_core import presets  # loads all cards, which the first picture does not need
     from pages.parts.training import train_form
 
     shown = presets.names()[:3]

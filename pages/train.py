@@ -1,4 +1,4 @@
-"""Train: what happens when I run it for real? A form made from the cards, and the run it started, live."""
+"""Train page: a form built from the cards, and its run, live."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from pages.parts.training import audit_panel, noise_warning, run_panel, stream_v
 if TYPE_CHECKING:
     from dpcl_core.runs.store import Run
 
-HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each ε and each seed is a model of its
-own; curves show their mean and, from three seeds on, a 95 % interval. The run goes on when you close this page, and this
-link shows it again. ε in the bar comes from the ledger of the run, never from the form."""
-_LOOKS = ("f", "ru")  # link keys of what is looked at in a run, beside the settings of the form
+HELP = """Choose what to learn and under which privacy budget, then press **Start**. Each pair of ε and seed is a separate
+model; curves show the mean over seeds and, from three seeds on, a 95 % interval. The run continues when you close this page,
+and the link shows it again. The ε in the bar comes from the run's ledger, never from the form."""
+_LOOKS = ("f", "ru")  # link keys of the display choices of a run, beside the settings of the form
 _USUAL: Mapping[str, object] = {"focus": None, "rule": None}
 
 
 @state.guarded
 def page() -> None:
     """The page."""
-    state.store()  # a store that cannot be opened says so here, before anything is drawn
-    _follow_orders()
+    state.store()  # reports a store that cannot be opened before anything is drawn
+    _apply_pending()
     view = View("train", train_form.codec_for, start=_first_view)
-    run_id, trouble = _run_to_show(cast("str | None", view["run"]))
-    place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *trouble])
+    run_id, run_notices = _run_to_show(cast("str | None", view["run"]))
+    place = heading("Train", "What happens when I run it for real?", notices=[*view.read.notices, *run_notices])
     controls, answer = layout.controls_and_answer()
     with controls:
         values, spec = _controls(view)
@@ -45,26 +45,26 @@ def page() -> None:
         if study_id is not None:
             tuning_panel.panel(view, study_id, spec)
         stream_view.stream(view, values, is_open=run_id is None)
-        # The example is for those who have nothing to look at yet.
-        looked_at = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
+        # The example is shown only if there is neither a run nor a tuning.
+        display = _answer(view, run_id, spec) if run_id is not None or study_id is None else _USUAL
     spec_codec = train_form.codec(str(values["method"]), str(values["scenario"]))
-    share = view.commit({**values, "run": run_id, "study": study_id, **looked_at}, spec_codec)
+    share = view.commit({**values, "run": run_id, "study": study_id, **display}, spec_codec)
     actions(place, share=share, help_text=HELP, view=view)
     state.expect_run(str(values["method"]))
 
 
 def _first_view() -> dict[str, str]:
-    """A first visit without a link starts from the first preset."""
+    """The form of a first visit without a link: the first preset."""
     return train_form.parameters_of(presets.load(presets.names()[0]))
 
 
-def _follow_orders() -> None:
-    """Shows the run or tuning that a button has just made; a link that names a run and nothing else gets its settings."""
+def _apply_pending() -> None:
+    """Applies the run or tuning that a button has just started; fills in the settings for a link that names only a run."""
     if "show-study" in st.session_state:
         st.query_params.from_dict(st.session_state.pop("show-study"))
-    asked = st.query_params.to_dict()
-    fresh = st.session_state.pop("show-run", None)
-    wanted = fresh or (asked.get("run") if set(asked) <= {"run", "v", *_LOOKS} else None)
+    linked = st.query_params.to_dict()
+    started = st.session_state.pop("show-run", None)
+    wanted = started or (linked.get("run") if set(linked) <= {"run", "v", *_LOOKS} else None)
     if wanted is None:
         return
     try:
@@ -72,11 +72,11 @@ def _follow_orders() -> None:
         parameters = train_form.parameters_of(run.spec, run.id)
     except BadInput:
         return  # the page says so where the run would be shown
-    st.query_params.from_dict(parameters | {key: text for key, text in asked.items() if key in _LOOKS})
+    st.query_params.from_dict(parameters | {key: text for key, text in linked.items() if key in _LOOKS})
 
 
 def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
-    """The run the link names; without one the newest finished run; None: the bundled example. And what to say about it."""
+    """Id of the linked run, else of the newest finished one (None: the bundled example); and a notice if it is missing."""
     if named is not None:
         try:
             return state.store().get(named).id, []
@@ -87,7 +87,7 @@ def _run_to_show(named: str | None) -> tuple[str | None, list[str]]:
 
 
 def _controls(view: View) -> tuple[train_form.Values, RunSpec | None]:
-    """The form's values, and the spec they make (None: it says what to change)."""
+    """Draws the form; returns its values and their spec (None: invalid, and the form says what to change)."""
     _preset(view)
     values = train_form.form(view)
     spec, refusal = _checked(values)
@@ -95,7 +95,7 @@ def _controls(view: View) -> tuple[train_form.Values, RunSpec | None]:
         if refusal:
             st.error(plain(refusal))
         elif spec is not None:
-            noise_warning.of_noise(spec)
+            noise_warning.show(spec)
             st.caption(_estimate(spec))
             if (layer := methods.layer(spec)) is not None:
                 st.caption(f"Layer: {plain(layer.title)}", help=plain(layer.words))
@@ -131,7 +131,7 @@ def _preset_title(preset: presets.Preset) -> str:
 
 
 def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
-    """The spec, or the one sentence saying what to change."""
+    """The spec, or the sentence that says what to change."""
     try:
         spec = checks.parse(train_form.raw_of(values))
         checks.check(spec)
@@ -144,24 +144,24 @@ def _estimate(spec: RunSpec) -> str:
     waiting = len(state.store().unfinished())
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
     models = len(spec.privacy.epsilons) * len(spec.seeds)
-    counted = f"{models} model{'s' if models > 1 else ''}."
+    n_models = f"{models} model{'s' if models > 1 else ''}."
     return " ".join(
-        filter(None, [_derived(spec.model_dump_json(), spec), counted, status_line.estimate(_seconds(spec)), queue])
+        filter(None, [_derived(spec.model_dump_json(), spec), n_models, status_line.estimate(_seconds(spec)), queue])
     )
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
 def _derived(key: str, _spec: RunSpec) -> str:
-    """What the method's settings come to on this dataset; `key` stands for the spec."""
+    """Quantities derived from the method's settings on this dataset, in words; `key` identifies the spec for the cache."""
     card, facts = methods.card(_spec.method), of_spec(_spec)
     return " ".join(filter(None, [card.derived(_spec.params, facts), card.totals(_spec, facts)]))
 
 
 def _seconds(spec: RunSpec) -> float | None:
-    """From past runs of the same work, else what the preset with this very spec says."""
-    known = state.store().estimate_seconds(spec)
-    if known is not None:
-        return known
+    """Estimated seconds: from past runs of this spec, else from the preset with this spec; None if unknown."""
+    estimate = state.store().estimate_seconds(spec)
+    if estimate is not None:
+        return estimate
     digests = {presets.load(name).digest(): presets.about(name).seconds for name in presets.names()}
     return digests.get(spec.digest())
 
@@ -176,14 +176,14 @@ def _start(spec: RunSpec) -> None:
     st.rerun()
 
 
-def _answer(view: View, run_id: str | None, asked: RunSpec | None) -> Mapping[str, object]:
-    """The run, its bar and its figures. Gives what the visitor looks at: budget and prediction rule (None: the usual)."""
+def _answer(view: View, run_id: str | None, form_spec: RunSpec | None) -> Mapping[str, object]:
+    """Draws the run with its bar and figures; returns the shown budget and prediction rule (None: the default)."""
     if refused := st.session_state.pop("refused", None):
         st.error(plain(refused))
     if run_id is None:
         result = stored_results.example()
         with st.container(key="card-status"):
-            st.markdown("**Example**: a recorded run of the first preset. Press **Start** to make one of your own.")
+            st.markdown("**Example**: a recorded run of the first preset. Press **Start** for a run of your own.")
         return _shown(view, result)
     run = state.store().get(run_id)
     try:
@@ -193,32 +193,32 @@ def _answer(view: View, run_id: str | None, asked: RunSpec | None) -> Mapping[st
         return _USUAL
     if run.is_over:
         run_panel.status_card(run, result)
-        if run.readable_spec not in (None, asked):
+        if run.readable_spec not in (None, form_spec):
             _other_settings(run)
         audit_panel.panel(run)
         if not result.accuracy.empty:
             return _shown(view, result)
-        st.info("It ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
+        st.info("This run ended before a model was tested, so there is nothing to draw. Its settings are in the form.")
         return _USUAL
     _watch(run_id)
     return {"focus": view["focus"], "rule": view["rule"]}
 
 
 def _other_settings(run: Run) -> None:
-    """Says that the form holds something else than what this run was made with."""
+    """Says that the form's settings differ from the run's, with a button to load the run's."""
 
     def take() -> None:
         st.session_state["show-run"] = run.id
 
     with st.container(key="other-settings", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(f"**{plain(run.name)}**, with other settings than the form holds now.", width="content")
-        st.button("Put its settings into the form", key="take-settings", type="tertiary", on_click=take)
+        st.caption(f"**{plain(run.name)}** has other settings than the form.", width="content")
+        st.button("Load its settings", key="take-settings", type="tertiary", on_click=take)
 
 
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch(run_id: str) -> None:
-    """The run while it goes on, looked at once a second; the last look starts the page anew, without a timer."""
+    """Draws an active run, refreshed every second; when it ends, reruns the page without a timer."""
     run = state.store().get(run_id)
     if run.is_over or "show-run" in st.session_state:
         st.rerun()
@@ -231,7 +231,7 @@ def _watch(run_id: str) -> None:
 
 
 def _shown(view: View, result: Result) -> Mapping[str, object]:
-    """Bar and figures of a run that is over. Gives what is looked at, None for the usual."""
+    """Draws bar and figures of a finished run; returns the shown budget and rule (None: the default)."""
     bar = st.container()
     result = run_panel.under_rule(result, view.key("rule"), cast("str | None", view["rule"]))
     chosen = run_panel.focus(result, view.key("focus"), cast("float | None", view["focus"]))

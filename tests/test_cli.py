@@ -286,7 +286,7 @@ def test_audit_of_a_language_model_reads_noisy_embeddings_and_names_every_attack
         ([*TUNE, "--proxy", "digits"], ["proxy = digits", "shares examples"]),
         ([*TUNE, "--on", "nowhere"], ["nowhere"]),
         (["tune", "--resume", "0123456789ab"], ["0123456789ab", "no such tuning"]),
-        (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "without other settings"]),
+        (["tune", "--resume", "0123456789ab", "--trials", "9"], ["--resume", "cannot be combined with other settings"]),
         (["fly"], ["fly"]),
     ],
 )

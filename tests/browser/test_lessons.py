@@ -50,7 +50,7 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("list", name="Labels of the classifier with her")).to_contain_text("9", timeout=PATIENCE_MS)
     expect(page.get_by_role("list", name="Labels of the classifier without her")).not_to_contain_text("9")
-    expect(page.get_by_role("status")).to_contain_text("It turned out: “Yes, at one look”.", timeout=PATIENCE_MS)
+    expect(page.get_by_role("status")).to_contain_text("The result: “Yes, at one look”.", timeout=PATIENCE_MS)
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible(timeout=PATIENCE_MS)
     ready(page)
     assert [heading.inner_text() for heading in page.locator("h1, h2, h3").all()] == [

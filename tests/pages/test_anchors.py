@@ -134,7 +134,7 @@ def test_every_picture_of_a_run_can_be_opened(open_page: Open, store: Store) -> 
 
 
 @pytest.mark.parametrize(("dataset", "said"), [("digits", "its method makes none"), ("own:diary", "may be private data")])
-def test_a_run_that_told_nothing_says_why(open_page: Open, store: Store, dataset: str, said: str) -> None:
+def test_a_run_without_lists_says_why(open_page: Open, store: Store, dataset: str, said: str) -> None:
     spec = SPEC.model_copy(update={"data": SPEC.data.model_copy(update={"dataset": dataset})})
     page = open_page("anchors", run=replay.fill(store, spec, replay.recorded(SPEC)))
     assert not page.exception
@@ -203,7 +203,7 @@ def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_
     assert "What-if" not in words(page)
     for tab in ("Noise", "Anchors"):
         open_tab(page, tab)
-        assert words(page).count("Lists are long here") == 2, tab
+        assert words(page).count("The lists are long") == 2, tab
         assert TABS[tab] in words(page)
     page.select_slider[-2].set_value(5).run()
     said = words(page)
@@ -212,14 +212,14 @@ def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_
     assert "of 48 entries of 6 clients found their group" in said
 
 
-def test_a_run_that_told_no_lists_in_full_says_so(open_page: Open, store: Store) -> None:
+def test_a_run_without_full_lists_says_so(open_page: Open, store: Store) -> None:
     page = open_page("anchors", run=replay.fill(store, SPEC, SAID), am="5")
     assert not page.exception
     assert "did not record its lists in full" in words(page)
     assert "What-if" not in words(page)
 
 
-def test_what_is_told_belongs_to_one_model() -> None:
+def test_recorded_lists_belong_to_one_model() -> None:
     assert {event.cell for event in SAID if type(event) is type(TOLD)} == set(SPEC.cells())
 
 

@@ -59,7 +59,7 @@ def test_every_step_can_be_done_and_ticks_itself(open_page: Open, name: str) -> 
         assert parts(page) == ["Predict", "Do", "See", "Explain"]
         said = words(page)
         assert " ".join(step.explain.split())[:40] in " ".join(said.split())
-        assert f"You said “{step.choices[0]}”." in said
+        assert f"You predicted “{step.choices[0]}”." in said
         assert page.query_params[f"d{number}"] == ",".join(str(n) for n in range(1, place + 1))
         assert f"**Steps**, {place} of {len(lesson.steps)} done" in said
         for chart in page.get("plotly_chart"):
@@ -85,7 +85,7 @@ def test_the_leak_is_proof_and_grows_with_the_rounds(open_page: Open) -> None:
     assert "2,000 of 2,000 | 0 of 2,000" in said
     assert "after 2,000 rounds a side ε is at least 6.29, more than was promised." in said
     assert "Not DP. The list of labels is read from the data" in said
-    assert "So it turned out." in said
+    assert "Correct." in said
     press(page, "Play 2 × 2,000 rounds")
     assert "after 4,000 rounds a side ε is at least 6.99, more than was promised." in words(page)
 
@@ -212,7 +212,7 @@ def test_a_subtraction_opens_all_pictures_at_any_strength(open_page: Open) -> No
     predict(page, 2)
     press(page, "Subtract")
     assert "all, 1,346 of 1,346 other pictures come back exactly; with fresh noise 0 of 1,346." in words(page)
-    assert "So it turned out." in words(page)
+    assert "Correct." in words(page)
     page.select_slider[0].set_value(0.1).run()
     assert page.query_params["b3"] == "0.1"
     page.segmented_control[0].set_value(7).run()
@@ -223,7 +223,7 @@ def test_the_slider_reads_the_learners_off_without_training_again(open_page: Ope
     page = open_page("lessons", l="shared", s="4")
     predict(page, 2)
     press(page, "Train them all")
-    assert "So it turned out." in words(page)
+    assert "Correct." in words(page)
     monkeypatch.setattr("dpcl_core.lessons.shared_noise.accuracies", None)
     page.select_slider[0].set_value(8000.0).run()
     assert not page.exception
@@ -239,7 +239,7 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
     assert "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**" in said
     assert "fresh noise for each | 0.077 (not verified) | 9.85" in said
     assert "**Who attacks:**" in said
-    assert "So it turned out." in said
+    assert "Correct." in said
 
 
 def test_a_link_with_another_strength_keeps_it(open_page: Open) -> None:
@@ -256,7 +256,7 @@ def test_three_repairs_promise_the_same_and_differ_in_accuracy(open_page: Open) 
     predict(page, 0)
     press(page, "Run all three")
     said = words(page)
-    assert "So it turned out." in said
+    assert "Correct." in said
     assert said.count("| 2 | **") == 3
     links = {link.proto.label: link.proto.query_string for link in page.get("page_link")}
     assert "m=dp-coeff-memory" in links[":primary[Train with noise on sums →]"]
@@ -271,16 +271,16 @@ def test_the_printed_sign_learns_harder_in_one_step(open_page: Open) -> None:
     said = words(page)
     assert "| the printed term | 4.00 | 1\N{NO-BREAK SPACE}% | **35\N{NO-BREAK SPACE}%** |" in said
     assert "| its sign turned | −2.00 |" in said
-    assert "It turned out: “More likely than without the term”." in said
+    assert "The result: “More likely than without the term”." in said
 
 
 def test_the_turned_sign_needs_a_weight_that_no_sweep_had(open_page: Open) -> None:
     page = open_page("lessons", l="sign", s="2")
     predict(page, 1)
     press(page, "Turn the sign")
-    assert "So it turned out." in words(page)
+    assert "Correct." in words(page)
     page.select_slider[0].set_value(12.0).run()
-    assert "It turned out: “Yes, it is pushed away”." in words(page)
+    assert "The result: “Yes, it is pushed away”." in words(page)
 
 
 def test_the_recorded_codes_are_shown_with_date_and_recipe(open_page: Open) -> None:
@@ -305,4 +305,4 @@ def test_entries_matched_by_hand_are_counted(open_page: Open) -> None:
         box.set_value(partner)
     press(page, "Look")
     assert "You matched 4 of 4 right." in words(page)
-    assert "So it turned out." in words(page)
+    assert "Correct." in words(page)

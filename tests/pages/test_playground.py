@@ -109,7 +109,7 @@ def test_a_quick_hand_loses_nothing_while_the_address_lags_behind(open_page: Ope
 def test_a_broken_pin_breaks_nothing(open_page: Open, pin: str) -> None:
     page = open_page("playground", p=pin)
     assert not page.exception
-    assert any("a state that is no longer there" in button.label for button in page.button)
+    assert any("a state that no longer exists" in button.label for button in page.button)
 
 
 def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) -> None:
@@ -152,7 +152,7 @@ def test_a_stored_run_steps_through_its_trained_budgets(open_page: Open, store: 
     assert slider.value == 1.0  # 2 was not trained; 1 is next to it on the log axis
     assert "test examples are right after 5 tasks." in said
     assert "without noise" not in said.split("test examples are right")[1][:40]  # this run has no such cell
-    assert "What was trained is fixed; ε steps through 3 values." in said
+    assert "Other settings are the run's; ε has 3 values." in said
 
 
 def test_a_run_that_is_not_finished_or_of_another_method_is_refused(open_page: Open, store: Store) -> None:

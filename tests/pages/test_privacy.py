@@ -98,13 +98,13 @@ def test_one_person_in_ten_tasks_costs_what_the_card_says(open_page: Open) -> No
 
 def test_labels_from_the_data_are_called_a_leak_and_not_a_weak_bound(open_page: Open) -> None:
     said = words(open_page("privacy"))
-    assert "not DP, and there is no bound" in said
+    assert "not DP: there is no bound" in said
     assert "not a weak ε" in said
 
 
 def test_what_each_list_of_labels_tells_and_how_likely_a_learned_one_names_a_label(open_page: Open) -> None:
     said = words(open_page("privacy"))
-    assert "| learned under DP | what many people have, within ε | a share of ε, half of δ |" in said
+    assert "| learned under DP | labels that many people have, within ε | a share of ε, half of δ |" in said
     for row in ("| 1 | 0.0005 % | 0.0005 % | 0.0005 % |", "| 100 | 1.5 % | 76.2 % | 100 % |"):  # by the exact recursion
         assert row in said
 

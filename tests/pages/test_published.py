@@ -32,7 +32,7 @@ def test_nothing_run_shows_the_published_values_and_the_next_step(open_page: Ope
     page = open_page("published")
     assert not page.exception
     said = words(page)
-    assert "None of these runs has been carried out here yet" in said
+    assert "None of these runs exists yet" in said
     assert "values of accuracy published; none of the runs" in said
     assert "Of 21 comparisons: 21 not run." in said
     assert "Why ours cannot be the same" not in said
@@ -121,7 +121,7 @@ def test_experiments_without_printed_numbers_say_so(open_page: Open) -> None:
     for name in ("paper-blurry", "paper-label-spaces"):
         page = open_page("published", v="1", x=name, z="full")
         assert not page.exception
-        assert "published in plots alone" in words(page)
+        assert "published only as plots" in words(page)
 
 
 def test_a_link_to_what_there_is_not_gets_its_sentence(open_page: Open) -> None:
@@ -161,7 +161,7 @@ def test_intervals_as_a_paper_forms_them_stand_beside_its_differences(open_page:
     (row,) = claims.index[claims["claim"] == "CSLR is above optimal transport"]
     assert claims["published"][row] == "+3.6 (+3.0 to +4.2) points"
     assert "ours, unpaired" in claims
-    assert "pair no seeds (the paper's Eq. 23)" in words(page)
+    assert "do not pair seeds (the paper's Eq. 23)" in words(page)
     assert set(page.dataframe[0].value.set_index("method").loc[["CSLR"], "ε"]) == {"4, claimed"}
     assert "62.3 over 200 rounds" in words(page)
 

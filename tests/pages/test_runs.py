@@ -55,7 +55,7 @@ def test_filters_of_the_link_hold(open_page: Open, store: Store) -> None:
     page = open_page("runs", v="1", st="finished")
     assert list(page.dataframe[0].value["name"]) == ["kept"]
     none = open_page("runs", v="1", q="nothing like it")
-    assert "No run fits these filters" in words(none)
+    assert "No run matches these filters" in words(none)
 
 
 def test_a_ticked_run_offers_what_its_state_allows(open_page: Open, store: Store) -> None:

@@ -96,10 +96,10 @@ def test_every_state_has_its_words_and_buttons(
 def test_a_run_of_other_settings_than_the_forms_says_so_and_gives_them(open_page: Open, store: Store) -> None:
     """Whoever comes back meets the newest run beside a form that starts from the first preset."""
     run_id = replay.fill(store, SPEC, ALL)
-    said = f"**{store.get(run_id).name}**, with other settings than the form holds now."
+    said = f"**{store.get(run_id).name}** has other settings than the form."
     page = open_page("train")
     assert said in words(page)
-    _button(page, "Put its settings into the form").click()  # type: ignore[union-attr]
+    _button(page, "Load its settings").click()  # type: ignore[union-attr]
     page.run()
     assert not page.exception
     assert "with other settings" not in words(page)

@@ -43,6 +43,6 @@ def card(runs: Mapping[str, Measured]) -> None:
 
 def _scores(run_id: str) -> AnchorScores | None:
     """What a run measured of its anchors at its end; None where it did not."""
-    said = stored_results.of(state.store().get(run_id)).said
+    said = stored_results.of(state.store().get(run_id)).events
     found = [event.anchors for event in said if isinstance(event, Signatures) and event.anchors is not None]
     return found[-1] if found else None

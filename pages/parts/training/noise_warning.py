@@ -14,7 +14,7 @@ from dpcl_core.spec import RunSpec
 from pages.parts.shell.text import plain
 
 
-def of_noise(spec: RunSpec) -> None:
+def show(spec: RunSpec) -> None:
     """The note, where there is one and the size of the features is known beforehand: what to expect, the rest on demand."""
     if found := _note(spec.model_dump_json(), spec):
         short, text = found
