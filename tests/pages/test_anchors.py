@@ -185,7 +185,7 @@ def test_anchors_and_noise_of_a_run_can_be_moved(open_page: Open, store: Store, 
         open_tab(page, tab)
         assert sentence in words(page), tab
     other = open_page("anchors", run=run, s="7")
-    assert "Anchors and noise can be moved for seed 0" in words(other)
+    assert "Anchors and noise can be changed for seed 0 only" in words(other)
 
 
 def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_was_compared(

@@ -27,7 +27,7 @@ def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
         ({"data": {"dataset": "mnist"}}, "different data (digits, mnist)"),
         ({"data": {"test_per_class": 5}}, "different subsets"),
         ({"public_labels": ["0", "1"]}, "other classes"),
-        ({"scenario": {"tasks": 2}}, "another stream"),
+        ({"scenario": {"tasks": 2}}, "different streams"),
     ],
 )
 def test_different_tests_are_named(other: dict[str, object], words: str) -> None:

@@ -96,7 +96,7 @@ def test_broken_values_give_their_notice(key: str, text: str, notice: str) -> No
 
 def test_unknown_keys_are_reported_and_kept() -> None:
     read = CODEC.read({"e": "2", "zz": "1", "future": "x"})
-    assert read.notices == ("The link also names future, zz, which this page does not know; kept, not used.",)
+    assert read.notices == ("The link also has future, zz, unknown to this page: kept in the link, not used.",)
     assert CODEC.write(read.values, read.unknown) == {"v": "1", "e": "2", "future": "x", "zz": "1"}
 
 

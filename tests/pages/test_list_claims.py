@@ -87,9 +87,9 @@ def test_a_noisy_head_gives_three_numbers_and_one_bound(open_page: Open) -> None
 
 
 def test_what_is_not_valid_or_not_known_is_said(open_page: Open) -> None:
-    assert "one coin decides about all statistics" in words(open_page("privacy", r="1", ro="0"))
+    assert "a client is sampled for all statistics" in words(open_page("privacy", r="1", ro="0"))
     unknown = open_page("privacy", r="1", rs="fixed")
-    assert "No accountant here knows sets of fixed size" in words(unknown)
+    assert "No accountant here handles sets of fixed size" in words(unknown)
     assert not unknown.exception
 
 

@@ -170,7 +170,7 @@ def test_table_8s_match_rates_stand_beside_ours_and_lead_to_the_anchors_page(ope
     where = {"p": "cslr", "x": "paper-cslr-anchors", "z": "small"}
     said = words(open_page("published", **where))
     assert "| 10 | 0.18 | 0.07 | – | – | – |" in said
-    assert "recorded ones keep models, not lists" in said
+    assert "recorded runs keep models, not lists" in said
     label, spec = next(iter(presets.variants("paper-cslr-anchors-small").items()))
     run = replay.fill(store, spec, with_lists(replay.recorded(spec)))
     page = open_page("published", **where)

@@ -79,7 +79,7 @@ def test_curves_of_different_length_are_one_sentence_and_nothing_is_lost(open_pa
     assert not page.exception
     refused = [warning.value.replace("\\", "") for warning in page.warning]
     assert refused[-1] == (
-        "No test is made: curves = 5 and 2 tasks: must be of the same length for a t-test; "
+        "No test: curves = 5 and 2 tasks: must be of the same length for a t-test; "
         "choose two runs with as many tasks."
     )
     assert [run.id for run in store.list_runs()] == [second, first]
@@ -92,13 +92,13 @@ def test_other_test_data_are_refused(open_page: Open, store: Store) -> None:
     second = replay.fill(store, other, replay.recorded(other), name="fewer")
     page = open_page("compare", v="1", r=f"{first},{second}", ta="A", tb="B")
     assert not page.exception
-    assert any("No test is made." in warning.value.replace("\\", "") for warning in page.warning)
+    assert any("No test." in warning.value.replace("\\", "") for warning in page.warning)
 
 
 def test_a_budget_that_is_not_there_is_replaced(open_page: Open, store: Store) -> None:
     page = open_page("compare", v="1", r=_filled(store, epsilons=(1.0,)), ta="A", tc="3")
     assert not page.exception
-    assert "Two curves are needed" in words(page)
+    assert "A test needs two curves" in words(page)
 
 
 def test_a_claimed_budget_is_named_as_one(open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_models_learned_one_after_another_count_the_newest(store: Store) -> None
 @pytest.mark.parametrize(
     ("state", "label", "words"),
     [
-        ("stopping", "Stopping", "what was learned is kept"),
+        ("stopping", "Stopping", "results so far are kept"),
         ("cancelled", "Cancelled", "stopped on request; the curves so far are kept"),
         ("finished", "Finished", "took 10 s"),
     ],
@@ -115,7 +115,7 @@ def test_lost_says_when_and_offers_retry(store: Store) -> None:
 
 
 def test_estimates_are_ranges_in_fitting_units() -> None:
-    assert status_line.estimate(None).startswith("No run like this yet")
+    assert status_line.estimate(None).startswith("No such run yet")
     assert status_line.estimate(4.0) == "About 3–6 s on this computer."
     assert status_line.estimate(600.0) == "About 8–15 min on this computer."
     assert status_line.estimate(3 * 3600.0) == "About 2.2–4.5 h on this computer."

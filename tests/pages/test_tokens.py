@@ -63,7 +63,7 @@ def test_the_page_opens_on_an_example_with_its_findings(open_page: Open) -> None
     assert "Nominal budget, no guarantee." in said
     assert ["span", "private", "marked as personal"] in heatmap(page)["layer"]["ranges"]
     assert re.search(r"The score is above θ = 0\.6 for \d+ of \d+ ", said)
-    assert re.search(r"names \d+ of \d+ noised tokens\.", said)
+    assert re.search(r"gives \d+ of \d+ noised tokens correctly\.", said)
     assert "AUROC of the score for personal tokens: all tokens 0." in said
     assert "against look-alikes" in said
     for chart in page.get("plotly_chart"):

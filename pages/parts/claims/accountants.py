@@ -1,4 +1,4 @@
-"""One training before three accountants. They run in a process of their own, because one of them loads torch."""
+"""One training accounted by three accountants, in a separate process, because one of them loads torch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pages.parts.shell.text import plain
 _SECONDS = 180
 _HEADS = ("accountant", "ε at most")
 _NAMES = {
-    "pld": "PLD, privacy loss distributions: **the one that counts here**",
-    "exact": "closed form, where nothing is sampled",
-    "prv": "PRV, privacy random variables (Opacus), its own error bound included",
-    "rdp": "RDP, Rényi divergences: valid, never tight",
+    "pld": "PLD, privacy loss distributions: **used here**",
+    "exact": "closed form, for steps without sampling",
+    "prv": "PRV, privacy random variables (Opacus), error bound included",
+    "rdp": "RDP, Rényi divergences: valid but not tight",
 }
 
 
 @dataclass(frozen=True)
 class Question:
-    """A training: its steps, what they may cost, or the noise they have (one of the two is given)."""
+    """A training to account for: its steps, and either their budget `epsilon` or their noise `sigma`."""
 
     sample_rate: float
     n_steps: int
@@ -42,14 +42,14 @@ class Question:
     sigma: float | None = None
 
     def options(self) -> list[str]:
-        """As the command line asks it."""
+        """The question as command-line options."""
         given = ["--epsilon", repr(self.epsilon)] if self.sigma is None else ["--sigma", repr(self.sigma)]
         steps = ["--sample-rate", repr(self.sample_rate), "--steps", str(self.n_steps), "--adjacency", self.adjacency]
         return [*given, "--delta", repr(self.delta), *steps]
 
 
 def of_run(spec: RunSpec, epsilon: float) -> Question | None:
-    """The training of each task of a run at a budget; None where nothing is trained, or without noise."""
+    """The training of one task of a run at a budget; None for methods without training, or without noise."""
     steps = methods.card(spec.method).training_steps(spec.params)
     if steps is None or math.isinf(epsilon):
         return None
@@ -58,15 +58,15 @@ def of_run(spec: RunSpec, epsilon: float) -> Question | None:
 
 
 def card(question: Question) -> None:
-    """What each accountant says of a run's training, as soon as they have answered."""
+    """Draws the ε of a run's training by each accountant, once computed."""
     with layout.card("accountants"):
-        st.markdown("**The same training before three accountants**")
+        st.markdown("**One training, three accountants**")
         shown(question)
 
 
 def shown(question: Question) -> None:
-    """The accountants' answer, or words and its place while they compute."""
-    if _asked(question).done():
+    """Draws the accountants' results, or a placeholder while they compute."""
+    if _future(question).done():
         _answer(question)
     else:
         _wait(question)
@@ -74,33 +74,33 @@ def shown(question: Question) -> None:
 
 @st.fragment(run_every=1.0)
 def _wait(question: Question) -> None:
-    """Looks once a second; the last look starts the page anew, without a timer."""
-    if _asked(question).done():
+    """Checks every second; when done, reruns the page without a timer."""
+    if _future(question).done():
         st.rerun()
     table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
-    st.caption("Asking them, in a process of their own: about ten seconds on an idle computer.")
+    st.caption("Computing in a separate process: about ten seconds on an idle computer.")
 
 
 def _answer(question: Question) -> None:
     try:
-        found = _asked(question).result()
+        document = _future(question).result()
     except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as trouble:
         st.error(f"The accountants gave no answer: {plain(str(trouble)[:300])}")
         return
-    said = found["accountants"]
-    table(_HEADS, ((name, f"{float(said[key]):.4f}") for key, name in _NAMES.items() if said[key] is not None))
-    if not said["agree"]:
-        st.error("They contradict each other: one accountant is wrong. This is a fault of the app: report it.")
+    epsilons = document["accountants"]
+    table(_HEADS, ((name, f"{float(epsilons[key]):.4f}") for key, name in _NAMES.items() if epsilons[key] is not None))
+    if not epsilons["agree"]:
+        st.error("The accountants contradict each other, so one of them is wrong. This is a fault of the app: report it.")
     how = f"each on a random share of {question.sample_rate:g}" if question.sample_rate < 1 else "each on all examples"
-    silent = "" if said["prv"] is not None or said["exact"] is not None else " PRV does not know these steps."
+    prv_note = "" if epsilons["prv"] is not None or epsilons["exact"] is not None else " PRV cannot account for these steps."
     st.caption(
-        f"The training of one task: {question.n_steps:,} steps, {how}, σ = {found['sigma']:.4f}, at δ = {question.delta:g}, "
-        f"{question.adjacency}.{silent}"
+        f"The training of one task: {question.n_steps:,} steps, {how}, σ = {document['sigma']:.4f}, "
+        f"at δ = {question.delta:g}, {question.adjacency}.{prv_note}"
     )
 
 
 @st.cache_resource(max_entries=100, show_spinner=False)
-def _asked(question: Question) -> Future[dict[str, Any]]:
+def _future(question: Question) -> Future[dict[str, Any]]:
     return _pool().submit(_ask, question)
 
 
@@ -114,5 +114,5 @@ def _ask(question: Question) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=paths.assets_dir().parent)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

@@ -1,6 +1,6 @@
-"""One calculator for every claim: a section that opens, controls, tables of terms, a run's own claim, attacks at a press.
+"""The calculator shared by all claims: an expander with controls, tables of terms, a run's own claim, and attacks to run.
 
-What a paper claims is a `Claim`: its words, its link, whose runs it is of, and its own arithmetic.
+A published claim is a `Claim`: its texts, its link fields, the runs it applies to, and its arithmetic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNBOUNDED = {"**accounted** by the ledger": "no bound"}
 
 @dataclass(frozen=True)
 class Lines:
-    """A run's own claim: what is claimed, computed and accounted, by name, as texts; and what it was computed from."""
+    """A run's claim as table rows (claimed, computed, accounted), and the inputs they were computed from."""
 
     rows: Mapping[str, str]
     source: str
@@ -36,11 +36,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the Privacy page shows of a published claim.
+    """A published claim on the Privacy page.
 
-    `fields`: what its link carries, first of all whether it is open. `is_of`: whether a run's budget is this claim.
-    `lines`: the rows of such a run. `body`: draws the inside, for the run on the page where its budget is this claim, and
-    gives what its controls say.
+    `fields`: its link fields, the first one for whether it is open. `is_of`: whether a run's ε is this claim. `lines`: the
+    rows of such a run. `body`: draws the inside, given the run on the page if its ε is this claim; returns the link values.
     """
 
     title: str
@@ -52,7 +51,7 @@ class Claim:
 
 
 def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]:
-    """The section; drawn only while it is open. `given`: of the run on the page, where its ε is this claim."""
+    """Draws the expander, its inside only while open; returns the link values. `given`: of a run with this claim."""
     flag = claim.fields[0].name
     is_open = bool(view[flag]) or given is not None
     box = st.expander(claim.title, expanded=is_open, key=view.key(flag), on_change="rerun")
@@ -65,7 +64,7 @@ def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]
 
 
 def of_run(claim: Claim, given: Guarantee) -> None:
-    """The claim of a run, what its noise costs, what its ledger holds, and what the audit at its end proved."""
+    """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
     least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
     lines = claim.lines(given)
     with layout.card("claim"):
@@ -76,19 +75,19 @@ def of_run(claim: Claim, given: Guarantee) -> None:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1) -> None:
-    """A table whose first `names` columns are words and whose others are numbers, set to the right."""
+    """Draws a table whose first `names` columns are words and whose others are right-aligned numbers."""
     rule = "|".join("---" if column < names else "---:" for column in range(len(heads)))
     lines = ["|".join(("", *(f" {cell} " if cell else " " for cell in row), "")) for row in (heads, *rows)]
     st.markdown("\n".join((lines[0], f"|{rule}|", *lines[1:], "")))
 
 
 def bound(epsilon: float) -> str:
-    """An accounted budget, or that there is none."""
+    """An accounted ε as text; "no bound" if infinite."""
     return "no bound" if math.isinf(epsilon) else shown(epsilon)
 
 
 class Controls:
-    """The widgets of a section, whose bounds are those of its link; `values` is what they say, as the link has it."""
+    """The widgets of a section, bounded as in its link; `values` holds their values for the link."""
 
     def __init__(self, view: View, fields: Sequence[link.Field[Any]]) -> None:
         self._view, self._kinds = view, {field.name: field.kind for field in fields}
@@ -102,42 +101,42 @@ class Controls:
         return chosen
 
     def whole(self, name: str, title: str, *, usual: int | None = None, of: str = "", width: int = 150) -> int:
-        """A whole number. `usual`: what holds while the link says nothing, where it follows other choices (`of`)."""
+        """A whole number. `usual`: the default if the link has no value; it depends on other choices, named by `of`."""
         low, high = self._bounds(name)
         start = cast("int | None", self._view[name]) or usual or int(low)
         key = "-".join(filter(None, (self._view.key(name), of)))
-        found = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
-        self.values[name] = None if found == usual else found
-        return found
+        value = int(st.number_input(title, int(low), int(high), start, key=key, width=width))
+        self.values[name] = None if value == usual else value
+        return value
 
     def number(self, name: str, title: str, *, start: float | None = None, width: int = 180) -> float:
-        """A number. `start`: where the link may say nothing."""
+        """A number. `start`: the default if the link has no value."""
         low, high = self._bounds(name)
         at, key = cast("float | None", self._view[name]), self._view.key(name)
-        # Where a switch beside it has the field's own key, the number needs another.
+        # With a default, a toggle beside it uses the field's key, so the number needs another one.
         place = key if start is None else f"{key}-value"
-        found = float(st.number_input(title, low, high, float(at or start or low), key=place, format="%g", width=width))
-        self.values[name] = found
-        return found
+        value = float(st.number_input(title, low, high, float(at or start or low), key=place, format="%g", width=width))
+        self.values[name] = value
+        return value
 
     def share(self, name: str, title: str, low: float, step: float) -> float:
-        """A part of a whole, on a slider from `low` to the highest that the link takes."""
+        """A share on a slider, from `low` to the link's upper bound."""
         high, start = self._bounds(name)[1], cast(float, self._view[name])
-        self.values[name] = found = float(st.slider(title, low, high, start, step, key=self._view.key(name)))
-        return found
+        self.values[name] = value = float(st.slider(title, low, high, start, step, key=self._view.key(name)))
+        return value
 
     def flag(self, name: str, title: str) -> bool:
-        """Yes or no."""
-        self.values[name] = found = st.toggle(title, bool(self._view[name]), key=self._view.key(name))
-        return found
+        """A toggle."""
+        self.values[name] = value = st.toggle(title, bool(self._view[name]), key=self._view.key(name))
+        return value
 
     def delta(self, name: str) -> float:
-        """δ, a power of ten or what the link asks for."""
-        asked = cast(float, self._view[name])
-        options = sorted({*DELTAS, asked})
-        found = st.select_slider("δ", options, asked, format_func=lambda one: f"{one:g}", key=self._view.key(name))
-        self.values[name] = found
-        return float(found)
+        """δ: a power of ten, or the value of the link."""
+        linked = cast(float, self._view[name])
+        options = sorted({*DELTAS, linked})
+        value = st.select_slider("δ", options, linked, format_func=lambda one: f"{one:g}", key=self._view.key(name))
+        self.values[name] = value
+        return float(value)
 
     def _bounds(self, name: str) -> tuple[float, float]:
         kind = self._kinds[name]
@@ -148,7 +147,7 @@ class Controls:
 
 @dataclass(frozen=True)
 class Game:
-    """An attack to be played: its words, and how many releases it takes on each side."""
+    """An attack to run: its texts, and its number of releases per side."""
 
     name: str
     title: str
@@ -163,23 +162,23 @@ def attacks(
     *,
     key: str,
     than: Callable[[Audited], str],
-    more: Callable[[str, Audited], str] = lambda name, found: "",
+    more: Callable[[str, Audited], str] = lambda name, result: "",
 ) -> None:
-    """A button for each attack, and what it proved of this `setting` once it was played; another setting, another game.
+    """Draws a button for each attack and, once run, the lower bound it proved for this `setting`.
 
-    `than` names what the bound is held against: "is claimed". `more`: a sentence after the bound, by the game's name.
+    `than` names what the bound is compared with: "is claimed". `more`: a sentence after the bound, by the attack's name.
     """
-    kept = st.session_state.setdefault(f"{key}s-done", {})
+    results = st.session_state.setdefault(f"{key}s-done", {})
     for game in games:
         st.markdown(f"**{game.title}.** The attacker {game.adversary}.")
         if st.button(f"Play {2 * game.n_releases:,} rounds", key=f"{key}-{game.name}"):
             with st.spinner("Playing ..."):
-                kept[game.name, setting] = play(game.name)
-        if (found := cast("Audited | None", kept.get((game.name, setting)))) is not None:
-            least = math.floor(100 * found.lower_bound) / 100
-            verdict = "more" if least > found.claimed else "no more"
+                results[game.name, setting] = play(game.name)
+        if (result := cast("Audited | None", results.get((game.name, setting)))) is not None:
+            least = math.floor(100 * result.lower_bound) / 100
+            verdict = "more" if least > result.claimed else "no more"
             st.markdown(
-                f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(found)} "
-                f"({found.confidence:.0%} confidence, {found.trials:,} releases a side, δ = {found.delta:g})."
-                + more(game.name, found)
+                f"Audited: **ε is at least {least:.2f}**, {verdict} than {than(result)} "
+                f"({result.confidence:.0%} confidence, {result.trials:,} releases a side, δ = {result.delta:g})."
+                + more(game.name, result)
             )

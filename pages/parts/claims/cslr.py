@@ -1,4 +1,4 @@
-"""Noise on replayed lists (CSLR): what is claimed, what every reading of the text really costs, and attacks to be played."""
+"""The privacy claim of CSLR: claimed ε, the accounted ε of every reading of its text, and attacks to run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ BENCHMARKS: dict[str, str] = {
     "multiwoz": "MultiWOZ-Intent",
 }
 SAMPLING: dict[str, str] = {
-    "poisson": "by a coin each (Poisson)",
+    "poisson": "each independently (Poisson)",
     "fixed": "a set of fixed size",
-    "everyone": "all of them, or nothing amplified (Eqs. 6 to 9)",
+    "everyone": "all of them: no amplification (Eqs. 6 to 9)",
 }
 CLIPPING: dict[str, str] = {
-    "joint": "all that a client sends of one statistic: 1",
+    "joint": "everything a client sends for one statistic: 1",
     "mode": "each of K groups on its own: √K",
     "entry": "each of L entries, added up in one group: L",
 }
@@ -59,9 +59,11 @@ FIELDS: list[link.Field[Any]] = [
 ]
 TITLE = "Claimed, accounted, audited: noise on replayed lists (CSLR)"
 ABOUT = """CSLR (Shihab et al. 2026) claims ε = {:g}, {:g} and {:g} for noise multipliers {:.2f}, {:.2f} and {:.2f}. **These
-claims are not verified, and are for what is released for replay alone**: the head's updates leave in the clear. What the
-noise costs depends on things that the text leaves open: how clients are drawn, what is clipped, how often is released, what
-neighbours are. Each is a control. Every number but the claims is computed here, now.""".format(*TABLE_5, *TABLE_5.values())
+claims are not verified and cover only the release for replay**: the head's updates are sent without noise. The cost of the
+noise depends on details that the text leaves open: how clients are sampled, what is clipped, how often statistics are
+released, and what neighbours are. Each is a control. All numbers except the claims are computed here.""".format(
+    *TABLE_5, *TABLE_5.values()
+)
 
 
 def _body(view: View, given: Guarantee | None) -> dict[str, object]:
@@ -74,7 +76,7 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
             _costs(reading)
         with layout.card("list-needed"):
             _needed(reading)
-    every = layout.card("list-readings")
+    readings = layout.card("list-readings")
     left, right = st.columns(2)
     with left, layout.card("list-audits"):
         claimed = cslr_attacks.part(view, reading, TABLE_5)
@@ -83,13 +85,13 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
             _local(reading)
         with layout.card("list-theory"):
             cslr_theorems.part(controls, reading)
-    with every:  # last, for it takes seconds the first time
-        _every(printed, reading.delta)
+    with readings:  # drawn last, because the first time takes seconds
+        _readings(printed, reading.delta)
     return controls.values | {"r_claim": claimed}
 
 
 def _lines(given: Guarantee) -> Lines:
-    """The claim of a run, what its noise costs, and replay, head and total of its ledger."""
+    """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
     assert given.claim is not None
     claimed = given.claim
     rows = {f"**claimed**, replay alone ({plain(claimed.source)}, not verified)": shown(claimed.epsilon)}
@@ -103,10 +105,10 @@ def _lines(given: Guarantee) -> Lines:
 
 
 def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
-    """The benchmark, and what the controls say of a release with the noise that is printed for the middle claim."""
+    """Draws the controls; returns the benchmark and the reading, with the noise printed for the middle claim."""
     from dpcl_core.privacy.cslr_accounting import ROUNDS_PER_TASK, Reading
 
-    st.markdown("**How is it released?** What the text leaves open, and our defaults")
+    st.markdown("**What is released, and how?** Details that the text leaves open, with our defaults")
     benchmark = controls.select("r_benchmark", "Benchmark", {name: _title(name) for name in BENCHMARKS})
     printed = cslr_claim.BENCHMARKS[BENCHMARKS[benchmark]]
     with st.container(horizontal=True, gap="small"):
@@ -122,11 +124,12 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
     groups = cast(int, view["r_groups"])
     if clipping != "joint":
         groups = controls.whole("r_groups", "K groups" if clipping == "mode" else "L entries")
-    coin = controls.flag("r_coin", "The statistics of a round are of the same clients: amplified once")
+    coin = controls.flag("r_coin", "All statistics of a round come from the same clients: amplified once")
     with_list = controls.flag("r_list", "The clients' own lists are released too, at the same noise")
     head = cast("float | None", view["r_head"])
     is_noisy = st.toggle("The head's updates get noise, in the same rounds", head is not None, key=view.key("r_head"))
-    head = controls.number("r_head", "noise over the updates' clipping norm", start=4.71, width=260) if is_noisy else None
+    title = "noise std divided by the updates' clipping norm"
+    head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
     controls.values["r_head"] = head
     return printed, Reading(
         noise_multiplier=TABLE_5[4.0],
@@ -145,7 +148,7 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
 
 
 def _costs(reading: Reading) -> None:
-    """Claimed and computed for the controls, three noises side by side, and the three numbers: replay, head, together."""
+    """Draws claimed and computed ε of this reading at the three printed noises: replay, head, and both together."""
     from dpcl_core.privacy.cslr_accounting import costs
 
     st.markdown("**Claimed and computed, for this reading**")
@@ -183,14 +186,14 @@ def _title(name: str) -> str:
 def _how(reading: Reading) -> str:
     share = reading.sensitivity * math.sqrt(reading.n_statistics * (2 if reading.with_list else 1))
     drawn = {
-        "poisson": f"amplified by a coin of {reading.sample_rate:g}",
-        "fixed": f"amplified by drawing {reading.n_sampled} of {reading.n_clients} clients",
+        "poisson": f"amplified by Poisson sampling at rate {reading.sample_rate:g}",
+        "fixed": f"amplified by sampling {reading.n_sampled} of {reading.n_clients} clients",
         "everyone": "not amplified",
     }[reading.sampling]
     return (
-        f"A round is one Gaussian of multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
-        f"{reading.n_rounds:,} of them at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
-        "accountant does not know these steps. Head and replay of a round have the same clients: together they cost less "
+        f"A round is one Gaussian mechanism with multiplier σ/{share:.4g} on everything that a client sends, {drawn}; "
+        f"{reading.n_rounds:,} rounds at δ = {reading.delta:g}. All numbers are upper bounds, rounded up; a dash: that "
+        "accountant cannot handle these steps. Head and replay of a round use the same clients, so together they cost less "
         "than the sum."
     )
 
@@ -198,52 +201,50 @@ def _how(reading: Reading) -> str:
 def _verdict(reading: Reading, replays: list[Costs]) -> None:
     if not reading.one_coin and reading.sampling != "everyone":
         privacy_bar.not_dp(
-            "Not valid: one coin decides about all statistics of a round, so that they cannot be amplified one by one."
+            "Not valid: a client is sampled for all statistics of a round at once, so they cannot be amplified separately."
         )
         return
     least = [one.least for one in replays]
     if all(one is None for one in least):
-        st.warning("No accountant here knows sets of fixed size where neighbours differ in how many clients there are.")
+        st.warning("No accountant here handles sets of fixed size if neighbours differ in the number of clients.")
         return
-    kept = [f"{epsilon:g}" for epsilon, one in zip(TABLE_5, least, strict=True) if one is not None and one <= epsilon]
-    if kept:
-        what = f"keeps the replay within ε = {', '.join(kept)}, which is also what is claimed for it"
-    else:
-        what = "keeps none of the claims"
-    open_head = "" if reading.head_multiplier is not None else " With the head in the clear, the model has no bound at all."
+    kept_claims = [f"{epsilon:g}" for epsilon, one in zip(TABLE_5, least, strict=True) if one is not None and one <= epsilon]
+    listed = ", ".join(kept_claims)
+    what = f"keeps the replay within the claimed ε = {listed}" if listed else "keeps none of the claims"
+    open_head = "" if reading.head_multiplier is not None else " Without noise on the head, the model has no bound at all."
     st.markdown(f"**This reading {what}.**{open_head}")
 
 
-def _every(printed: Benchmark, delta: float) -> None:
+def _readings(printed: Benchmark, delta: float) -> None:
     st.markdown("**Every reading, at the printed noise**")
     place = st.empty()
     st.caption(
-        "Each cell: by Eq. 9 / by dp_accounting's conversion of the same divergences / by PLD. Where nothing else is said: "
-        "clients by a coin of 0.3, one more or less, each statistic within B. The last row counts replay and head; all "
-        "others are for the replay alone, and with its head in the clear the model has no bound."
+        "Each cell: by Eq. 9 / by dp_accounting's conversion of the same divergences / by PLD. Unless stated otherwise: "
+        "Poisson sampling of clients at rate 0.3, one client more or less, each statistic clipped to B. The last row counts "
+        "replay and head; the others count the replay only, and without noise on the head the model has no bound."
     )
     cslr_readings.draw(place, printed, delta)
 
 
 def _needed(reading: Reading) -> None:
-    """The noise that would keep the claims, found on request: some seconds of the accountant."""
-    st.markdown("**How much noise would the claims take?**")
-    st.caption("The smallest multiplier of each statistic with which this reading stays within ε, the replay alone.")
-    seen = st.session_state.setdefault("list-needed", {})
-    own = replace(reading, head_multiplier=None)
+    """Draws the noise that would satisfy the claims, searched on request: some seconds of accounting."""
+    st.markdown("**How much noise would the claims need?**")
+    st.caption("The smallest multiplier per statistic that keeps this reading within ε, for the replay only.")
+    results = st.session_state.setdefault("list-needed", {})
+    replay_only = replace(reading, head_multiplier=None)
     if st.button("Search", key="list-needed-search"):
         with st.spinner("Searching ..."):
-            seen[own] = _searched(own)
-    if (found := seen.get(own)) is None:
+            results[replay_only] = _searched(replay_only)
+    if (multipliers := results.get(replay_only)) is None:
         return
-    if isinstance(found, str):
-        st.error(plain(found))
+    if isinstance(multipliers, str):
+        st.error(plain(multipliers))
         return
     rows = (
         (f"{epsilon:g}", f"{TABLE_5[epsilon]:g}", f"**{value:,.4g}**", f"{value / TABLE_5[epsilon]:.1f}")
-        for epsilon, value in found.items()
+        for epsilon, value in multipliers.items()
     )
-    table(("ε to keep", "σ printed", "σ needed", "times as much"), rows, names=0)
+    table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
 
 
 def _searched(reading: Reading) -> dict[float, float] | str:
@@ -257,13 +258,13 @@ def _searched(reading: Reading) -> dict[float, float] | str:
 
 
 def _local(reading: Reading) -> None:
-    """One client's lists before a server that sees them one by one."""
+    """Draws the local ε of one client against a server that sees its lists."""
     from dpcl_core.privacy.cslr_accounting import participations, per_client
 
     rate = 1.0 if reading.sampling == "everyone" else reading.sample_rate
     expected, most = participations(reading.n_rounds, rate)
     counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
-    told = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
+    remarks = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
     rows = []
     for count in counts:
         cells = []
@@ -273,14 +274,14 @@ def _local(reading: Reading) -> None:
                 for kind in ("add-remove", "replace")
             ]
             cells.append(" / ".join(pair))
-        rows.append((f"{count:,}{told.get(count, '')}", *cells))
+        rows.append((f"{count:,}{remarks.get(count, '')}", *cells))
     st.markdown("**A server that sees each client's own list**")
     titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
-    table(("times that the client takes part", *titles), rows, names=0)
+    table(("rounds in which the client takes part", *titles), rows, names=0)
     st.caption(
-        "The printed algorithm clusters lists client by client, so that against the server this is local privacy: nothing "
-        "is averaged, and nothing amplified, for the server sees who sent. ε by PLD, all that the client sends becoming "
-        "zero / being replaced."
+        "In the printed algorithm the server sees each client's lists, so protection against the server is local: nothing "
+        "is averaged, and nothing is amplified, because the server knows the sender. ε by PLD if everything the client "
+        "sends becomes zero / is replaced."
     )
 
 

@@ -1,4 +1,4 @@
-"""Attacks on CSLR as printed, to be played: its noise over all rounds, clustered lists, the head in the clear."""
+"""Attacks on CSLR as printed: on its noise over all rounds, on clustered lists, and on the head without noise."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FIELDS: list[link.Field[Any]] = [link.Field("r_claim", "rx", "claim that is atta
 
 
 def part(view: View, reading: Reading, claims: Mapping[float, float]) -> float:
-    """Which claim (epsilon: noise multiplier) is attacked, and what each attack proves once played; gives the claim."""
+    """Draws the choice of a claim (epsilon: noise multiplier) and its attacks; returns the chosen claim."""
     from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
     from dpcl_core.privacy.lower_bound import bound_of_counts
 
-    asked = cast(float, view["r_claim"])
-    start = asked if asked in claims else 4.0
+    linked = cast(float, view["r_claim"])
+    start = linked if linked in claims else 4.0
     st.markdown("**Attack it**")
     chosen = st.segmented_control(
         "Claim that is attacked, not verified", list(claims), default=start, required=True, key=view.key("r_claim"),
@@ -38,28 +38,27 @@ def part(view: View, reading: Reading, claims: Mapping[float, float]) -> float:
         n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
     )  # fmt: skip
     st.caption(
-        "Real games with the noise of this reading, on invented clients: is one of them in, or not? Each rule is fixed on "
-        "releases of the attacker's own making. Each takes seconds, the second one more of them."
+        "Real attacks on the noise of this reading, with simulated clients: does one of them take part? Each decision rule "
+        "is fixed beforehand on the attacker's own releases. Each attack takes seconds, the second one longer."
     )
-    # Lists are of a run whose clients noise them; the card of a server that sees them has what they cost.
+    # The attack on lists needs a run whose clients add noise; its cost is on the card about local privacy.
     games = {name: attack for name, attack in ATTACKS.items() if name != "lists"}
     attacks(
         (Game(name, one.title, one.adversary, one.n_releases(TRIALS)) for name, one in games.items()),
         lambda name: audited(setting, name, TRIALS),
         setting,
         key="list-audit",
-        than=lambda found: f"the claimed {found.claimed:g}",
-        more=lambda name, found: _found(found.attack.removeprefix(games[name].attack).removeprefix("; ")),
+        than=lambda result: f"the claimed {result.claimed:g}",
+        more=lambda name, result: _sentence(result.attack.removeprefix(games[name].attack).removeprefix("; ")),
     )
     most = {n: math.floor(100 * bound_of_counts(n, n, 0, n, reading.delta)) / 100 for n in (TRIALS, 10 * TRIALS, 100)}
     st.caption(
-        f"Without one error {TRIALS:,} releases a side prove {most[TRIALS]:.2f}, {10 * TRIALS:,} prove "
-        f"{most[10 * TRIALS]:.2f} and 100 prove {most[100]:.2f}, no more: the number of rounds limits what can be shown, "
-        "not the attack."
+        f"Without any error, {TRIALS:,} releases per side prove at most {most[TRIALS]:.2f}, {10 * TRIALS:,} at most "
+        f"{most[10 * TRIALS]:.2f} and 100 at most {most[100]:.2f}: the number of rounds is the limit, not the attack."
     )
     return claimed
 
 
-def _found(said: str) -> str:
-    """What an attack says of how it went, as a sentence of its own."""
-    return f" {said[0].upper()}{said[1:]}." if said else ""
+def _sentence(remark: str) -> str:
+    """An attack's remark on its outcome as a separate sentence; empty for none."""
+    return f" {remark[0].upper()}{remark[1:]}." if remark else ""

@@ -1,4 +1,4 @@
-"""How many anchors Theorem 2 of CSLR asks for, and what its other theorems come to at given sizes."""
+"""The number of anchors that Theorem 2 of CSLR requires, and its other theorems at given sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.parts.shell import link
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Reading
 
-_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # of an embedding; samples a round; clients in the smallest round
+_VALUES, _REPLAYED, _FEWEST = 384, 500, 3  # values of an embedding; samples per round; clients in the smallest round
 FIELDS: list[link.Field[Any]] = [
     link.Field("r_hit", "rp", "p", link.Number(0.001, 1.0), cslr_theorems.TABLE_8[100][0]),
     link.Field("r_eta", "re", "η", link.Number(1e-9, 1.0), 0.05),
@@ -22,18 +22,18 @@ FIELDS: list[link.Field[Any]] = [
 
 
 def part(controls: Controls, reading: Reading) -> None:
-    """Controls of Theorem 2, its answer, and Table 8 beside it."""
+    """Draws the controls of Theorem 2, its result, and Table 8."""
     st.markdown("**How many anchors?**")
     with st.container(horizontal=True, gap="small"):
-        hit = controls.number("r_hit", "p, chance that an anchor tells two entries apart")
-        eta = controls.number("r_eta", "η, chance that it fails")
+        hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
+        eta = controls.number("r_eta", "η, failure probability")
         length = controls.whole("r_length", "L, entries of a list")
     share = 1.0 if reading.sampling == "everyone" else reading.sample_rate
     entries = cslr_theorems.n_entries(reading.n_rounds, share * reading.n_clients, length)
     needed = cslr_theorems.anchors_needed(entries, eta, hit)
     st.markdown(
-        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** tell apart all pairs that "
-        f"must be, with chance {1 - eta:.6g}."
+        f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
+        f"pairs with probability {1 - eta:.6g}."
     )
     rows = (
         (f"{m}", f"{printed:.2f}", f"{cslr_theorems.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
@@ -43,11 +43,11 @@ def part(controls: Controls, reading: Reading) -> None:
     not_all, wrong = cslr_theorems.misaligned(length)
     first, second = cslr_theorems.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
     st.caption(
-        "p is a share of anchors: more of them estimate it better and do not raise it, though the printed column grows. "
-        "What grows is the largest difference at any anchor, and the smallest p̂ of all pairs, which few anchors put too "
-        "low. The theorem says when entries of different modes come apart, nothing about those of one mode staying "
-        f"together, and more anchors pull these apart as well. Proposition 3: {length} entries in random order are not all "
-        f"right with chance {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} values, "
-        f"{_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, times "
-        "unknown constants."
+        "p is a share of anchors: more anchors estimate it better but do not raise it, although the printed column grows. "
+        "What grows is the largest difference at any anchor, and the smallest p̂ over all pairs, which few anchors "
+        "underestimate. The theorem says when entries of different modes are separated. It does not say that entries of one "
+        f"mode stay together, and more anchors separate these as well. Proposition 3: {length} entries in random order are "
+        f"not all correct with probability {not_all:.4g}; the share of wrong slots is {wrong:.4g}. Theorem 5 at {_VALUES} "
+        f"values, {_REPLAYED} samples and {_FEWEST} clients: terms of {first:.2f} and {second:.2f} on a loss from 0 to 1, "
+        "times unknown constants."
     )

@@ -1,4 +1,4 @@
-"""Claimed, accounted, audited: Theorem 2 of Lai et al. term by term, a run's own claim, and attacks to be played."""
+"""The privacy claim of L2DP-ML: Theorem 2 of Lai et al. term by term, a run's own claim, and attacks to run."""
 
 from __future__ import annotations
 
@@ -44,14 +44,13 @@ FIELDS: list[link.Field[Any]] = [
 ]
 TITLE = "Claimed, accounted, audited: one noise for all (Lifelong DP, L2DP-ML)"
 ABOUT = """L2DP-ML (Lai et al. 2022) is published with an ε from its Theorem 2. It draws its noise **once** and adds the
-same numbers to every record. The theorem is shown here as it is printed, and beside it what attacks measure: **claimed** is
-what the paper says, **accounted** what a ledger can prove (here: no bound), **audited** what an attack has shown that ε must
-at least be."""
+same numbers to every record. Here is the theorem as printed, next to what attacks measure. **Claimed**: the paper's ε.
+**Accounted**: what a ledger can prove (here: no bound). **Audited**: a lower bound on ε that an attack has proved."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the controls say, besides the sizes in Δ_R."""
+class Inputs:
+    """The values of the controls, except the sizes in Δ_R."""
 
     network: str
     epsilon: float
@@ -63,11 +62,11 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left:
-        plan, asked = _theorem(controls, of_a_run=given is not None)
+        plan, inputs = _theorem(controls, of_a_run=given is not None)
     with right:
         if plan is not None:
-            _audits(_setting(plan, given, asked), given)
-            _scales(claim.sizes(NETWORKS[asked.network][1], 10), asked)
+            _audits(_setting(plan, given, inputs), given)
+            _scales(claim.sizes(NETWORKS[inputs.network][1], 10), inputs)
     return controls.values | shared_noise_claim.part(view, plan.input_scale if plan is not None else None)
 
 
@@ -83,12 +82,12 @@ def _term(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, Asked]:
-    """The controls and the terms they make."""
+def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, Inputs]:
+    """Draws the controls and the terms of the theorem; returns the noise plan (None: invalid) and the inputs."""
     with layout.card("theorem"):
         st.markdown("**What Theorem 2 says**")
         if of_a_run:
-            st.caption("Numbers to try; those of the run stand above.")
+            st.caption("Numbers to try; the run's own are above.")
         network = controls.select("l_network", "Network for", {name: title for name, (title, _) in NETWORKS.items()})
         rule = controls.select("l_rule", "Numbers in Δ_R", RULES)
         sizes = claim.sizes(NETWORKS[network][1], 10)
@@ -100,64 +99,64 @@ def _theorem(controls: Controls, *, of_a_run: bool) -> tuple[claim.Plan | None, 
         with st.container(horizontal=True, gap="small"):
             epsilon = controls.number("l_epsilon", "ε claimed", width=150)
             norm = controls.number("l_norm", "‖θ1‖", width=150)
-        share = controls.share("l_share", "Share of the encoder (ε1 and the two terms of the data set)", 0.05, 0.05)
-        asked = Asked(network, epsilon, share, norm)
-        plan = _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, asked)
+        share = controls.share("l_share", "Encoder's share (ε1 and the two terms of the dataset)", 0.05, 0.05)
+        inputs = Inputs(network, epsilon, share, norm)
+        plan = _planned(claim.Sizes(d, hidden, d, hidden, sizes.n_last, 10), batch, inputs)
         if plan is not None:
             _terms(plan, norm, sizes.n_inputs)
-    return plan, asked
+    return plan, inputs
 
 
-def _planned(sizes: claim.Sizes, batch: int, asked: Asked) -> claim.Plan | None:
+def _planned(sizes: claim.Sizes, batch: int, inputs: Inputs) -> claim.Plan | None:
     try:
-        # d and |h1| are already those of the rule
-        return claim.plan(sizes, "literal", batch, asked.epsilon, asked.share, asked.norm)
+        # "literal": d and |h1| are already those of the chosen rule
+        return claim.plan(sizes, "literal", batch, inputs.epsilon, inputs.share, inputs.norm)
     except BadInput as refused:
         st.error(plain(str(refused)))
         return None
 
 
 def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
-    made = plan.claim(norm)
-    rows = {name: _term(term) for name, term in made.terms.items()}
-    rows |= {"**claimed in all, not verified**": f"**{shown(made.epsilon)}**", "**accounted**": "**no bound**"}
+    claimed = plan.claim(norm)
+    rows = {name: _term(term) for name, term in claimed.terms.items()}
+    rows |= {"**claimed in all, not verified**": f"**{shown(claimed.epsilon)}**", "**accounted**": "**no bound**"}
     table(("term", "ε"), rows.items())
     fresh = 2 * n_inputs / plan.input_scale
     st.caption(
         f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
         f"{_term(plan.gamma(norm))}. Noise: Laplace of scale b = Δ_R/(ε1 λ) = **{_term(plan.input_scale)}** on each value "
-        f"of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all records. Drawn "
-        f"anew for every record, this noise would protect a record's {n_inputs:,} values with ε = 2 · {n_inputs:,}/b = "
-        f"{_term(fresh)}, where the theorem counts ε1/γ_x."
+        f"of an input (its range is 2), {_term(plan.hidden_scale)} on each hidden unit, drawn once for all records. If "
+        f"drawn independently for every record, this noise would protect a record's {n_inputs:,} values with ε = 2 · "
+        f"{n_inputs:,}/b = {_term(fresh)}, where the theorem counts ε1/γ_x."
     )
     privacy_bar.not_dp(
-        f"Claimed ε = {shown(made.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by all records. "
+        f"Claimed ε = {shown(claimed.epsilon)} ({claim.SOURCE}, not verified). One noise vector is shared by all records. "
         "Subtracting two noisy records removes it."
     )
 
 
-def _scales(sizes: claim.Sizes, asked: Asked) -> None:
-    """The noise for other λ under either reading of Δ_R, at the same budget."""
+def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
+    """Draws the noise at the same ε for other λ, under both readings of Δ_R."""
     rows = []
     rules: tuple[claim.DeltaR, ...] = ("literal", "witness")
     for rule in rules:
         for batch in _BATCHES:
-            plan = claim.plan(sizes, rule, batch, asked.epsilon, asked.share, asked.norm)
-            terms = plan.terms(asked.norm)
+            plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
+            terms = plan.terms(inputs.norm)
             numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
             rows.append((rule, f"{batch:,}", *map(_term, numbers)))
     with layout.card("scales"):
         st.markdown("**The noise at the same ε, for other λ**")
-        st.caption("The paper names neither λ nor which numbers stand in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
+        st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
         table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
 
-def _setting(plan: claim.Plan, given: Guarantee | None, asked: Asked) -> Setting:
-    """The noise that is attacked: that of the run on the page, else that of the theorem's card."""
+def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
+    """The attacked noise: that of the run on the page, else that of the theorem's card."""
     from dpcl_core.attacks.l2dp_games import Setting
 
     if given is None or given.claim is None:
-        return Setting(asked.epsilon, asked.share, plan.input_scale, plan.scale2)
+        return Setting(inputs.epsilon, inputs.share, plan.input_scale, plan.scale2)
     terms, numbers = given.claim.terms, given.claim.numbers
     total = given.claim.epsilon
     of_output = terms.get("ε2", 0.5 * total) / total
@@ -168,23 +167,22 @@ def _setting(plan: claim.Plan, given: Guarantee | None, asked: Asked) -> Setting
 def _audits(setting: Setting, given: Guarantee | None) -> None:
     from dpcl_core.attacks.l2dp_games import ATTACKS, audited
 
-    whose = "the run above" if given is not None else "the numbers beside"
+    whose = "the run above" if given is not None else "the numbers on the left"
     with layout.card("audits"):
         st.markdown("**Attack it**")
         st.caption(
-            f"Real games on public digits with noise of the scales of {whose}: which of two data sets was it? The rule is "
-            "fixed beforehand; no attacker is told the noise. Claimed: "
+            f"Real attacks on public digits with the noise scales of {whose}: which of two datasets was used? The decision "
+            "rule is fixed beforehand; no attacker knows the noise. Claimed: "
             f"ε = {shown(setting.epsilon)}; accounted: no bound. Each takes seconds."
         )
         attacks(
             (Game(name, one.title, one.adversary, min(TRIALS, one.most or TRIALS)) for name, one in ATTACKS.items()),
             lambda name: audited(setting, name, TRIALS, DELTA),
-            setting, key="audit", than=lambda found: "is claimed",
+            setting, key="audit", than=lambda result: "is claimed",
         )  # fmt: skip
         st.caption(
-            "So many rounds without one error prove no more than "
-            f"{_most(TRIALS):.2f} ({_most(100):.2f} for the last): the number of rounds limits what can be shown, not the "
-            "attack."
+            f"Without any error, this many rounds prove at most {_most(TRIALS):.2f} ({_most(100):.2f} for the last attack): "
+            "the number of rounds is the limit, not the attack."
         )
 
 

@@ -1,4 +1,4 @@
-"""Noise by the token (PeCL): what is printed, what it costs, what its level tells, and attacks to be played."""
+"""The privacy claim of PeCL: printed ε, the true ε of its token noise, what the noise level reveals, and attacks to run."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ FIELDS: list[link.Field[Any]] = [
     link.Field("t_width", "tw", "values of an embedding", link.Whole(1, 100_000), 768),
 ]
 TITLE = "Claimed, accounted, audited: noise by the token (PeCL)"
-ABOUT = """PeCL (Zhan et al.) adds noise to the embedding of every token of a text, the more the more surprising the token
-is, and prints an ε for each: 1 for the most surprising ones, 10 for the least. Its formulas are reckoned here as they are
-printed, and beside them what this noise really costs. **Published: heuristic noise, nominal budget only. No differential
-privacy guarantee for tokens, texts or people.**"""
-MORE = """- **Stop words come out exactly.** They get no noise. Between a stop word and a noised token the only valid δ is 1,
-and which places hold stop words is public.
-- **One token moves the noise of all later ones.** Their probabilities depend on it, and their noise on their probabilities.
-"Texts that differ in one token" therefore differ in everything behind it.
-- **The clean token is used again.** The loss is computed against the raw token, and scores, counts and the memory read the
-raw text. The trained weights are not made from the noisy embeddings alone: even correct noise on these would protect
-nothing that is trained so.
-- **An occurrence is not a person.** A name is in the text many times, and every epoch reads it again with fresh noise: noise
-that is fresh averages out.
+ABOUT = """PeCL (Zhan et al.) adds noise to the embedding of every token of a text: the more surprising the token, the more
+noise. It prints an ε for each token, from 1 for the most surprising to 10 for the least. Its formulas are computed here as
+printed, next to the true cost of this noise. **Published: heuristic noise, nominal budget only. No differential privacy
+guarantee for tokens, texts or people.**"""
+MORE = """- **Stop words are released exactly.** They get no noise. Between a stop word and a noised token the only valid δ
+is 1, and the positions of stop words are visible.
+- **One token changes the noise of all later ones.** Their probabilities depend on it, and their noise on their
+probabilities. "Texts that differ in one token" therefore differ in everything after it.
+- **The clean token is used again.** The loss is computed against the raw token, and scores, counts and the memory use the
+raw text. The trained weights depend on more than the noisy embeddings, so even correct noise on these would not protect
+what is trained.
+- **An occurrence is not a person.** A name occurs many times, and every epoch reads it again with fresh noise, which
+averages out.
 
-Repaired, with the bound that a ledger adds up: `pecl`, with the same noise on every token, drawn once, or with noise on
+Repaired, with a bound from a ledger: `pecl`, with noise of the same size on every token, drawn once, or with noise on
 gradients."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the controls say."""
+class Inputs:
+    """The values of the controls."""
 
     epsilon: float
     clip: float
@@ -67,22 +67,22 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     controls = Controls(view, FIELDS)
     left, right = st.columns(2)
     with left, layout.card("token-costs"):
-        asked = _asked(controls)
-        _costs(asked)
+        inputs = _inputs(controls)
+        _costs(inputs)
     with right:
-        _curves(asked)
-        width = _level(view, asked)
+        _curves(inputs)
+        width = _level(view, inputs)
     left, right = st.columns(2)
     with left, layout.card("token-more"):
         st.markdown("**What no number above covers**")
         st.markdown(MORE)
     with right:
-        _audits(asked)
+        _audits(inputs)
     return controls.values | {"t_width": width}
 
 
 def _lines(given: Guarantee) -> Lines:
-    """The nominal budgets of a run, and the true costs beside them."""
+    """The nominal ε of a run, and the true ε of their noise."""
     assert given.claim is not None
     claimed = given.claim
     rows = {f"{plain(name)} (no guarantee)": _number(value) for name, value in claimed.terms.items()}
@@ -90,11 +90,11 @@ def _lines(given: Guarantee) -> Lines:
     rows |= {plain(name): _number(value) for name, value in true.items()}
     rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
     return Lines(
-        rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not follow the token."
+        rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
     )
 
 
-def _asked(controls: Controls) -> Asked:
+def _inputs(controls: Controls) -> Inputs:
     st.markdown("**What Eq. 5 prints, and what it costs**")
     with st.container(horizontal=True, gap="small"):
         epsilon = controls.number("t_epsilon", "nominal ε of a token")
@@ -103,45 +103,45 @@ def _asked(controls: Controls) -> Asked:
         length = controls.whole("t_length", "tokens of a text")
         epochs = controls.whole("t_epochs", "epochs")
         times = controls.whole("t_times", "times a name occurs")
-    return Asked(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
+    return Inputs(epsilon, clip, length, epochs, times, controls.delta("t_delta"))
 
 
-def _costs(asked: Asked) -> None:
-    epsilon, delta, length, epochs, times = asked.epsilon, asked.delta, asked.length, asked.epochs, asked.times
+def _costs(inputs: Inputs) -> None:
+    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
     ratio = token_noise.printed_ratio(epsilon, delta)
 
     def true(n_releases: int, share: float = 1.0) -> str:
         return _number(token_noise.true_epsilon(share * ratio, delta, n_releases))
 
-    said, over, remark = _number(epsilon), _times(epochs, "epoch"), token_noise.remark_1([epsilon] * length, delta)
+    nominal, epoch_text, remark = _number(epsilon), _times(epochs, "epoch"), token_noise.remark_1([epsilon] * length, delta)
     plain_sum = _number(length * epsilon)
     table(("of", "nominal, no guarantee", "true ε"), (
-        ("one token, one release", said, f"**{true(1)}**"),
-        (f"one token, {over} with fresh noise", said, f"**{true(epochs)}**"),
-        (f"a name that occurs {_times(times, 'time')}, one epoch", said, f"**{true(times)}**"),
-        (f"the same name, {over}", said, f"**{true(times * epochs)}**"),
+        ("one token, one release", nominal, f"**{true(1)}**"),
+        (f"one token, {epoch_text} with fresh noise", nominal, f"**{true(epochs)}**"),
+        (f"a name that occurs {_times(times, 'time')}, one epoch", nominal, f"**{true(times)}**"),
+        (f"the same name, {epoch_text}", nominal, f"**{true(times * epochs)}**"),
         (f"a text of {_times(length, 'token')}: plain sum, one release", plain_sum, f"**{true(length)}**"),
-        (f"the same text: Remark 1, {over}", _number(remark), f"**{true(length * epochs)}**"),
-        ("the same text, one release, were the noise made for 2C", "", true(length, 2.0)),
+        (f"the same text: Remark 1, {epoch_text}", _number(remark), f"**{true(length * epochs)}**"),
+        ("the same text, one release, with noise for sensitivity 2C", "", true(length, 2.0)),
     ))  # fmt: skip
     needed = token_noise.ratio_for(epsilon, delta)
     st.caption(
-        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * asked.clip)} here; C itself changes no "
-        f"ε. Two clipped embeddings can be 2C apart, and the noise is made for C: it would have to be {_number(needed)}, "
-        f"{needed / ratio:.2f} times as much. At the printed ε its δ is really "
-        f"{token_noise.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018), for noise that does not depend on the "
-        "token, which this one does. Remark 1 is called advanced composition and is always larger than the plain sum."
+        f"Eq. 5: σ/C = √(2 ln(1.25/δ))/ε = {_number(ratio)}, so σ = {_number(ratio * inputs.clip)} here; C does not affect "
+        f"ε. Two clipped embeddings can be 2C apart, but the noise is scaled to C. It would have to be {_number(needed)}, "
+        f"{needed / ratio:.2f} times as much. At the printed ε the true δ is "
+        f"{token_noise.true_delta(epsilon, ratio):.2g}. Exact (Balle and Wang 2018) for noise that does not depend on the "
+        "token; this noise does. Remark 1 is called advanced composition but is always larger than the plain sum."
     )
     privacy_bar.not_dp(
-        f"Nominal ε = {shown(epsilon)} ({token_noise.PAPER}), no guarantee: the noise level tells the token, stop words "
-        "have none, and training reads the raw text."
+        f"Nominal ε = {shown(epsilon)} ({token_noise.PAPER}), no guarantee: the noise level reveals the token, stop words "
+        "have no noise, and training reads the raw text."
     )
 
 
-def _curves(asked: Asked) -> None:
+def _curves(inputs: Inputs) -> None:
     from dpcl_core.figures import token_budget
 
-    epsilon, delta, length, epochs, times = asked.epsilon, asked.delta, asked.length, asked.epochs, asked.times
+    epsilon, delta, length, epochs, times = inputs.epsilon, inputs.delta, inputs.length, inputs.epochs, inputs.times
     nominal = sorted({*_CURVE, epsilon})
     costs = {
         "one token": 1,
@@ -160,11 +160,11 @@ def _curves(asked: Asked) -> None:
     )  # fmt: skip
 
 
-def _level(view: View, asked: Asked) -> int:
-    """What the noise level tells where both embeddings are equal; gives the width that was chosen."""
-    epsilon, delta, start = asked.epsilon, asked.delta, cast(int, view["t_width"])
+def _level(view: View, inputs: Inputs) -> int:
+    """Draws what the noise level reveals if both embeddings are equal; returns the chosen width."""
+    epsilon, delta, start = inputs.epsilon, inputs.delta, cast(int, view["t_width"])
     with layout.card("token-level"):
-        st.markdown("**The noise level alone tells the token**")
+        st.markdown("**The noise level alone reveals the token**")
         options = sorted({*_WIDTHS, start})
         chosen = st.segmented_control(
             "Values of an embedding, d", options, default=start, required=True, key=view.key("t_width")
@@ -173,39 +173,39 @@ def _level(view: View, asked: Asked) -> int:
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
             pair = [token_noise.printed_ratio(one, delta) for one in (epsilon, factor * epsilon)]
-            found = token_noise.scale_epsilon(pair[0], pair[1], width, delta)
+            level_epsilon = token_noise.scale_epsilon(pair[0], pair[1], width, delta)
             share = 50 + 50 * token_noise.scale_advantage(pair[0], pair[1], width)
-            rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(found), f"{share:.1f} %"))
+            rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(level_epsilon), f"{share:.1f} %"))
         table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
         st.caption(
-            f"Two tokens with the same embedding; only their noise differs. The length of one noisy vector of {width:,} "
-            f"values gives its σ away to {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
+            f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
+            f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
         )
     return width
 
 
-def _audits(asked: Asked) -> None:
+def _audits(inputs: Inputs) -> None:
     from dpcl_core.attacks.token_noise_games import ATTACKS, Setting, audited  # loads the accountant, which takes a second
     from dpcl_core.privacy.lower_bound import one_way_bound
 
-    upper = max(_UPPER, 2 * asked.epsilon)
-    setting = Setting(asked.epsilon, upper, asked.delta, min(asked.epochs, 20), asked.length)
+    upper = max(_UPPER, 2 * inputs.epsilon)
+    setting = Setting(inputs.epsilon, upper, inputs.delta, min(inputs.epochs, 20), inputs.length)
     with layout.card("token-audits"):
         st.markdown("**Attack it**")
         st.caption(
-            "Real games through the published mechanism, with the numbers above: which of two tokens was it? The rule is "
-            f"fixed before the releases that count. Nominal for the token in question: ε = {shown(setting.lower)}, no "
-            "guarantee; accounted: no bound. Each takes a second or so."
+            "Real attacks on the published mechanism, with the numbers above: which of two tokens was it? The decision rule "
+            f"is fixed before the counted releases. Nominal for the attacked token: ε = {shown(setting.lower)}, no "
+            "guarantee; accounted: no bound. Each takes about a second."
         )
         attacks(
             (Game(name, one.title, one.adversary, TRIALS * one.times) for name, one in ATTACKS.items()),
             lambda name: audited(setting, name, TRIALS),
-            setting, key="token-audit", than=lambda found: f"the nominal {_number(found.claimed)}",
+            setting, key="token-audit", than=lambda result: f"the nominal {_number(result.claimed)}",
         )  # fmt: skip
         most = math.floor(100 * one_way_bound(TRIALS, TRIALS, 0, TRIALS, setting.delta)) / 100
         st.caption(
-            f"{TRIALS:,} releases a side without one error prove {most:.2f}, no more: where the nominal ε is larger, the "
-            "number of rounds limits what can be shown, not the attack."
+            f"{TRIALS:,} releases per side without an error prove at most {most:.2f}. If the nominal ε is larger, the "
+            "number of rounds is the limit, not the attack."
         )
 
 

@@ -1,4 +1,4 @@
-"""One noise for all, to the touch: a scale, what a learner keeps under it, what subtracting two pictures leaves."""
+"""Shared noise, interactively: its scale, a learner's accuracy under it, and what subtracting two pictures reveals."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UNITS, _RECORDS = 16, 50
 
 
 def part(view: View, theorem: float | None) -> dict[str, object]:
-    """Slider, pictures, subtraction, second singular value. `theorem`: the scale that the theorem's card comes to."""
-    asked = cast("float | None", view["l_scale"])
-    options = sorted({*SCALES, *([asked] if asked is not None else [])})
-    start = asked if asked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
+    """Draws slider, accuracies, subtraction and second singular value. `theorem`: the scale from the theorem's card."""
+    linked = cast("float | None", view["l_scale"])
+    options = sorted({*SCALES, *([linked] if linked is not None else [])})
+    start = linked if linked is not None else min(SCALES, key=lambda scale: abs(scale - (theorem or 13.0)))
     left, right = st.columns(2)
     with left, layout.card("sharing"):
         st.markdown("**The noise on a pixel**")
@@ -41,22 +41,22 @@ def part(view: View, theorem: float | None) -> dict[str, object]:
     with right, layout.card("subtract"):
         _subtraction(scale)
         _second_value(scale)
-    return {"l_scale": None if asked is None and scale == start else scale}
+    return {"l_scale": None if linked is None and scale == start else scale}
 
 
 def _learners(scale: float) -> None:
-    found, clean = _accuracies(scale), _accuracies(0.0)
+    noisy, clean = _accuracies(scale), _accuracies(0.0)
     kinds = {
-        "one noise for all, before a ReLU": (found.shared, clean.shared),
-        "one noise for all, cut off at ±1": (found.shared_clipped, clean.shared_clipped),
-        "fresh noise for each picture": (found.independent, clean.independent),
+        "one noise for all, before a ReLU": (noisy.shared, clean.shared),
+        "one noise for all, cut off at ±1": (noisy.shared_clipped, clean.shared_clipped),
+        "fresh noise for each picture": (noisy.independent, clean.independent),
     }
     heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
     table(heads, ((name, *map(_percent, pair)) for name, pair in kinds.items()))
     st.caption(
-        "Trained now, on the bundled digits: sixteen random public filters and a linear read-out; twice the scale on hidden "
-        "units, as the method has it. One draw of the noise. A fixed offset, however large, is a random mask of units to a "
-        "learner, and nothing to an attacker. Lesson 3 shows why."
+        "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
+        "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
+        "of units; an attacker simply subtracts it. Lesson 3 shows why."
     )
     if st.button("Train at every scale", key="every-scale"):
         st.session_state["every-scale-seen"] = True
@@ -67,16 +67,16 @@ def _learners(scale: float) -> None:
 def _every_scale(scale: float) -> None:
     from dpcl_core.figures import shared_noise as sharing
 
-    told, scales = _pictures(), sorted({0.0, scale, *SCALES})
+    pictures, scales = _pictures(), sorted({0.0, scale, *SCALES})
     with st.spinner("Training ..."):
-        found = {each: _accuracies(each) for each in scales}
+        accuracies = {each: _accuracies(each) for each in scales}
     curves = {
-        "one noise for all": {each: reached.shared for each, reached in found.items()},
-        "one noise for all, cut off": {each: reached.shared_clipped for each, reached in found.items()},
-        "fresh noise for each": {each: reached.independent for each, reached in found.items()},
+        "one noise for all": {each: reached.shared for each, reached in accuracies.items()},
+        "one noise for all, cut off": {each: reached.shared_clipped for each, reached in accuracies.items()},
+        "fresh noise for each": {each: reached.independent for each, reached in accuracies.items()},
     }
-    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(told.classes), dark=style.is_dark())
-    figure_card.show(picture, _source(told), key="every-scale-figure", title="What three learners make of it")
+    picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=style.is_dark())
+    figure_card.show(picture, _source(pictures), key="every-scale-figure", title="Accuracy of three learners")
 
 
 def _subtraction(scale: float) -> None:
@@ -84,14 +84,14 @@ def _subtraction(scale: float) -> None:
     if st.button("Subtract two records", key="subtract-two"):
         st.session_state["subtracted"] = True
     if not st.session_state.get("subtracted"):
-        st.caption("Two pictures, the same noise on both, and the difference of the two noisy ones.")
+        st.caption("Two pictures with the same noise, and the difference of the noisy pictures.")
         return
     import numpy as np
 
     from dpcl_core.figures import class_sums
 
-    told = _pictures()
-    first, second = (told.train[row] for row in told.one_of_each()[[3, 8]])
+    pictures = _pictures()
+    first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
     noise = _noise(scale)
     left = (first + noise) - (second + noise)
     error = max(float(np.abs(left - (first - second)).max()), 1e-16)
@@ -105,14 +105,14 @@ def _subtraction(scale: float) -> None:
         finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
         dark=style.is_dark(),
     )
-    figure_card.show(picture, _source(told), key="subtract-figure", title="Two pictures, the same noise")
+    figure_card.show(picture, _source(pictures), key="subtract-figure", title="Two pictures, the same noise")
 
 
 def _second_value(scale: float) -> None:
     st.markdown("**The second singular value**")
     st.caption(
-        "Of a linear encoder's gradient the noise changes a part of rank one only. Subtract what a candidate data set alone "
-        "would give: if it is the true one, one singular value is left."
+        "The noise changes a linear encoder's gradient only by a matrix of rank one. Subtract the noiseless part of a "
+        "candidate dataset: if it is the true dataset, only one singular value remains."
     )
     if not st.button("Test two candidates", key="second-value"):
         return
@@ -125,7 +125,7 @@ def _second_value(scale: float) -> None:
     theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
     chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
     gradient = shared_noise_games.encoder_gradient(records[:-1], theta, chi1, chi2)
-    candidates = {"the true data": records[:-1], "one picture exchanged": np.vstack([records[:-2], records[-1:]])}
+    candidates = {"the true data": records[:-1], "one picture replaced": np.vstack([records[:-2], records[-1:]])}
     values = {
         name: float(shared_noise_games.second_singular_value(gradient, shared_noise_games.cross_covariance(rows, theta)))
         for name, rows in candidates.items()
@@ -155,8 +155,8 @@ def _noise(scale: float) -> NDArray[np.float64]:
     return scale * ReleaseNoise().laplace((_pictures().n_pixels,))
 
 
-def _source(told: Pictures) -> Provenance:
-    return Provenance(told.title, len(told.train), "Laplace noise on pixels", "", (), None, 0, ())
+def _source(pictures: Pictures) -> Provenance:
+    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels", "", (), None, 0, ())
 
 
 def _text(scale: float) -> str:

@@ -1,4 +1,4 @@
-"""Whether runs can be compared, and where their settings differ. Pure: no streamlit."""
+"""Comparability of runs, and the settings in which they differ. Pure: no streamlit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dpcl_core.figures.picture import epsilons
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import RunSpec
 
-_TOLD = 3  # differing settings that one line has room for
+_MAX_LISTED = 3  # differing settings that fit on one line
 
 
 def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
-    """One sentence where the runs were not tested on the same examples in the same tasks (None: they were)."""
+    """A sentence if the runs were not tested on the same examples in the same tasks; else None."""
     names = list(specs)
     for name in names[1:]:
         first, other = specs[names[0]], specs[name]
@@ -26,38 +26,38 @@ def different_tests(specs: Mapping[str, RunSpec]) -> str | None:
         if first.data.test_per_class != other.data.test_per_class:
             return f"{pair} were tested on different subsets of {first.data.dataset}: do not read small differences."
         if first.public_labels != other.public_labels:
-            return f"{pair} had other classes to tell apart: a difference in accuracy says nothing about the methods."
+            return f"{pair} had different classes: a difference in accuracy says nothing about the methods."
         if first.scenario != other.scenario:
-            return f"{pair} met the classes in another stream: accuracy over tasks means something else in each."
+            return f"{pair} had different streams: accuracy over tasks is not comparable between them."
     return None
 
 
 def unequal_promises(standings: Mapping[str, Standing]) -> str | None:
-    """What the budgets of some runs are that those of others are not, by name (None: all are of one kind)."""
+    """A warning if the ε of the runs have different standings (proved, claimed, replay only); else None."""
     if len(set(standings.values())) < 2:
         return None
     claimed, of_replay = ([name for name, kind in standings.items() if kind == wanted] for wanted in ("claimed", "replay"))
-    said = []
+    sentences = []
     if claimed:
         one = len(claimed) == 1
-        said.append(
-            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger bears out: at the "
-            f"same ε {'it promises' if one else 'they promise'} nothing, and the others do."
+        sentences.append(
+            f"The ε of {' and '.join(claimed)} {'is a claim' if one else 'are claims'} that no ledger supports: at the "
+            f"same ε {'it promises' if one else 'they promise'} nothing, while the others hold."
         )
     if of_replay:
-        said.append(
-            f"The ε of {' and '.join(of_replay)} is the replay's alone: the head is not private, and the whole has no bound."
+        sentences.append(
+            f"The ε of {' and '.join(of_replay)} covers the replay only: the head is not private, and the run has no bound."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def shared_budgets(specs: Sequence[RunSpec]) -> list[float]:
-    """The budgets that every run has, smallest first."""
+    """The budgets shared by all runs, in ascending order."""
     return sorted(set.intersection(*(set(spec.privacy.epsilons) for spec in specs))) if specs else []
 
 
 def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int]:
-    """One row a setting that differs, by dotted key, with a column a run; and how many settings are equal in all."""
+    """One row per differing setting, with a column per run; and the number of equal settings."""
     flat = {name: _flat(spec) for name, spec in specs.items()}
     keys = list(dict.fromkeys(key for settings in flat.values() for key in settings))
     rows, n_equal = [], 0
@@ -71,15 +71,15 @@ def differences(specs: Mapping[str, RunSpec]) -> tuple[list[dict[str, str]], int
 
 
 def what_differs(specs: Mapping[str, RunSpec]) -> str | None:
-    """In which settings runs of one method on one dataset differ, in a line (None: of several, of one run, or in none)."""
+    """One line naming the settings in which runs of the same method and dataset differ; None if not applicable."""
     same = len({(spec.method, spec.data.dataset) for spec in specs.values()}) == 1
     rows, _ = differences(specs)
     if not same or not rows:
         return None
-    names = [row["setting"].rpartition(".")[2].replace("_", " ") for row in rows[:_TOLD]]
-    said = [f"{name} ({' / '.join(row[run] for run in specs)})" for name, row in zip(names, rows, strict=False)]
-    more = f" and {len(rows) - _TOLD} more" if len(rows) > _TOLD else ""
-    return f"They differ in {'; '.join(said)}{more}."
+    names = [row["setting"].rpartition(".")[2].replace("_", " ") for row in rows[:_MAX_LISTED]]
+    parts = [f"{name} ({' / '.join(row[run] for run in specs)})" for name, row in zip(names, rows, strict=False)]
+    more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
+    return f"They differ in {'; '.join(parts)}{more}."
 
 
 def _flat(spec: RunSpec) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Compare's p-value curve: two runs, a budget each, a t-test of their average accuracies after every task."""
+"""The p-value curve of the Compare page: a t-test of two runs' average accuracies after every task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_CHOSEN: Mapping[str, object] = {
 
 
 def fields(letters: tuple[str, ...]) -> list[object]:
-    """What the page's link carries of this part."""
+    """The link fields of the t-test."""
     return [
         link.Field("t_first", "ta", "first curve of the t-test", link.Maybe(link.Choice(letters)), None),
         link.Field("t_first_budget", "tc", "budget of the first curve", link.Maybe(link.BUDGET), None),
@@ -36,31 +36,32 @@ def fields(letters: tuple[str, ...]) -> list[object]:
 
 
 def p_value_curve(
-    view: View, found: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
+    view: View, results: dict[str, Result], chosen: float | None, provenance: Callable[[dict[str, Result]], Provenance]
 ) -> dict[str, object]:
-    """Chooses two curves, draws their p values; gives what the link carries. `chosen`: the budget shown above, if any."""
+    """Draws the choice of two curves and their p-values; returns the link values. `chosen`: the budget shown above."""
     from dpcl_core.figures import pvalues
 
-    sides = [(letter, epsilon) for letter, result in found.items() for epsilon in sorted(result.spec.privacy.epsilons)]
+    sides = [(letter, epsilon) for letter, result in results.items() for epsilon in sorted(result.spec.privacy.epsilons)]
     if len(sides) < 2:
-        st.info("Two curves are needed: pick another run above, or one with several budgets.")
+        st.info("A test needs two curves: pick another run above, or one with several budgets.")
         return {}
-    first, second, is_paired = _chosen(view, found, sides, chosen)
+    first, second, is_paired = _chosen(view, results, sides, chosen)
     values: dict[str, object] = {
         "t_first": first[0], "t_first_budget": first[1], "t_second": second[0], "t_second_budget": second[1],
         "paired": is_paired,
     }  # fmt: skip
     try:
-        tests = pvalues.p_values(_curve(found[first[0]], first[1]), _curve(found[second[0]], second[1]), is_paired=is_paired)
+        one, other = (_curve(results[letter], epsilon) for letter, epsilon in (first, second))
+        tests = pvalues.p_values(one, other, is_paired=is_paired)
     except BadInput as error:
-        st.warning(plain(f"No test is made: {error}."))
+        st.warning(plain(f"No test: {error}."))
         return values
-    runs = {letter: found[letter] for letter in dict.fromkeys((first[0], second[0]))}
+    runs = {letter: results[letter] for letter in dict.fromkeys((first[0], second[0]))}
     refusal = pairs.different_tests({letter: result.spec for letter, result in runs.items()})
     if refusal:
-        st.warning(f"{plain(refusal)} No test is made.")
+        st.warning(f"{plain(refusal)} No test.")
         return values
-    names = (_name(found, first), _name(found, second))
+    names = (_name(results, first), _name(results, second))
     picture = pvalues.p_value_curve(tests, names=names, dark=style.is_dark())
     kind = "paired by task" if is_paired else "not paired, equal variances"
     figure_card.show(
@@ -73,26 +74,27 @@ def p_value_curve(
     return values
 
 
-def _chosen(view: View, found: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
-    """Both curves and whether tasks are paired: from the link where it names what is here, else two runs at one budget."""
+def _chosen(view: View, results: dict[str, Result], sides: list[Side], chosen: float | None) -> tuple[Side, Side, bool]:
+    """The two chosen curves and whether tasks are paired; initially those of the link, else two runs at one budget."""
     wanted = [cast("Side", (view[f"t_{place}"], view[f"t_{place}_budget"])) for place in ("first", "second")]
     likely = [side for side in sides if side[1] == chosen] or sides
     left, right = st.columns(2)
     start = wanted[0] if wanted[0] in sides else likely[0]
     first = left.selectbox(
-        "First curve", sides, index=sides.index(start), format_func=lambda side: _name(found, side), key=view.key("t-first")
-    )
+        "First curve", sides, index=sides.index(start), format_func=lambda side: _name(results, side),
+        key=view.key("t-first"),
+    )  # fmt: skip
     others = [side for side in sides if side != first]
     likely = [side for side in likely if side[0] != first[0]] or [side for side in others if side[0] != first[0]] or others
     start = wanted[1] if wanted[1] in others else likely[0]
     second = right.selectbox(
-        "Second curve", others, index=others.index(start), format_func=lambda side: _name(found, side),
+        "Second curve", others, index=others.index(start), format_func=lambda side: _name(results, side),
         key=view.key("t-second"),
     )  # fmt: skip
     is_paired = st.toggle(
         "Paired by task", value=bool(view["paired"]), key=view.key("t-paired"),
-        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks had nothing in "
-        "common. The paper that introduced these curves does not say which it used.",
+        help="Paired: tests the differences after each task. Not paired: tests the two means as if the tasks were "
+        "independent. The paper that introduced these curves does not say which test it used.",
     )  # fmt: skip
     return first, second, is_paired
 
@@ -106,8 +108,8 @@ def _curve(result: Result, epsilon: float) -> list[float | None]:
     return [float(means[task]) if task in means.index else None for task in range(result.n_tasks)]
 
 
-def _name(found: dict[str, Result], side: Side) -> str:
-    return f"{side[0]}, {epsilon_label(side[1], found[side[0]].standing)}"
+def _name(results: dict[str, Result], side: Side) -> str:
+    return f"{side[0]}, {epsilon_label(side[1], results[side[0]].standing)}"
 
 
 def _shown_as_table(tests: list[PValue]) -> None:

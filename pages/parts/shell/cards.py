@@ -1,4 +1,4 @@
-"""A privacy card dropped on the page: every number on it computed anew by the second accountant, and what that finds."""
+"""The privacy-card check: every number of an uploaded card is recomputed by the second accountant."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _VERDICTS: dict[Verdict, str] = {"matches": "✓ matches", "differs": "✗ **dif
 
 
 def check() -> None:
-    """The card with the place to drop one, and the verdict."""
+    """Draws the upload field and the verdict."""
     with layout.card("verify"):
         st.markdown("**Check a privacy card**")
         st.markdown(
-            "Every export holds `privacy_card.json`: each ε beside the events that it follows from. Drop one here, yours or "
-            "anybody's, and a second accountant adds the events up again."
+            "Every export holds `privacy_card.json`: each ε with the events from which it follows. Drop any such card here, "
+            "and a second accountant recomputes its numbers."
         )
         dropped = st.file_uploader("privacy_card.json", type="json", key="verify-card", max_upload_size=16)
         if dropped is not None:
@@ -36,22 +36,22 @@ def _shown(content: bytes) -> None:
     from dpcl_core.privacy import card  # loads the accountants, which take a second
 
     try:
-        with st.spinner("Adding up ..."):
-            found = _verified(content)
+        with st.spinner("Checking ..."):
+            models = _verified(content)
     except BadInput as refused:
         st.error(plain(str(refused)))
         return
-    match card.exit_status(found):
+    match card.exit_status(models):
         case 0:
             st.success("Every number matches its events.")
         case 1:
             st.error("A number on this card does not follow from its events.")
         case _:
-            st.warning("Not all of this card can be checked.")
-    st.markdown(_table(found))
-    for one in found:
-        if one.verdict != "matches":
-            st.markdown(plain(card.sentence(one)))
+            st.warning("Parts of this card cannot be checked.")
+    st.markdown(_table(models))
+    for model in models:
+        if model.verdict != "matches":
+            st.markdown(plain(card.sentence(model)))
     st.caption(card.SAID)
 
 
@@ -62,13 +62,13 @@ def _verified(content: bytes) -> list[Checked]:
     return card.verify(content)
 
 
-def _table(found: Sequence[Checked]) -> str:
+def _table(models: Sequence[Checked]) -> str:
     rows = ""
-    for one in found:
-        total = one.numbers[0] if one.numbers else None
+    for model in models:
+        total = model.numbers[0] if model.numbers else None
         stated = "" if total is None else "no bound" if math.isinf(total.stated) else f"{total.stated:.6g}"
         span = "" if total is None else "no bound" if math.isinf(total.low) else f"{total.low:.6g} to {total.high:.6g}"
-        name = f"{epsilon_label(one.cell.epsilon)}, seed {one.cell.seed}"
-        rows += f"| {name} | {stated} | {span} | {len(one.numbers)} | {_VERDICTS[one.verdict]} |\n"
-    head = "| model | stated ε | its events give | numbers | |\n|---|---:|---:|---:|---|\n"
+        name = f"{epsilon_label(model.cell.epsilon)}, seed {model.cell.seed}"
+        rows += f"| {name} | {stated} | {span} | {len(model.numbers)} | {_VERDICTS[model.verdict]} |\n"
+    head = "| model | stated ε | ε from its events | numbers | |\n|---|---:|---:|---:|---|\n"
     return head + rows

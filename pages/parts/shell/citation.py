@@ -8,7 +8,7 @@ from dpcl_core.paths import assets_dir
 
 
 def button() -> None:
-    """Opens the entries, to be copied or taken along as a file."""
+    """Draws the button, which shows the entries for copying or download."""
     with st.popover("BibTeX", help="How to cite this project and the four papers"):
         entries = (assets_dir() / "citations.bib").read_text(encoding="utf-8")
         st.code(entries, language=None, wrap_lines=True)

@@ -1,7 +1,7 @@
-"""The ε-drag: one browser-side element that redraws while it is dragged and tells the server once it is let go.
+"""The ε-drag: a browser element that redraws while ε is dragged and sends its value to the server when released.
 
-It is fed once (`_document`) and computes in the browser, exactly, from products that hold no feature
-(explorers/cosine_replay.py), or looks up trained cells. A plain slider stands in where the element cannot load.
+It gets its data once (`_document`). The browser computes results exactly from products that contain no features
+(explorers/cosine_replay.py), or looks up trained cells. If the element cannot load, a plain slider replaces it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _FILES = ("replay.mjs", "drag.mjs")
 
 
 def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_plain: bool = False) -> float:
-    """The element, and the budget it was let go at. `start`: where it stands at first.
+    """Draws the element and returns the budget at which it was released. `start`: the initial budget.
 
-    `panels`: of accuracy, matrix, classes. `is_plain`, or an element that cannot load, gives a select slider instead.
+    `panels`: from accuracy, matrix, classes. `is_plain`, or an element that cannot load, gives a select slider instead.
     """
     start = source.nearest(start)
     if not is_plain:
         try:
-            found = _element()(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
+            reported = _element()(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
         except (OSError, StreamlitAPIException):
             return _plain(source, start, key)
-        return _said(found.get("epsilon"), source, start)
+        return _budget(reported.get("epsilon"), source, start)
     return _plain(source, start, key)
 
 
@@ -47,8 +47,8 @@ def _plain(source: Source, start: float, key: str) -> float:
     return float(value)
 
 
-def _said(reported: object, source: Source, start: float) -> float:
-    """The budget that the browser reports; what this source cannot show counts as not said."""
+def _budget(reported: object, source: Source, start: float) -> float:
+    """The budget that the browser reports; `start` if this source cannot show it."""
     try:
         value = float(str(reported))
     except ValueError:
@@ -68,7 +68,7 @@ def _element() -> Any:
 
 
 def _document(source: Source, start: float, panels: Sequence[str]) -> dict[str, object]:
-    """What the element is fed. The same for every budget it is let go at, so that it is sent only once."""
+    """The data of the element: the same for every budget, so it is sent only once."""
     return {
         "key": source.key,
         "stops": [_number(stop) for stop in source.stops],

@@ -1,4 +1,4 @@
-"""What a settings model lets a person choose, read from its schema: the same list makes the widgets and the link."""
+"""The settings of a model, read from its JSON schema; widgets and link are made from the same list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Setting:
     is_optional: bool = False
 
     def kind(self) -> link.Kind[object]:
-        """How the setting is written into a link."""
+        """The codec kind of the setting in a link."""
         kinds: dict[Sort, object] = {
             "whole": link.Whole(int(self.low or 0), int(self.high if self.high is not None else _MOST)),
             "number": link.Number(-_HUGE if self.low is None else self.low, _HUGE if self.high is None else self.high),
@@ -73,7 +73,7 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
 
 
 def _title(name: str, field: Schema) -> str:
-    """What the model calls the setting, where it does not leave that to its name."""
+    """The setting's title in the model, else its name."""
     words = name.replace("_", " ")
     given = str(field.get("title", words.title()))
     return words.capitalize() if given == words.title() else given

@@ -1,4 +1,4 @@
-"""A figure with what belongs below it: the finding, where the numbers come from, and the ways to take them along."""
+"""A figure with its finding, provenance, downloads and link."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ def show(
     share: Mapping[str, str] | None = None,
     live: bool = False,
 ) -> None:
-    """A card with title, figure, finding and strip; where there is nothing to draw, it says why. Hovering the title's mark
-    explains the glossary's words in it.
+    """Draws a card with title, figure, finding and footer, or the reason if there is nothing to draw. The title's help mark
+    explains its glossary words.
 
-    `key` must be stable: zoom and live updates hang on it. `table`: what is drawn, offered as CSV. `share`: query parameters
-    of this view. `live`: the run goes on, so the downloads are left out until it has ended (they would be rebuilt with each
-    update).
+    `key` must be stable: zoom and live updates depend on it. `table`: the drawn numbers, offered as CSV. `share`: query
+    parameters of this view. `live`: the run is active, so downloads are left out (each update would rebuild them).
     """
     with st.container(key=f"card-{key}", gap="small"):
         if title:
             st.markdown(f"**{title}**" + (f" :small[{note}]" if note else ""), help=glossary.explained(title) or None)
         if picture.figure.data:
             st.plotly_chart(picture.figure, theme=None, width="stretch", key=f"chart-{key}", config=CONFIG, alt=picture.alt)
-        else:  # in words that break lines, and as high as the figure will be
+        else:  # text that wraps, as high as the later figure
             height = f"{picture.figure.layout.height or 200:g}px"
             st.html(f'<p class="nothing-yet" style="height: {height}">{escape(picture.finding)}</p>')
         footer(picture, provenance, key=key, table=table, share=share, live=live)
@@ -58,7 +57,7 @@ def footer(
     share: Mapping[str, str] | None = None,
     live: bool = False,
 ) -> None:
-    """The lines below a figure alone, for what is not drawn by plotly."""
+    """Draws only the lines below a figure, for figures not drawn by plotly."""
     if picture.figure.data:
         st.markdown(f"**{plain(picture.finding)}**")
     if live:

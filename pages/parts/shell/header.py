@@ -1,4 +1,4 @@
-"""The head of every page: its name, the question it answers, and the link to exactly this view."""
+"""The header of every page: its title, its question, and the link to this view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.parts.shell import link
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
-INSIDE = "inside-the-app"  # app.py leaves this mark for the page that it runs
+INSIDE = "inside-the-app"  # app.py sets this for the page that it runs
 
 
 def header(
@@ -24,15 +24,15 @@ def header(
     help_text: str = "",
     notices: Sequence[str] = (),
 ) -> None:
-    """Title, question, Share and Help; below them one line for each thing a link asked for and did not get.
+    """Draws title, question, Share and Help, and below them one notice for each part of the link that was not used.
 
-    `share`: the view's query parameters as its codec wrote them (None: nothing to share).
+    `share`: the view's query parameters as written by its codec (None: nothing to share).
     """
     actions(heading(title, question, notices=notices), share=share, help_text=help_text)
 
 
 def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaGenerator:
-    """Title, question and notices at once; gives the place for `actions`, which a page fills when it knows its view."""
+    """Draws title, question and notices; returns the container for `actions`, filled later when the view is known."""
     _inside_the_app()
     with st.container(key="page-head", horizontal=True, vertical_alignment="bottom", gap="small"):
         with st.container(key="page-title", gap=None):
@@ -47,7 +47,7 @@ def heading(title: str, question: str, *, notices: Sequence[str] = ()) -> DeltaG
 def actions(
     place: DeltaGenerator, *, share: Mapping[str, str] | None = None, help_text: str = "", view: View | None = None
 ) -> None:
-    """The buttons of the head: undo and redo where there is a view, the link to exactly this view, help."""
+    """Draws the header's buttons: undo and redo if there is a view, the link to this view, help."""
     with place:
         if view is not None:
             st.button("Undo", key="undo", on_click=view.undo, disabled=not view.can_undo, shortcut="alt+z")
@@ -62,10 +62,10 @@ def actions(
 
 
 def _inside_the_app() -> None:
-    """Starts over through app.py where streamlit ran the page's file on its own.
+    """Reruns through app.py if Streamlit ran the page's file directly.
 
-    It does so, because of the folder's name `pages`, when a link to a page is the first thing that a fresh server is asked
-    for; after app.py has called `st.navigation` once it never does again. A test may run a page file by itself.
+    Because the folder is called `pages`, Streamlit does this when the first request to a fresh server is a link to a page;
+    after the first `st.navigation` of app.py it does not happen again. A test may run a page file by itself.
     """
     context = get_script_run_ctx()
     through_app = st.session_state.pop(INSIDE, False)

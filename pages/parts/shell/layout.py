@@ -1,4 +1,4 @@
-"""The two halves of a working page: controls left and answer right; on a narrow screen the answer comes first."""
+"""The two-column layout of a page: controls left, answer right; on a narrow screen the answer comes first."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from streamlit.delta_generator import DeltaGenerator
 def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
     """Two containers: controls (320 px, a card) and answer (the rest).
 
-    From 700 to 1,099 px the controls lie in two columns above the answer; below 700 px the answer comes first and the
-    controls follow it. At most one pair a page.
+    From 700 to 1,099 px the controls are in two columns above the answer; below 700 px they follow the answer. At most one
+    pair per page.
     """
     split = st.container(key="split", horizontal=True, gap="medium")
     return split.container(key="controls", width=320, gap="small"), split.container(key="answer", gap="small")
 
 
 def card(key: str) -> DeltaGenerator:
-    """A container with a thin border and white ground, as every figure and form stands in."""
+    """A container with a thin border and a white background, for a figure or a form."""
     return st.container(key=f"card-{key}", gap="small")

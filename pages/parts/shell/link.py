@@ -1,7 +1,7 @@
-"""The link is the view: settings and view state to and from query parameters, without losing or inventing anything.
+"""Links: encodes a page's settings and view state as query parameters, and decodes them without loss.
 
-A page names what its link carries as `Field`s; `Codec` writes them with short keys in a fixed order, leaves defaults out,
-keeps keys it does not know, and answers every broken value with one sentence saying what is used instead.
+A page lists the contents of its link as `Field`s. `Codec` writes them with short keys in a fixed order, omits defaults,
+keeps unknown keys, and replaces every invalid value with a notice that says what is used instead.
 Pure: no streamlit.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Kind(Protocol[T]):
-    """How one sort of value is written into a link and read back; `read` raises ValueError for what it cannot take."""
+    """Encodes and decodes one kind of value in a link; `read` raises ValueError for invalid text."""
 
     def read(self, text: str) -> T: ...
 
@@ -109,7 +109,7 @@ BUDGET = Number(low=5e-324, high=math.inf)  # any epsilon above 0, infinity incl
 
 @dataclass(frozen=True)
 class Many(Generic[T]):
-    """Several values of one kind, none of them an empty text, in order, separated by commas."""
+    """Several values of one kind in order, none of them empty, separated by commas."""
 
     kind: Kind[T]
     max_items: int = 32
@@ -139,7 +139,7 @@ class Maybe(Generic[T]):
 
 @dataclass(frozen=True)
 class Field(Generic[T]):
-    """One thing a link carries: its name in code, its short key, its title to a reader, and what holds when left out."""
+    """One field of a link: its name in code, its short key, its title for readers, and its default."""
 
     name: str
     key: str
@@ -154,7 +154,7 @@ class Field(Generic[T]):
 
 @dataclass(frozen=True)
 class Read:
-    """What a link said: a value for every field, the keys nobody knows (kept), and a sentence for each thing not taken."""
+    """A decoded link: a value for every field, the unknown keys (kept), and a notice for each value not used."""
 
     values: Mapping[str, object]
     unknown: Mapping[str, str]
@@ -171,43 +171,45 @@ class Codec:
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Query parameters of a view: the version, what differs from its default in field order, then unknown keys by name.
+        """Query parameters of a view: the version, non-default values in field order, then unknown keys by name.
 
-        Unknown keys are dropped where the link would exceed 2,000 characters with them; BadInput where it does without.
+        Unknown keys are dropped if the link would exceed 2,000 characters; raises BadInput if it is too long without them.
         """
         known = {"v": VERSION} | {
             field.key: field.kind.write(values[field.name])
             for field in self.fields
             if field.name in values and values[field.name] != field.default
         }
-        own = {field.key for field in self.fields} | {"v"}
-        kept = {key: text for key, text in sorted((unknown or {}).items()) if key not in own}
-        if len(urlencode(known | kept)) <= MAX_LENGTH:
-            return known | kept
+        own_keys = {field.key for field in self.fields} | {"v"}
+        others = {key: text for key, text in sorted((unknown or {}).items()) if key not in own_keys}
+        if len(urlencode(known | others)) <= MAX_LENGTH:
+            return known | others
         if len(urlencode(known)) <= MAX_LENGTH:
             return known
         raise BadInput("link", f"{len(urlencode(known))} characters", f"must have at most {MAX_LENGTH}")
 
     def read(self, parameters: Mapping[str, str]) -> Read:
-        """The view a link asks for; what is broken takes its default and gives a notice."""
+        """Decodes a link; an invalid value becomes its default and adds a notice."""
         values: dict[str, object] = {}
         notices: list[str] = []
         version = parameters.get("v", VERSION)
         if version != VERSION:
-            notices.append(f"The link has version {_short(version)}; this app reads {VERSION} and took what it could.")
+            notices.append(
+                f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can."
+            )
         for field in self.fields:
             values[field.name] = field.default
             if field.key in parameters:
                 try:
                     values[field.name] = field.kind.read(parameters[field.key])
                 except (ValueError, OverflowError):
-                    asked = _short(parameters[field.key])
-                    notices.append(f"The link asks for {field.title} = {asked}; using {field.shown(field.default)} instead.")
-        own = {field.key for field in self.fields} | {"v"}
-        unknown = {key: text for key, text in parameters.items() if key not in own}
+                    text = _short(parameters[field.key])
+                    notices.append(f"The link asks for {field.title} = {text}; using {field.shown(field.default)} instead.")
+        own_keys = {field.key for field in self.fields} | {"v"}
+        unknown = {key: text for key, text in parameters.items() if key not in own_keys}
         if unknown:
             names = ", ".join(_short(key) for key in sorted(unknown))
-            notices.append(f"The link also names {names}, which this page does not know; kept, not used.")
+            notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")
         return Read(values, unknown, tuple(notices))
 
 

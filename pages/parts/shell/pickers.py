@@ -1,4 +1,4 @@
-"""Choosing which run to look at, and which part of it."""
+"""Select boxes for a run and for parts of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
-    """A select box where there is a choice; the only one where there is none."""
+    """The option chosen in a select box; the only option, without a box, if there is just one."""
     if len(options) == 1:
         return options[0]
     start = options.index(cast(T, view[name])) if view[name] in options else 0
@@ -22,17 +22,17 @@ def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Calla
 
 
 @st.cache_data(ttl=3, show_spinner=False)
-def runs(where: tuple[str, str], asked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
-    """Names of the runs on clients' data, or of those that train a language model, which have begun, newest first; and the
-    one that a link asks for.
+def runs(where: tuple[str, str], linked: str | None, of: Literal["clients", "texts"]) -> dict[str, str]:
+    """Names by id of the started runs on clients' data, or of those that train a language model, newest first, and of the
+    linked run.
 
-    Each has its id in its name: of two that are called the same, a select box would always give the last.
+    Each name contains the id, because a select box cannot tell equal names apart.
     """
-    begun = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
-    found = [
+    started = [run for run in state.store().list_runs(200) if run.readable_spec is not None and run.status != "queued"]
+    matching = [
         run
-        for run in begun
-        if run.id == asked
+        for run in started
+        if run.id == linked
         or (run.spec.scenario.kind == "federated" if of == "clients" else run.spec.params.inputs == "text")
     ]
-    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in found}
+    return {run.id: f"{run.name} ({run.status}, {run.id[:4]})" for run in matching}

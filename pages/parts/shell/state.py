@@ -1,4 +1,4 @@
-"""The one store and the one executor of this app process, and the thread that keeps the queue moving."""
+"""The store and the executor of this app process, and the thread that starts queued runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 
 def store() -> Store:
-    """The store; where it cannot be opened, its one sentence is shown and the page ends here."""
+    """The store; if it cannot be opened, shows the reason and ends the page."""
     try:
         return _store(where())
     except StoreTrouble as trouble:
@@ -33,12 +33,12 @@ def store() -> Store:
 
 
 def executor() -> LocalExecutor:
-    """The executor that runs what the store has queued."""
+    """The executor, which carries out the queued runs of the store."""
     return _executor(where())
 
 
 def expect_run(method: str) -> None:
-    """Says that a run of this method may soon be started; a process gets ready for it as soon as nothing else runs."""
+    """Announces that a run of this method may start soon: an idle process preloads its modules when nothing else runs."""
     from dpcl_core.methods import catalog
 
     card = catalog.card(method)
@@ -47,17 +47,17 @@ def expect_run(method: str) -> None:
 
 
 def keep_queue_moving() -> None:
-    """Starts, once per app process, the thread that starts queued runs and marks lost ones, page open or not."""
+    """Starts, once per app process, the thread that starts queued runs and marks lost ones, even with no page open."""
     try:
-        if not _pump(where()).is_alive():  # something unforeseen ended it; the terminal has the traceback
+        if not _pump(where()).is_alive():  # an unexpected error ended it; the traceback is on the terminal
             _pump.clear()
             _pump(where())
     except StoreTrouble:
-        return  # each page that needs the store says so itself
+        return  # each page that needs the store reports it
 
 
 def guarded(draw: Callable[P, None]) -> Callable[P, None]:
-    """The page, or a part of it that updates itself, with a store's trouble and bad input shown as their one sentence."""
+    """Wraps a page or fragment so that StoreTrouble and BadInput are shown as their one sentence."""
 
     @wraps(draw)
     def drawn(*arguments: P.args, **named: P.kwargs) -> None:
@@ -70,7 +70,7 @@ def guarded(draw: Callable[P, None]) -> Callable[P, None]:
 
 
 def where() -> tuple[str, str]:
-    """What decides which store is meant; part of the cache key, so that another home never meets a cached store."""
+    """The environment that selects the store; part of every cache key, so that stores are never mixed up."""
     return os.environ.get("DPCL_STORE", ""), os.environ.get("DPCL_HOME", "")
 
 
@@ -105,7 +105,7 @@ def _pump(where: tuple[str, str]) -> threading.Thread:
             try:
                 runner.schedule()
             except StoreTrouble:
-                time.sleep(5)  # a full or locked disk may recover; the pages show the trouble meanwhile
+                time.sleep(5)  # a full or locked disk may recover; the pages show the error meanwhile
             time.sleep(PUMP_SECONDS)
 
     thread = threading.Thread(target=forever, name="queue", daemon=True)

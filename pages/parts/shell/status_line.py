@@ -1,4 +1,4 @@
-"""The words for every state a run can be in. Pure: no streamlit, the clock is an argument."""
+"""The status line of a run in every state. Pure: no streamlit, and the clock is an argument."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 Tone = Literal["calm", "busy", "good", "bad"]
 _FIXES = {
-    "wrong-input": "Change the setting that the sentence names, then start again.",
-    "out-of-memory": "Take fewer examples a class, a smaller network or fewer seeds, then start again.",
-    "diverged": "Change the settings that the sentence names, then start again.",
-    "data-missing": "Put the data where the sentence says, or choose another dataset.",
-    "worker-died": "Retry; if it happens again, take fewer examples or seeds.",
+    "wrong-input": "Change the setting that the message names, then start again.",
+    "out-of-memory": "Use fewer examples per class, a smaller network or fewer seeds, then start again.",
+    "diverged": "Change the settings that the message names, then start again.",
+    "data-missing": "Put the data where the message says, or choose another dataset.",
+    "worker-died": "Retry; if it happens again, use fewer examples or seeds.",
     "store": "Free some disk space or make the folder writable, then retry.",
-    "internal": "Retry; if it happens again, the details below say where it broke.",
+    "internal": "Retry; if it happens again, the details below show where it failed.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """A run's state in words. `fraction`: share of the work done, never falling within a run; None: means nothing."""
+    """A run's state in words. `fraction`: share of the work done, never decreasing; None if not applicable."""
 
     label: str
     headline: str
@@ -39,7 +39,7 @@ class StatusLine:
 
 
 def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
-    """What the page says about a run at the time `now` (seconds since 1970)."""
+    """The status line of a run at the time `now` (seconds since 1970)."""
     if run.status == "queued":
         place = run.place_in_queue
         where = f"place {place} in the queue for {run.device}" if place is not None else f"waiting for {run.device}"
@@ -52,10 +52,10 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
     if run.status == "running":
         return _running(run, events, now)
     if run.status == "stopping":
-        detail = "ends within a few seconds; what was learned is kept"
+        detail = "ends within a few seconds; results so far are kept"
         return StatusLine("Stopping", "Stopping", detail, "busy", _fraction(run, events))
     if run.status == "cancelled":
-        kept = "the curves so far are kept" if _learned(events) else "it had not learned a task yet"
+        kept = "the curves so far are kept" if _learned(events) else "no task had been learned yet"
         return StatusLine("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", _fraction(run, events) or None)
     if run.status == "failed":
         why = run.error or "The run ended with an error that left no message."
@@ -63,7 +63,7 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
     if run.status == "lost":
         at = run.heartbeat or run.finished or run.started
         when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
-        detail = "Its worker is gone. What it had learned is kept; Retry starts it anew with the same settings."
+        detail = "Its worker process has ended. Results so far are kept; Retry starts the run again with the same settings."
         return StatusLine("Lost", run.error or f"The computer stopped this run{when}.", detail, "bad")
     seconds = run.finished - run.started if run.finished is not None and run.started is not None else None
     took = f"took {span(seconds)}" if seconds is not None else ""
@@ -71,7 +71,7 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
 
 
 def _sentence(text: str) -> str:
-    """What a program reported as a sentence of a page; the name of a setting or of a file in front stays as it is."""
+    """An error message as a sentence: capitalised unless it begins with the name of a setting or file."""
     first = text.split(maxsplit=1)[0]
     start = text[0].upper() + text[1:] if first.isalpha() else text
     return start if start.endswith((".", "!", "?")) else f"{start}."
@@ -108,7 +108,7 @@ def _n_cells(run: Run) -> int:
 
 
 def _tasks_done(run: Run, events: Sequence[Event]) -> int:
-    """Tasks that every model under way has learned: of the newest group of models where they come one after another."""
+    """Tasks that every active model has learned; of models trained one after another, the newest group counts."""
     counts: dict[object, int] = {}
     for event in events:
         if isinstance(event, TaskLearned):
@@ -150,12 +150,12 @@ def _about(seconds: float) -> str:
 
 
 def _range(seconds: float) -> str:
-    """A duration as an honest range: a quarter less to a half more, in whole units."""
+    """A duration as a range, from a quarter less to a half more, in whole units."""
     return between(0.75 * seconds, 1.5 * seconds)
 
 
 def between(low: float, high: float) -> str:
-    """A duration from and to, in whole units."""
+    """A range of durations (seconds) in whole units."""
     if high < 90:
         first, last = max(1, round(low)), max(2, math.ceil(high))
         return f"{first}–{last} s"
@@ -165,7 +165,7 @@ def between(low: float, high: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration in the unit a reader would choose."""
+    """A duration (seconds) in a readable unit."""
     seconds = max(0.0, seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -175,5 +175,5 @@ def span(seconds: float) -> str:
 
 
 def estimate(seconds: float | None) -> str:
-    """The line beside Start."""
-    return f"About {_range(seconds)} on this computer." if seconds is not None else "No run like this yet: time unknown."
+    """The expected duration, for the line beside Start."""
+    return f"About {_range(seconds)} on this computer." if seconds is not None else "No such run yet: duration unknown."

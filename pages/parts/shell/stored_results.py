@@ -1,4 +1,4 @@
-"""What pages read of a run: its result from the store, or that of the bundled example."""
+"""The result of a stored run, cached, or of the bundled example."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EXAMPLE = "digits-cosine"
 
 
 def of(run: Run) -> Result:
-    """The result of a run so far; new events are read, old ones kept. Raises BadInput where its spec cannot be read."""
-    known: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
+    """The result of a run so far, reading only new events. Raises BadInput if its spec cannot be read."""
+    cached: dict[str, tuple[int, tuple[Event, ...]]] = st.session_state.setdefault("events", {})
     if run.is_over:
-        known.pop(run.id, None)
+        cached.pop(run.id, None)
         return _over(state.where(), run.id, run.name)
-    # What a run under way has said so far is kept for this visit, so that each look reads only what is new.
-    seq, said = known.get(run.id, (0, ()))
+    # Events of an active run are kept for the session, so that each refresh reads only new ones.
+    seq, seen = cached.get(run.id, (0, ()))
     fresh = state.store().events_after(run.id, seq)
     if fresh:
-        known[run.id] = (fresh[-1][0], said + tuple(event for _, event in fresh))
-    return Result(run.id, run.name, run.spec, known.get(run.id, (0, ()))[1])
+        cached[run.id] = (fresh[-1][0], seen + tuple(event for _, event in fresh))
+    return Result(run.id, run.name, run.spec, cached.get(run.id, (0, ()))[1])
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)
@@ -40,7 +40,7 @@ def _over(where: tuple[str, str], run_id: str, name: str) -> Result:
 
 @st.cache_resource(show_spinner=False)
 def example() -> Result:
-    """The bundled example: one true run of the first preset, recorded."""
+    """The bundled example: a recorded run of the first preset."""
     folder = paths.assets_dir() / "examples"
     spec = checks.parse(checks.read_toml((folder / f"{EXAMPLE}.toml").read_text(encoding="utf-8")))
     lines = (folder / f"{EXAMPLE}.jsonl").read_text(encoding="utf-8").splitlines()

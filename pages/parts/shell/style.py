@@ -1,4 +1,4 @@
-"""The look that configuration cannot say: cards, bars, the narrow screen. One style sheet, written once per page view."""
+"""The style sheet for cards, bars and narrow screens, which Streamlit's configuration cannot express."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ACKNOWLEDGE = Path(__file__).with_name("acknowledge.html")
 
 
 def apply() -> None:
-    """Puts the style sheet into the page, and what answers a press on Stop before the server can."""
+    """Inserts the style sheet, and the script that acknowledges a press on Stop before the server responds."""
     st.html(f"<style>{_SHEET.read_text(encoding='utf-8')}</style>")
     st.html(_ACKNOWLEDGE.read_text(encoding="utf-8"), unsafe_allow_javascript=True)
 
 
 def is_dark() -> bool:
-    """Whether the visitor looks at the dark theme (light where the browser has not said yet)."""
+    """Whether the dark theme is active (False until the browser reports its theme)."""
     return st.context.theme.type == "dark"

@@ -1,4 +1,4 @@
-"""Text from people or links as it is, never as markup: a name must not become a link, a formula or a picture."""
+"""Escaping of text from users and links, so that a name never becomes a link, a formula or an image."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+!|$~:&-])")
 
 
 def capital(text: str) -> str:
-    """The text as a sentence begins."""
+    """The text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def plain(text: str) -> str:
-    """The text with everything escaped that markdown would read as markup, on one line."""
+    """The text on one line, with all Markdown markup escaped."""
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))

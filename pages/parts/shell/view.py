@@ -1,7 +1,7 @@
-"""What a page shows, kept as its link: widgets start from it, the address bar follows it, undo and redo walk through it.
+"""The view of a page, stored as its link: widgets start from it, the address bar shows it, undo and redo step through it.
 
 A view is a set of query parameters. A page reads it once per *epoch* (a link was opened, a preset chosen, undo pressed);
-within an epoch its widgets keep their own values, and the page commits what they say after each run.
+within an epoch the widgets keep their own values, and the page commits these after each run.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import streamlit as st
 
 from pages.parts.shell.link import Codec, Read
 
-CHANGES = "changes-of-page"  # how often this visit has gone to another page; app.py counts
+CHANGES = "changes-of-page"  # session key: number of page changes, counted by app.py
 _DEPTH = 50  # steps that undo remembers
 _LAG_SECONDS = 5.0  # how long a browser may still send an address that this page has replaced
 
 
 @dataclass
 class _Memory:
-    """What one page remembers of one visit: what this epoch started from, what was last committed, and the way here."""
+    """A page's memory in one session: the view that started this epoch, the last committed view, and the undo history."""
 
     seed: dict[str, str] = field(default_factory=dict)
     written: dict[str, str] | None = None
@@ -31,9 +31,9 @@ class _Memory:
     future: list[dict[str, str]] = field(default_factory=list)
     replaced: list[tuple[float, dict[str, str]]] = field(default_factory=list)
 
-    def is_behind(self, asked: Mapping[str, str]) -> bool:
-        """Whether the address was replaced a moment ago: a quick hand acts before its browser has the new one."""
-        return any(asked == address and time.monotonic() - when < _LAG_SECONDS for when, address in self.replaced)
+    def is_behind(self, parameters: Mapping[str, str]) -> bool:
+        """Whether the address was replaced a moment ago: a fast user may act before the browser has the new one."""
+        return any(parameters == address and time.monotonic() - when < _LAG_SECONDS for when, address in self.replaced)
 
 
 class View:
@@ -42,23 +42,23 @@ class View:
     def __init__(
         self, page: str, codec_for: Callable[[Mapping[str, str]], Codec], start: Callable[[], Mapping[str, str]] = dict
     ) -> None:
-        """`codec_for` gives the codec for a link's raw parameters (which method it names decides which settings it has).
+        """`codec_for` gives the codec for a link's raw parameters (its method determines its settings).
 
         `start` gives the view of a first visit without a link.
         """
         memory: _Memory = st.session_state.setdefault(f"view:{page}", _Memory())
-        asked = st.query_params.to_dict()
-        came_back = memory.change != st.session_state.get(CHANGES, 0)  # widgets do not outlive a change of page
+        parameters = st.query_params.to_dict()
+        is_return = memory.change != st.session_state.get(CHANGES, 0)  # a change of page discards the widgets
         memory.change = st.session_state.get(CHANGES, 0)
-        if memory.written is None or came_back or (asked != memory.written and not memory.is_behind(asked)):
+        if memory.written is None or is_return or (parameters != memory.written and not memory.is_behind(parameters)):
             # An empty address after a change of page means "where I was"; any other difference is a link that was opened.
-            memory.seed = asked or memory.written or dict(start())
+            memory.seed = parameters or memory.written or dict(start())
             memory.epoch += 1
         self._memory, self._page = memory, page
         self.read: Read = codec_for(memory.seed).read(memory.seed)
 
     def __getitem__(self, name: str) -> object:
-        """The value of a field that this epoch started from."""
+        """The value of a field at the start of this epoch."""
         return self.read.values[name]
 
     def key(self, name: str) -> str:
@@ -66,7 +66,7 @@ class View:
         return f"{self._page}-{name}-{self._memory.epoch}"
 
     def commit(self, values: Mapping[str, object], codec: Codec) -> dict[str, str]:
-        """Puts what the page shows now into the address bar and remembers it; gives the query parameters."""
+        """Writes the current values to the address bar and the history; returns the query parameters."""
         memory = self._memory
         now = codec.write(values, self.read.unknown)
         if memory.written is not None and now != memory.written:
@@ -77,7 +77,7 @@ class View:
         return now
 
     def go(self, parameters: Mapping[str, str]) -> None:
-        """Shows another view from the next run on; undo comes back. The caller reruns (a callback need not)."""
+        """Switches to another view on the next rerun; undo returns. The caller reruns, unless it is a callback."""
         memory = self._memory
         if memory.written is not None and memory.written != parameters:
             memory.past = [*memory.past[-_DEPTH:], memory.written]
@@ -112,7 +112,7 @@ class View:
         self._address(parameters)
 
     def _address(self, parameters: dict[str, str]) -> None:
-        """Puts the parameters into the address bar, and remembers what stood there."""
+        """Writes the parameters to the address bar and remembers the previous ones."""
         before = st.query_params.to_dict()
         if before != parameters:
             self._memory.replaced = [*self._memory.replaced[-7:], (time.monotonic(), before)]

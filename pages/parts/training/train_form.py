@@ -273,7 +273,7 @@ def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...
     text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
     with box:
-        if reason := privacy_bar.of_method(method):
+        if reason := privacy_bar.no_bound_reason(method):
             privacy_bar.not_dp(reason)
         elif comes_again:
             st.caption(_SUM)
