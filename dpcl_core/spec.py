@@ -150,7 +150,7 @@ class PrivacySpec(Spec):
         (1.0, 8.0), min_length=1, max_length=32, description="One model each; inf: no noise."
     )
     delta: float = Field(
-        1e-5, gt=0, lt=1, allow_inf_nan=False, description="Probability that epsilon leaves open; keep below 1/people."
+        1e-5, gt=0, lt=1, allow_inf_nan=False, description="A small slack beside epsilon; keep below 1/people."
     )
     adjacency: Adjacency = Field(
         "add-remove", description="Neighbours differ by one example left out (their number is public), or by one replaced."

@@ -68,7 +68,7 @@ def test_lesson_1_by_keyboard_on_a_phone(app: App, visit: Visit) -> None:
         chips = page.get_by_role("list", name="Labels of the classifier", exact=True)
         tab_to(page, "BUTTON", "She is in" if "9" in chips.inner_text() else "She is out")
         page.keyboard.press("Enter")
-        expect(page.get_by_text(re.compile(f"^Round {number}: you said"))).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_text(re.compile(f"^Round {number}: you guessed"))).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("You were right in 5 of 5 rounds.")).to_be_visible(timeout=PATIENCE_MS)
 
     tab_to(page, "BUTTON", "Next")

@@ -92,7 +92,7 @@ def test_the_numbers_are_told_as_one_would_say_them() -> None:
     told = audit_panel.reading(audited.result(1.0, 0.437))
     assert told == (
         "Someone who guesses which of 1,844 planted examples were in the training is right in 231 of 368 guesses at ε = 1; "
-        "that proves ε ≥ 0.43 at 95\u00a0% confidence."
+        "this proves ε ≥ 0.43 at 95\u00a0% confidence."
     )
     assert "proves nothing about ε" in audit_panel.reading(audited.result(1.0, 0.0))
     assert "without noise" in audit_panel.reading(audited.result(math.inf))

@@ -41,7 +41,7 @@ def test_the_train_page_says_claim_and_audit_beside_the_run(open_page: Open, run
     assert "claimed ε = 0.5, ∞, not verified" in said, "under the figures"
     assert "at claimed ε = 0.5" in said, "in the findings"
     assert "The ε of this method is claimed by its paper and not verified: no bound holds." in said, "in the form"
-    assert "Guessing whether someone took part is right at most" not in said
+    assert "A guess whether someone took part is right with probability at most" not in said
 
 
 def test_the_privacy_page_states_it_without_a_bound(open_page: Open, run_id: str) -> None:
@@ -72,7 +72,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
     page = open_page("compare", v="1", r=f"{run_id},{other}", f="0.5")
     assert not page.exception
     said = words(page)
-    assert "The ε of A is a claim that no ledger bears out: at the same ε it promises nothing, and the others do." in said
+    assert "The ε of A is a claim that no ledger supports: at the same ε it promises nothing, while the others hold." in said
     assert "A (claimed): " in said
     assert "for some runs a claim, not verified" in said
     assert BANNER in said
@@ -85,7 +85,7 @@ def test_a_comparison_with_a_bound_is_warned_of_and_drawn_apart(
         (("claimed", "claimed"), None),
         (("replay", "replay"), None),
         (("bound", "claimed"), "The ε of B is a claim"),
-        (("replay", "bound"), "The ε of A is the replay's alone: the head is not private"),
+        (("replay", "bound"), "The ε of A covers the replay only: the head is not private"),
     ],
 )
 def test_promises_are_unequal_only_where_they_are(kinds: tuple[Standing, Standing], said: str | None) -> None:

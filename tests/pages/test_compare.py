@@ -34,7 +34,7 @@ def test_the_two_newest_runs_are_compared_at_first(open_page: Open, store: Store
 def test_runs_on_another_stream_are_warned_about_and_get_no_difference(open_page: Open, store: Store) -> None:
     first, second = _filled(store), _filled(store, tasks=2)
     page = open_page("compare", v="1", r=f"{first},{second}")
-    assert "A and B met the classes in another stream" in words(page)
+    assert "A and B had different streams" in words(page)
     assert "No difference is drawn." in words(page)
 
 

@@ -26,7 +26,7 @@ def test_same_tests_need_no_warning_whatever_the_method_does() -> None:
     [
         ({"data": {"dataset": "mnist"}}, "different data (digits, mnist)"),
         ({"data": {"test_per_class": 5}}, "different subsets"),
-        ({"public_labels": ["0", "1"]}, "other classes"),
+        ({"public_labels": ["0", "1"]}, "different classes"),
         ({"scenario": {"tasks": 2}}, "different streams"),
     ],
 )

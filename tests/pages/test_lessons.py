@@ -238,7 +238,7 @@ def test_claimed_and_proven_stand_side_by_side_with_the_attacker_named(open_page
     said = words(page)
     assert "one noise for all | 0.077 (not verified) | **no bound** | 100.0\N{NO-BREAK SPACE}% | **5.60**" in said
     assert "fresh noise for each | 0.077 (not verified) | 9.85" in said
-    assert "**Who attacks:**" in said
+    assert "**The attacker**" in said
     assert "Correct." in said
 
 

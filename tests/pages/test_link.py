@@ -87,7 +87,7 @@ def test_any_text_gives_a_value_and_a_notice_for_each_that_was_not_taken(raw: di
         ("t", "٣", "The link asks for tasks = ٣; using 5 instead."),
         ("l", "secret", "The link asks for label list = secret; using prior-const instead."),
         ("h", "yes", "The link asks for hidden = yes; using 0 instead."),
-        ("v", "9", "The link has version 9; this app reads 1 and took what it could."),
+        ("v", "9", "The link has version 9; this app reads version 1 and uses what it can."),
     ],
 )
 def test_broken_values_give_their_notice(key: str, text: str, notice: str) -> None:

@@ -39,21 +39,21 @@ def test_claimed_and_computed_stand_beside_one_another(open_page: Open) -> None:
     said = words(page)
     for row in (
         "| computed ε; claims not verified | claimed 1: σ = 3.2 | claimed 4: σ = 1.45 | claimed 8: σ = 0.95 |",
-        "| what is counted; claims not verified | claimed 1: σ = 3.2 |",
+        "| reading; claims not verified | claimed 1: σ = 3.2 |",
         "| Eq. 9, the paper's own | 19.8 | 94.4 | 440 |",
         "| RDP, by dp_accounting | 18.6 | 93 | 438 |",
-        "| **PLD, which counts here** | 16.3 | 62.4 | 150 |",
+        "| **PLD, used here** | 16.3 | 62.4 | 150 |",
         "| **head alone** | no bound | no bound | no bound |",
         "| **replay and head together** | no bound | no bound | no bound |",
         "| one round, 4 statistics | 1.99 / 1.59 / 1.37 | 6.05 / 5.3 / 4.79 | 10.6 / 9.65 / 8.86 |",
         "| **200 rounds, 4 statistics: the paper's protocol** | **19.8 / 18.6 / 16.3** | **94.4 / 93 / 62.4** |",
         "| 200 rounds, 6 of 20 clients, one replaced by another | – / 135 / – |",
         "| 4 | 5.68 / 13.3 | 15 / 38.1 |",
-        "**44 anchors** tell apart all pairs",
+        "**44 anchors** separate all required pairs",
     ):
         assert row in said, row
-    assert "A round is one Gaussian of multiplier σ/2 on everything" in said
-    assert "**This reading keeps none of the claims.** With the head in the clear, the model has no bound at all." in said
+    assert "A round is one Gaussian mechanism with multiplier σ/2 on everything" in said
+    assert "**This reading keeps none of the claims.** Without noise on the head, the model has no bound at all." in said
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_assumption_is_a_control(open_page: Open, link: dict[str, str], ro
     if row is not None:
         assert row in said
     else:
-        assert "| **PLD, which counts here** | 16.3 |" not in said
+        assert "| **PLD, used here** | 16.3 |" not in said
     assert {name: page.query_params[name] for name in link} == link
 
 
@@ -122,7 +122,7 @@ def test_broken_numbers_of_a_link_are_refused_one_by_one(open_page: Open) -> Non
     page = open_page("privacy", r="1", rq="0", rt="-3", rd="2", rs="nobody")
     assert not page.exception
     assert len(page.warning) == 4
-    assert "| **PLD, which counts here** | 16.3 | 62.4 | 150 |" in words(page)
+    assert "| **PLD, used here** | 16.3 | 62.4 | 150 |" in words(page)
 
 
 def test_every_field_of_the_section_has_a_key_of_its_own() -> None:

@@ -127,7 +127,7 @@ def test_odds_are_those_of_the_runs_own_ledger(open_page: Open, store: Store) ->
         said = words(page)
         assert ("from even odds: guessing whether someone took part is right at most 73.11 %" in said) is has_odds
         assert ("One Gaussian release with exactly this noise" in said) is has_exact
-        assert ("adds up to more than the ε of the slider" in said) is not has_odds
+        assert ("totals more than the ε of the slider" in said) is not has_odds
 
 
 def test_broken_links_are_answered(open_page: Open) -> None:

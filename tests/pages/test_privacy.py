@@ -138,7 +138,7 @@ def test_a_trained_run_is_held_before_three_accountants(
     while "0.9015" not in words(page):
         page.run()
     said = words(page)
-    assert "| RDP, Rényi divergences: valid, never tight | 1.0000 |" in said
+    assert "| RDP, Rényi divergences: valid but not tight | 1.0000 |" in said
     assert "400 steps, each on a random share of 0.1, σ = 7.5722, at δ = 5e-06" in said
     assert asked == [accountants.Question(0.1, 400, 5e-6, "add-remove", epsilon=0.9)]
     assert "three accountants" not in words(open_page("privacy", run=run_id, e="inf"))

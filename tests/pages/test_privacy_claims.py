@@ -71,7 +71,7 @@ def test_two_records_subtracted_and_two_candidates_tested(open_page: Open) -> No
     page = press(page, "Test two candidates")
     said = words(page)
     true = float(said.split("| the true data | ")[1].split(" |")[0])
-    changed = float(said.split("| one picture exchanged | ")[1].split(" |")[0])
+    changed = float(said.split("| one picture replaced | ")[1].split(" |")[0])
     assert true < 1e-8 < 0.1 < changed
 
 
@@ -108,7 +108,7 @@ def test_a_runs_own_claim_stands_beside_its_ledger_and_its_audit(
     assert "| each of 5 parts, task 1 to task 5 | no bound |" in said
     assert "| **audited** | **at least 5.6** |" in said
     assert "What Theorem 2 says" in said, "opened where the run's ε is only claimed"
-    assert "the scales of the run above" in said
+    assert "the noise scales of the run above" in said
 
 
 def test_every_field_of_the_section_has_a_key_of_its_own() -> None:

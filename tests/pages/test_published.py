@@ -64,7 +64,7 @@ def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Ope
     assert not page.exception
     said = words(page)
     assert "The workshop version" in said
-    assert "members alone are better without noise than with it" in said
+    assert "single members are better without noise than with it" in said
     assert "No run here has said what its members reach alone." in said
     (frame,) = (one.value for one in page.dataframe if "workshop" in one.value)
     assert len(frame) == 18

@@ -38,7 +38,7 @@ def test_a_first_visit_sees_the_stream_and_each_setting_redraws_it(open_page: Op
     page = next(box for box in page.number_input if box.label == "Disjoint percent").set_value(100).run()
     assert "Every class occurs in one task only." in label(page)
     page = next(box for box in page.number_input if box.label == "Tasks").set_value(11).run()
-    assert "once the settings fit the data" in label(page)
+    assert "when the settings fit the data" in label(page)
     assert not is_drawn(page)
     assert "must be at most 10" in words(page)
     page = next(box for box in page.number_input if box.label == "Tasks").set_value(2).run()
@@ -74,7 +74,7 @@ def test_a_dataset_that_is_not_here_is_no_trouble(open_page: Open, monkeypatch: 
     monkeypatch.delenv("DPCL_DATA", raising=False)
     page = open_page("train", v="1", d="cifar100")
     assert not page.exception
-    assert "once the dataset is on this computer" in label(page)
+    assert "when the dataset is on this computer" in label(page)
 
 
 def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> None:
@@ -84,12 +84,12 @@ def test_a_permuted_stream_says_that_examples_come_again(open_page: Open) -> Non
     assert "20 tasks of 1,347 training examples each. All classes occur in every task." in label(page)
     assert "adds up over the tasks" in words(page)
     assert "every seed draws other orders of the values" in words(page)
-    assert "the run as a whole promises less" in words(page)
-    assert "Guessing whether someone took part is right at most" not in "".join(c.value for c in page.caption)
+    assert "the total ε of the run is larger" in words(page)
+    assert "A guess whether someone took part is right" not in "".join(caption.value for caption in page.caption)
     page = next(box for box in page.selectbox if box.label == "Images of a task").set_value("disjoint").run()
     assert "20 tasks of 52 to 82 training examples." in label(page)
     assert "adds up over the tasks" not in words(page)
-    assert "Guessing whether someone took part is right at most" in "".join(c.value for c in page.caption)
+    assert "A guess whether someone took part is right with probability at most" in "".join(c.value for c in page.caption)
 
 
 def test_a_split_stream_is_the_same_for_every_seed_and_takes_an_order(open_page: Open) -> None:
@@ -118,7 +118,7 @@ def test_a_federated_stream_says_what_its_clients_hold(open_page: Open) -> None:
     assert "12 clients hold" in words(page)
     assert "A client may be in every task" in words(page)
     assert "Every task has the same examples" not in words(page)
-    assert "every seed deals the examples out to clients anew" in words(page)
+    assert "every seed assigns the examples to clients differently" in words(page)
     assert next(box for box in page.radio if box.label == "Neighbouring datasets differ by").options == [
-        "one client there or left out", "one client replaced"
+        "one client present or left out", "one client replaced"
     ]  # fmt: skip

@@ -33,13 +33,13 @@ def test_printed_and_true_stand_beside_one_another(open_page: Open) -> None:
         "| a name that occurs 20 times, one epoch | 1 | **8.97",
         "| a text of 64 tokens: plain sum, one release | 64 | **18.31** |",
         "| the same text: Remark 1, 3 epochs | 106.1 | **37.83** |",
-        "| the same text, one release, were the noise made for 2C | | 7.866 |",
+        "| the same text, one release, with noise for sensitivity 2C | | 7.866 |",
     ):
         assert row in said, row
-    assert "= 5.299, so σ = 5.299 here; C itself changes no ε." in said
-    assert "it would have to be 8.449, 1.59 times as much" in said
-    assert "its δ is really 0.00077" in said
-    assert "Nominal ε = 1 (Zhan et al., Theorem 1), no guarantee: the noise level tells the token" in said
+    assert "= 5.299, so σ = 5.299 here; C does not affect ε." in said
+    assert "It would have to be 8.449, 1.59 times as much" in said
+    assert "the true δ is 0.00077" in said
+    assert "Nominal ε = 1 (Zhan et al., Theorem 1), no guarantee: the noise level reveals the token" in said
     assert "What a nominal ε of 1 (no guarantee) really costs: one token 1.657; one token, 3 epochs 3.031;" in said
     assert "| 1 or 1.1 |" in said
 
@@ -65,7 +65,7 @@ def test_the_nominal_number_never_stands_without_the_word_and_the_warning(open_p
     heads = [line for line in said.splitlines() if line.startswith("|") and "nominal" in line]
     assert heads
     assert all("no guarantee" in line for line in heads)
-    for start in ("Nominal ε = 7", "What a nominal ε of 7", "Nominal for the token in question: ε = 7"):
+    for start in ("Nominal ε = 7", "What a nominal ε of 7", "Nominal for the attacked token: ε = 7"):
         sentence = said[said.index(start) :][:120]
         assert "no guarantee" in " ".join(sentence.split())
 

@@ -187,7 +187,7 @@ def test_delta_above_one_over_people_is_refused(open_page: Open) -> None:
         ({"e": "banana"}, "The link asks for ε = banana; using 1,8 instead."),
         ({"run": "nonsense"}, "Showing an example instead."),
         ({"run": "0123456789ab"}, "Showing an example instead."),
-        ({"zzz": "1"}, "The link also names zzz"),
+        ({"zzz": "1"}, "The link also has zzz"),
     ],
 )
 def test_broken_links_give_their_notice(open_page: Open, query: dict[str, str], notice: str) -> None:

@@ -97,7 +97,7 @@ def test_private_data_are_tuned_on_only_with_the_sentence_that_this_is_not_accou
     assert on.options[0] == "On a public dataset"  # offered first
     assert on.value == "public"
     page = on.set_value("private").run()
-    assert "20 trials and the final run are 21 uses of the same data" in words(page)
+    assert "20 trials and the final run use the same data 21 times" in words(page)
     page = press(page, "Start tuning")
     (study,) = Studies(store).newest()
     assert started == [study.id]
@@ -122,7 +122,7 @@ def test_without_a_public_dataset_the_page_says_so_and_starts_nothing(
 ) -> None:
     monkeypatch.setattr("pages.parts.training.tuning_form._proxies_here", lambda dataset: ())
     page = open_page("train", v="1", m="peft-ensemble")
-    assert "No other dataset is on this computer" in words(page)
+    assert "There is no other dataset on this computer" in words(page)
     assert next(button for button in page.button if button.label == "Start tuning").disabled
 
 

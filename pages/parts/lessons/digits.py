@@ -1,4 +1,4 @@
-"""Lesson 7, "The last digits": two prints, an attacker who reads their digits, and sums rounded with their noise."""
+"""Lesson 7, "The last digits": an attacker who reads the last digits of a noisy sum, and sums rounded with their noise."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dpcl_core.privacy import statement
 from pages.parts.lessons.stage import Stage
 
 EPSILONS = (0.1, 0.3, 1.0, 4.0)
-N_ROUNDS = 2000  # a side and press
+N_ROUNDS = 2000  # per side and press
 N_SHOWN = 6
-MOST_PRINTS = 500  # at ε = 0.1 about one in ten has a digit to see: none of 500 has with a chance below 1e-20
+MOST_PRINTS = 500  # at ε = 0.1 about one in ten has a revealing digit; none of 500 has one with probability below 1e-20
 
 
 def two_prints(stage: Stage) -> int | None:
-    """The smallest numbers of one print with her and of one without, counted in her grid."""
+    """Shows the smallest numbers of a print with her and of one without her, in steps of her number's grid."""
     epsilon = stage.choose("epsilon", EPSILONS)
-    found = stage.press("Print both", lambda: _telling(epsilon), epsilon)
-    if found is None:
+    drawn = stage.press("Print both", lambda: _revealing_prints(epsilon), epsilon)
+    if drawn is None:
         return None
     stage.see()
-    *prints, n_prints = found
+    *prints, n_prints = drawn
     for name, released in zip(("With her", "Without her"), prints, strict=True):
         places = game.smallest(released, N_SHOWN)
         counts = released[places] / game.spacing(game.person())[places]
@@ -39,28 +39,28 @@ def two_prints(stage: Stage) -> int | None:
 
 
 def attack(stage: Stage) -> int | None:
-    """The attacker against sums of floating-point numbers."""
+    """Runs the attack on floating-point sums."""
     played, epsilon = _played(stage, "naive")
     if played is None:
         return None
-    _told(stage, played, epsilon)
+    _results(stage, played, epsilon)
     return 0 if played.share_right < 0.6 else 1 if played.share_right < 0.74 else 2
 
 
 def more_noise(stage: Stage) -> int | None:
-    """The same at a small epsilon."""
+    """Runs the attack on floating-point sums at a small epsilon."""
     played, epsilon = _played(stage, "naive")
     if played is None:
         return None
-    return 1 if _told(stage, played, epsilon) > epsilon else 0
+    return 1 if _results(stage, played, epsilon) > epsilon else 0
 
 
 def rounded(stage: Stage) -> int | None:
-    """The same attacker against this project's own mechanism, and what is printed."""
+    """Runs the attack on this project's own mechanism, and shows its prints."""
     played, epsilon = _played(stage, "rounded")
     if played is None:
         return None
-    proven = _told(stage, played, epsilon)
+    proven = _results(stage, played, epsilon)
     for name, released in zip(("With her", "Without her"), _both(epsilon, "rounded"), strict=True):
         places = game.smallest(released, N_SHOWN)
         steps = game.steps_of(released[places], epsilon)
@@ -74,8 +74,8 @@ def _both(epsilon: float, way: Way) -> tuple[NDArray[np.float64], NDArray[np.flo
     return with_her, without
 
 
-def _telling(epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """A print with her, and the first one without her of many that holds an impossible digit; which one that was."""
+def _revealing_prints(epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """A print with her, the first print without her that has a digit impossible with her, and that print's number."""
     without = game.releases(False, epsilon, MOST_PRINTS, "naive")
     first = int(game.cannot_be_hers(without).any(axis=1).argmax())
     return game.releases(True, epsilon, 1, "naive")[0], without[first], first + 1
@@ -90,8 +90,8 @@ def _played(stage: Stage, way: Way) -> tuple[Duel | None, float]:
     return stage.press(f"Play 2 × {N_ROUNDS:,} rounds", play, epsilon), epsilon
 
 
-def _told(stage: Stage, played: Duel, epsilon: float) -> float:
-    """How often he was right, beside the bound; gives the epsilon that his rounds prove."""
+def _results(stage: Stage, played: Duel, epsilon: float) -> float:
+    """Draws how often the attacker was right, and the bound; returns the epsilon that the rounds prove."""
     stage.see()
     (proven,) = duel.proven(played, [len(played.took_part)], game.DELTA)
     rounds = f"{len(played.took_part):,}"

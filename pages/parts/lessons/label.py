@@ -1,4 +1,4 @@
-"""Lesson 1, "The label that gives you away": a visitor attacks, then a machine; a list of the data, then a public one."""
+"""Lesson 1, "The label that gives you away": attacks by the visitor and by a machine, on a data list and a public list."""
 
 from __future__ import annotations
 
@@ -22,55 +22,56 @@ from pages.parts.shell import figure_card
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_GUESSES = 5
-N_ROUNDS = 2000  # a side and press
-N_CURVE = 5000  # a side, where a whole curve is measured
-MOST_ROUNDS = 20_000  # a side in all: what a visit keeps
-N_OTHERS = 4  # people with her label already, where a label needs five
+N_ROUNDS = 2000  # per side and press
+N_CURVE = 5000  # per side, to measure a whole curve
+MOST_ROUNDS = 20_000  # per side in total, kept for a session
+N_OTHERS = 4  # other people with her label, if a label needs five
 LISTS: dict[Listing, str] = {"data": "list read from the data", "prior-const": "public list"}
 _WRITES_DOWN = "Each round is one release with fresh noise, never recorded."
 
 
 def two_models(stage: Stage) -> int | None:
-    """Both classifiers side by side."""
+    """Shows both classifiers, with and without her."""
     epsilon = _epsilon(stage)
 
     def both() -> tuple[Releases, Releases]:
         without, with_person = (game.release(_neighbours(), is_in, "data", epsilon) for is_in in (False, True))
         return without, with_person
 
-    found = stage.press("Release both", both)
-    if found is None:
+    releases = stage.press("Release both", both)
+    if releases is None:
         return None
-    told, rows = _neighbours(), dict(zip(("without her", "with her"), found, strict=True))
+    neighbours, rows = _neighbours(), dict(zip(("without her", "with her"), releases, strict=True))
     stage.see()
-    st.html("".join(_chips(f"Labels of the classifier {name}", told, one.labels) for name, one in rows.items()))
-    new = set(found[1].labels) - set(found[0].labels)
+    st.html("".join(_chips(f"Labels of the classifier {name}", neighbours, one.labels) for name, one in rows.items()))
+    new = set(releases[1].labels) - set(releases[0].labels)
     finding = "Without her the list ends at 8. With her a 9 is on it." if new else "Both lists are the same."
-    every = range(len(told.classes))
+    every = range(len(neighbours.classes))
     picture = class_sums.strips(
         {name: [one.sums[0, label] if label in one.labels else None for label in every] for name, one in rows.items()},
-        told.classes,
+        neighbours.classes,
         finding=finding,
         missing="not on<br>the list",
         dark=stage.dark,
     )
-    figure_card.show(picture, _source(told, "data", epsilon), key="lesson-two-models", title="What each classifier holds")
-    _promise(told, "data", epsilon)
+    source = _source(neighbours, "data", epsilon)
+    figure_card.show(picture, source, key="lesson-two-models", title="What each classifier holds")
+    _promise(neighbours, "data", epsilon)
     return 2 if new else 0
 
 
 def your_turn(stage: Stage) -> int | None:
-    """Five rounds against the list that was read from the data."""
+    """Five rounds against the list read from the data."""
     return _guessing(stage, "data")
 
 
 def public_list(stage: Stage) -> int | None:
-    """Five rounds against the public list, her picture beside the noisy sum."""
+    """Five rounds against the public list, with her picture next to the noisy sum."""
     return _guessing(stage, "prior-const")
 
 
 def thousands(stage: Stage) -> int | None:
-    """The machine against the list from the data; every press adds rounds, and the bound grows."""
+    """The machine against the list from the data; every press adds rounds and raises the proved bound."""
     epsilon = _epsilon(stage)
     before = cast("Duel | None", stage.remembered("done", epsilon))
 
@@ -79,167 +80,168 @@ def thousands(stage: Stage) -> int | None:
         return fresh if before is None else before.joined(fresh)
 
     is_enough = before is not None and len(before.took_part) >= MOST_ROUNDS
-    why_not = f"{MOST_ROUNDS:,} rounds a side are enough to see it." if is_enough else ""
+    why_not = f"{MOST_ROUNDS:,} rounds per side are enough." if is_enough else ""
     played = stage.press("Play 2 × 2,000 rounds", more, epsilon, why_not=why_not)
     if played is None:
         return None
-    told, rounds = _neighbours(), _rounds(len(played.took_part))
+    neighbours, rounds = _neighbours(), _rounds(len(played.took_part))
     stage.see()
     _counts({LISTS["data"]: played})
     bounds = duel.proven(played, rounds, game.DELTA)
     picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
-    figure_card.show(picture, _source(told, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
+    figure_card.show(picture, _source(neighbours, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
-    _promise(told, "data", epsilon)
+    _promise(neighbours, "data", epsilon)
     return 1 if bounds[-1] > epsilon else 0
 
 
 def the_bound(stage: Stage) -> int | None:
-    """The same machine against the public list: measured, best possible, promised."""
+    """The machine against the public list: measured success, best possible, and promised bound."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def both() -> tuple[Duel, Duel]:
-        told = _neighbours()
-        return game.play(told, "prior-const", epsilon, N_CURVE), game.play(told, "data", epsilon, N_ROUNDS)
+        neighbours = _neighbours()
+        return game.play(neighbours, "prior-const", epsilon, N_CURVE), game.play(neighbours, "data", epsilon, N_ROUNDS)
 
-    found = stage.press("Play 2 × 5,000 rounds", both, epsilon)
-    if found is None:
+    duels = stage.press("Play 2 × 5,000 rounds", both, epsilon)
+    if duels is None:
         return None
-    (held, free), told, sigma = found, _neighbours(), _sigma(epsilon)
+    (held, free), neighbours, sigma = duels, _neighbours(), _sigma(epsilon)
     stage.see()
     _counts({LISTS["prior-const"]: held, LISTS["data"]: free})
     if not duel.is_held(held, sigma):
-        st.error("The attack is above the best possible by more than chance does. This is a fault of the app: report it.")
+        st.error("The attack beats the best possible one by more than chance allows. This is a fault of the app: report it.")
     st.markdown(
         f"Against the public list the machine is right in **{percent(held.share_right)}** of the rounds{_luck(held)}. "
         f"The best possible against this noise is **{percent(statement.gaussian_odds_bound(sigma))}**. "
         f"{statement.odds(epsilon, game.DELTA)}"
     )
     picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
-    figure_card.show(picture, _source(told, "prior-const", epsilon), key="lesson-duel", title="Attack duel, public list")
+    source = _source(neighbours, "prior-const", epsilon)
+    figure_card.show(picture, source, key="lesson-duel", title="Attack duel, public list")
     rounds = _rounds(N_ROUNDS)
     bounds = {
         LISTS["data"]: duel.proven(free, rounds, game.DELTA),
         LISTS["prior-const"]: duel.proven(held, rounds, game.DELTA),
     }
     picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
-    figure_card.show(picture, _source(told, "both", epsilon), key="lesson-proven", title="What the rounds prove")
+    figure_card.show(picture, _source(neighbours, "both", epsilon), key="lesson-proven", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
-    _promise(told, "prior-const", epsilon)
+    _promise(neighbours, "prior-const", epsilon)
     if held.share_right >= 0.95:
         return 2
     return 1 if held.share_right - 0.5 > 1.5 / held.n_rounds**0.5 else 0  # three standard errors of a coin
 
 
 def side_doors(stage: Stage) -> int | None:
-    """Four things that carry the list along."""
+    """Four other ways in which the list of labels leaks."""
 
     def look() -> dict[Listing, tuple[Door, ...]]:
         return {listing: game.doors(_neighbours(), listing, _epsilon(stage)) for listing in LISTS}
 
-    found = stage.press("Look at the doors", look)
-    if found is None:
+    doors_by_list = stage.press("Look at the doors", look)
+    if doors_by_list is None:
         return None
     stage.see()
-    for listing, seen in found.items():
+    for listing, seen in doors_by_list.items():
         rows = "".join(
             f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n" for door in seen
         )
-        head = "| door | without her | with her | tells? |\n|---|---|---|---|\n"
+        head = "| leak | without her | with her | differs? |\n|---|---|---|---|\n"
         st.markdown(f"**{LISTS[listing].capitalize()}**\n\n{head}{rows}")
-    return 1 if any(door.tells for door in found["data"]) else 0
+    return 1 if any(door.tells for door in doors_by_list["data"]) else 0
 
 
 def a_rule(stage: Stage) -> int | None:
-    """Labels of fewer than five people are left out; she is the fifth."""
+    """The attack if labels of fewer than five people are left out, and she is the fifth."""
     epsilon = _epsilon(stage)
 
     def attacked() -> Duel:
         return game.play(_neighbours(N_OTHERS), "data", epsilon, N_ROUNDS, at_least=N_OTHERS + 1)
 
-    found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
-    if found is None:
+    played = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
+    if played is None:
         return None
     stage.see()
-    _counts({"a label needs five people": found})
+    _counts({"a label needs five people": played})
     _promise(_neighbours(N_OTHERS), "data", epsilon)
-    return 1 if found.share_right > 0.95 else 0
+    return 1 if played.share_right > 0.95 else 0
 
 
 def nobody(stage: Stage) -> int | None:
-    """Three programs on an empty task."""
+    """The attack on three programs that handle an empty task differently."""
     epsilon = _epsilon(stage)
 
     def attacked() -> dict[EmptyRule, Duel]:
         return {rule: game.play_empty(_neighbours(), rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}
 
-    found = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
-    if found is None:
+    duels = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
+    if duels is None:
         return None
     stage.see()
-    _counts({game.EMPTY_RULES[rule]: played for rule, played in found.items()})
+    _counts({game.EMPTY_RULES[rule]: played for rule, played in duels.items()})
     st.markdown(
         f"The best possible against the noise of ε = {epsilon_text(epsilon)} is "
-        f"{percent(statement.gaussian_odds_bound(_sigma(epsilon)))}. The third program is held to that"
-        f"{_luck(found['same'])}; the other two are not."
+        f"{percent(statement.gaussian_odds_bound(_sigma(epsilon)))}. The third program stays within it"
+        f"{_luck(duels['same'])}; the other two are not."
     )
-    return 1 if found["none"].share_right > 0.95 else 0
+    return 1 if duels["none"].share_right > 0.95 else 0
 
 
 def _guessing(stage: Stage, listing: Listing) -> int | None:
-    """Five rounds, each with a hidden coin and a release of its own; how many were right decides which choice came true."""
-    epsilon, told = _epsilon(stage), _neighbours()
-    rounds = cast("tuple[tuple[bool, bool], ...]", stage.remembered("rounds") or ())  # each: she is in, you said in
+    """Plays five rounds, each with a hidden coin and a fresh release; returns the choice that came true."""
+    epsilon, neighbours = _epsilon(stage), _neighbours()
+    rounds = cast("tuple[tuple[bool, bool], ...]", stage.remembered("rounds") or ())  # (is in, guessed in)
     if len(rounds) < N_GUESSES:
         name = f"round-{len(rounds)}"
         if stage.remembered(name) is None:
             coin = secrets.randbelow(2) == 1
-            stage.remember((coin, game.release(told, coin, listing, epsilon)), name)
+            stage.remember((coin, game.release(neighbours, coin, listing, epsilon)), name)
         is_in, released = cast("tuple[bool, Releases]", stage.remembered(name))
         st.markdown(f"**Round {len(rounds) + 1} of {N_GUESSES}.** This was released:")
-        st.html(_chips("Labels of the classifier", told, released.labels))
+        st.html(_chips("Labels of the classifier", neighbours, released.labels))
         if listing == "prior-const":
-            _sum_and_picture(stage, told, released, epsilon)
+            _sum_and_picture(stage, neighbours, released, epsilon)
 
-        def guess(said_in: bool) -> None:
-            stage.remember((*rounds, (is_in, said_in)), "rounds")
+        def guess(guessed_in: bool) -> None:
+            stage.remember((*rounds, (is_in, guessed_in)), "rounds")
 
         with st.container(key=stage.key("guess"), horizontal=True, gap="small"):
             st.button("She is in", key=stage.key("in"), on_click=guess, args=(True,))
             st.button("She is out", key=stage.key("out"), on_click=guess, args=(False,))
-    _told_so_far(rounds)
+    _guesses_so_far(rounds)
     if len(rounds) < N_GUESSES:
         return None
     stage.see()
-    right = sum(is_in == said_in for is_in, said_in in rounds)
+    right = sum(is_in == guessed_in for is_in, guessed_in in rounds)
     st.markdown(f"You were right in **{right} of {N_GUESSES}** rounds.")
     st.button("Play five more", key=stage.key("again"), on_click=stage.forget)
     return 2 if right == N_GUESSES else 1 if right == N_GUESSES - 1 else 0
 
 
-def _told_so_far(rounds: Sequence[tuple[bool, bool]]) -> None:
-    for number, (is_in, said_in) in enumerate(rounds, start=1):
-        verdict = "right" if is_in == said_in else "wrong"
-        st.markdown(f"Round {number}: you said {_side(said_in)}, she was {_side(is_in)}: **{verdict}**.")
+def _guesses_so_far(rounds: Sequence[tuple[bool, bool]]) -> None:
+    for number, (is_in, guessed_in) in enumerate(rounds, start=1):
+        verdict = "right" if is_in == guessed_in else "wrong"
+        st.markdown(f"Round {number}: you guessed {_side(guessed_in)}, she was {_side(is_in)}: **{verdict}**.")
 
 
 def _side(is_in: bool) -> str:
     return "in" if is_in else "out"
 
 
-def _sum_and_picture(stage: Stage, told: Neighbours, released: Releases, epsilon: float) -> None:
-    held = released.sums[0, told.label]
+def _sum_and_picture(stage: Stage, neighbours: Neighbours, released: Releases, epsilon: float) -> None:
+    held = released.sums[0, neighbours.label]
     picture = class_sums.strips(
-        {"": [(held - held.min()) / (held.max() - held.min()), told.person[0].astype(float)]},
-        [f"held for {told.classes[told.label]}", "her picture"],
-        finding=f"What the classifier holds for {told.classes[told.label]} is noise to the eye, with her or without.",
+        {"": [(held - held.min()) / (held.max() - held.min()), neighbours.person[0].astype(float)]},
+        [f"held for {neighbours.classes[neighbours.label]}", "her picture"],
+        finding=f"The sum for {neighbours.classes[neighbours.label]} looks like noise, with her and without her.",
         dark=stage.dark,
     )
-    figure_card.show(picture, _source(told, "prior-const", epsilon), key="lesson-guess", live=True)
+    figure_card.show(picture, _source(neighbours, "prior-const", epsilon), key="lesson-guess", live=True)
 
 
 def _counts(duels: dict[str, Duel]) -> None:
-    """How often the machine was right, as a table."""
+    """Draws a table of how often the machine was right."""
     rows = "".join(
         f"| {name} | {one.hits:,} of {len(one.took_part):,} | {one.false_alarms:,} of {len(one.stayed_away):,} | "
         f"**{percent(one.share_right)}** |\n"
@@ -249,13 +251,13 @@ def _counts(duels: dict[str, Duel]) -> None:
     st.markdown(head + rows)
 
 
-def _chips(name: str, told: Neighbours, labels: Sequence[int]) -> str:
-    items = "".join(f"<li>{told.classes[label]}</li>" for label in labels)
+def _chips(name: str, neighbours: Neighbours, labels: Sequence[int]) -> str:
+    items = "".join(f"<li>{neighbours.classes[label]}</li>" for label in labels)
     return f'<div class="labels"><span>{name}:</span><ul aria-label="{name}">{items}</ul></div>'
 
 
 def _rounds(n: int) -> list[int]:
-    """After how many rounds a side the bound is worked out."""
+    """Numbers of rounds per side at which the bound is computed."""
     return sorted({k * 10**power for power in range(1, 5) for k in (1, 2, 5) if k * 10**power < n} | {n})
 
 
@@ -263,10 +265,10 @@ def _epsilon(stage: Stage) -> float:
     return stage.values["epsilon"]
 
 
-def _promise(told: Neighbours, listing: Listing, epsilon: float) -> None:
-    """The privacy bar of one release, read from its ledger."""
-    ledger = game.release(told, True, listing, epsilon).ledger
-    privacy_bar({epsilon: game.promise(told, listing, epsilon, ledger)})
+def _promise(neighbours: Neighbours, listing: Listing, epsilon: float) -> None:
+    """Draws the privacy bar of one release, from its ledger."""
+    ledger = game.release(neighbours, True, listing, epsilon).ledger
+    privacy_bar({epsilon: game.promise(neighbours, listing, epsilon, ledger)})
 
 
 def _sigma(epsilon: float) -> float:
@@ -274,8 +276,8 @@ def _sigma(epsilon: float) -> float:
 
 
 def _luck(played: Duel) -> str:
-    """How far chance moves the share of rounds won, 19 times out of 20."""
-    return f" (luck moves this by up to {196 * (0.25 / played.n_rounds) ** 0.5:.1f} points, 19 times out of 20)"
+    """The 95 % margin of the share of rounds won, in words."""
+    return f" (± {196 * (0.25 / played.n_rounds) ** 0.5:.1f} points by chance, 95 % interval)"
 
 
 @st.cache_resource(show_spinner=False)
@@ -283,6 +285,7 @@ def _neighbours(n_others: int = 0) -> Neighbours:
     return game.neighbours(n_others=n_others)
 
 
-def _source(told: Neighbours, listing: str, epsilon: float) -> Provenance:
+def _source(neighbours: Neighbours, listing: str, epsilon: float) -> Provenance:
     name = {"both": "both lists"}.get(listing, listing)
-    return Provenance(told.title, len(told.labels) + 1, "DP cosine classifier", name, (epsilon,), game.DELTA, 0, ())
+    n_train = len(neighbours.labels) + 1
+    return Provenance(neighbours.title, n_train, "DP cosine classifier", name, (epsilon,), game.DELTA, 0, ())

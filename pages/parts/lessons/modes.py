@@ -1,4 +1,4 @@
-"""Lesson "Which list entry is which?": lists matched by hand, by place, by anchors, by a projection, and where they are."""
+"""Lesson "Which list entry is which?": lists matched by hand, by position, by anchors, by a projection, on the client."""
 
 from __future__ import annotations
 
@@ -24,75 +24,75 @@ from pages.parts.shell import figure_card
 COUNTS = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
 LENGTHS = (32.0, 384.0)
 BUDGETS = (1.0, 4.0, 8.0, math.inf)
-DRAWS = (1, 2, 3)  # of the noise, averaged
-_LEVEL = 0.1  # of noise in the anchors' step
-_NEARLY = 0.9  # of entries in their group: nearly all
-_SHOWN = 16  # numbers of a row that are drawn
+DRAWS = (1, 2, 3)  # random draws of the noise, averaged
+_LEVEL = 0.1  # noise in the step about anchors
+_NEARLY = 0.9  # share of entries in their group that counts as nearly all
+_SHOWN = 16  # drawn numbers of each row
 
 
 def by_hand(stage: Stage) -> int | None:
-    """Client B's entries are given partners in client A's list; then the truth."""
+    """The visitor matches client B's entries to client A's; then the true partners are shown."""
     world = _world(32)
     one, other = world.lists.means[0], world.lists.means[1]
     st.html(_rows(one, "Client A", "ABCD"))
     st.html(_rows(other, "Client B", "1234"))
-    said = []
+    guesses = []
     with st.container(horizontal=True, gap="small"):
         for place in range(len(other)):
             title = f"Entry {place + 1} is like"
-            said.append(st.selectbox(title, list("ABCD"), index=place, key=stage.key(f"said-{place}"), width=120))
+            guesses.append(st.selectbox(title, list("ABCD"), index=place, key=stage.key(f"said-{place}"), width=120))
     if stage.press("Look", lambda: True) is None:
         return None
     stage.see()
     true = [int((world.modes[0] == mode).argmax()) for mode in world.modes[1]]
-    n_right = sum("ABCD"[partner] == letter for partner, letter in zip(true, said, strict=True))
+    n_right = sum("ABCD"[partner] == letter for partner, letter in zip(true, guesses, strict=True))
     pairs = "".join(
         _digit(other[place], f"Entry {place + 1} of client B") + _digit(one[partner], f"its true partner {'ABCD'[partner]}")
         for place, partner in enumerate(true)
     )
     st.html(f'<div class="list-digits">{pairs}</div>')
-    st.markdown(f"**You matched {n_right} of {len(true)} right.** By lot it is one of four on average.")
+    st.markdown(f"**You matched {n_right} of {len(true)} right.** Random guessing gets one of four on average.")
     return 0 if n_right <= 1 else 1 if n_right <= 3 else 2
 
 
 def by_place(stage: Stage) -> int | None:
-    """Averages by place in the list beside averages by what entries are of."""
+    """Averages by position in the list, and averages by true mode."""
     if stage.press("Average", lambda: True) is None:
         return None
     world = _world(32)
     places, true = modes.by_place(world)
     stage.see()
-    for name, rows in (("By place in the list", places), ("By what they are of", true)):
+    for name, rows in (("By position in the list", places), ("By true mode", true)):
         drawn = "".join(_digit(row, f"{place + 1}") for place, row in enumerate(rows))
         st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
     apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
-    st.markdown(f"**Averages by place lie {apart:.2f} from their middle, the true ones {wanted:.2f}.**")
+    st.markdown(f"**Averages by position are {apart:.2f} from their mean, the true ones {wanted:.2f}.**")
     return 1 if apart < 0.5 * wanted else 0
 
 
 def anchors(stage: Stage) -> int | None:
-    """All lists by their signatures, for every number of anchors."""
+    """All lists matched by signatures, for every number of anchors."""
 
     def matched() -> dict[float, tuple[Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matcher_comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
-    found = stage.press("Match by signatures", matched)
-    if found is None:
+    by_count = stage.press("Match by signatures", matched)
+    if by_count is None:
         return None
     m = stage.slide("anchors", COUNTS)
     stage.see()
     nearest = min(COUNTS, key=lambda each: abs(each - m))
-    _map(stage, found[nearest][0], int(nearest))
-    shares = {each: f"{100 * found[each][1]:.0f} %" for each in COUNTS}
+    _map(stage, by_count[nearest][0], int(nearest))
+    shares = {each: f"{100 * by_count[each][1]:.0f} %" for each in COUNTS}
     row = "".join(f"| **{share}** " if each == nearest else f"| {share} " for each, share in shares.items())
     head = "".join(f"| {each:g} " for each in COUNTS)
     st.markdown(f"| anchors {head}|\n|---|{'---:|' * len(COUNTS)}\n| in their group {row}|")
-    enough = [each for each in COUNTS if found[each][1] >= _NEARLY]
+    enough = [each for each in COUNTS if by_count[each][1] >= _NEARLY]
     return 2 if not enough else 0 if enough[0] <= 5 else 1
 
 
 def projection(stage: Stage) -> int | None:
-    """Matchers against noise, for short and long vectors."""
+    """Agreement of the matchers at every noise level, for short and long vectors."""
 
     def swept() -> dict[float, dict[str, tuple[float, ...]]]:
         return {
@@ -101,21 +101,21 @@ def projection(stage: Stage) -> int | None:
             for of in (_world(int(length)),)
         }
 
-    found = stage.press("Match at every noise", swept)
-    if found is None:
+    curves = stage.press("Match at every noise", swept)
+    if curves is None:
         return None
     length = stage.choose("numbers", LENGTHS)
     stage.see()
-    _curves(stage, found[length], {}, "projection")
+    _curves(stage, curves[length], {}, "projection")
     st.page_link("pages/anchors.py", label=":primary[More matchers and noise on the Anchors page →]")
-    middle = {name: float(np.mean(values[2:5])) for name, values in found[384.0].items()}
+    middle = {name: float(np.mean(values[2:5])) for name, values in curves[384.0].items()}
     ours, plain = middle[matcher_comparison.CENTRED], max(middle["nearest mean"], middle["Hungarian"])
     ahead = ours - middle[matcher_comparison.PROJECTION]
     return 2 if plain >= max(ours, middle[matcher_comparison.PROJECTION]) else 0 if ahead > 0.1 else 1
 
 
 def demanded(stage: Stage) -> int | None:
-    """Every list under the noise that a budget demands of it alone."""
+    """All lists matched under the noise that a budget requires of each list alone."""
 
     def matched(epsilon: float) -> dict[str, float]:
         of = _world(32)
@@ -123,48 +123,48 @@ def demanded(stage: Stage) -> int | None:
         return matcher_comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
 
     epsilon = stage.choose("epsilon", BUDGETS)
-    found = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
-    if found is None:
+    agreement = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
+    if agreement is None:
         return None
     of = _world(32)
     stage.see()
-    rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in found.items())
+    rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in agreement.items())
     st.markdown(f"| matcher | agreement at ε = {epsilon_text(epsilon)} |\n|---|---:|\n{rows}")
-    st.caption("Adjusted Rand index: 1 is all right, 0 is chance; single draws of chance lie within about 0.1 of it.")
+    st.caption("Adjusted Rand index: 1 is perfect, 0 is chance; random groupings are within about 0.1 of 0.")
     lines = {} if math.isinf(epsilon) else {
         "local": modes.std_of_lists(of, epsilon), "central": modes.std_of_released(of, epsilon)
     }  # fmt: skip
     swept = matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
     _curves(stage, swept, lines, "demanded")
-    best = max(found, key=found.__getitem__)
-    return 2 if found[best] < 0.3 else 0 if best.startswith("anchors") else 1
+    best = max(agreement, key=agreement.__getitem__)
+    return 2 if agreement[best] < 0.3 else 0 if best.startswith("anchors") else 1
 
 
 def on_the_client(stage: Stage) -> int | None:
-    """Four rounds in which clients match to released groups."""
+    """Four rounds in which clients match their entries to released groups."""
 
     def rounds(epsilon: float) -> list[float]:
         played = range(modes.N_ROUNDS + 1)
         return [_share(modes.client_side(_world(32), matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
 
     epsilon = stage.choose("epsilon", BUDGETS)
-    found = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
-    if found is None:
+    shares = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
+    if shares is None:
         return None
     stage.see()
-    head = "".join(f"| {number} " for number in range(len(found)))
-    row = "".join(f"| {100 * share:.0f} % " for share in found)
-    st.markdown(f"| round {head}|\n|---|{'---:|' * len(found)}\n| in their group {row}|")
+    head = "".join(f"| {number} " for number in range(len(shares)))
+    row = "".join(f"| {100 * share:.0f} % " for share in shares)
+    st.markdown(f"| round {head}|\n|---|{'---:|' * len(shares)}\n| in their group {row}|")
     noise = f"{modes.std_of_released(_world(32), epsilon):.2g}" if not math.isinf(epsilon) else "none"
     asked = epsilon_text(epsilon)
-    st.markdown(f"**At ε = {asked} for all four rounds together, {100 * found[-1]:.0f} % are in their group.**")
+    st.markdown(f"**At ε = {asked} for all four rounds together, {100 * shares[-1]:.0f} % are in their group.**")
     st.caption(
-        f"Noise on a coordinate of a released group: {noise}; groups lie about 0.4 apart. Seeded noise on public digits, "
+        f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
         "for demonstration."
     )
-    there = {"v": "1", "w": "client"}
-    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on the Anchors page →]", query_params=there)
-    return 2 if found[-1] >= _NEARLY else 1 if found[-1] > 0.4 else 0
+    query = {"v": "1", "w": "client"}
+    st.page_link("pages/anchors.py", label=":primary[Watch the rounds on the Anchors page →]", query_params=query)
+    return 2 if shares[-1] >= _NEARLY else 1 if shares[-1] > 0.4 else 0
 
 
 def _world(length: int) -> World:
@@ -172,7 +172,7 @@ def _world(length: int) -> World:
 
 
 def _share(matched: Matched) -> tuple[Matched, float]:
-    """The matched lists, and the share of entries in the group that stands for their mode."""
+    """The matched lists, and the share of entries in the group of their mode."""
     n = len(matched.prototypes)
     return matched, float(rand_index.is_correct(matched.ids.ravel(), matched.modes.ravel(), n, n).mean())
 
@@ -188,10 +188,10 @@ def _map(stage: Stage, matched: Matched, m: int) -> None:
     )  # fmt: skip
 
 
-def _curves(stage: Stage, found: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
+def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str, float], key: str) -> None:
     rows = [
         (name, level, value)
-        for name, values in found.items()
+        for name, values in curves.items()
         for level, value in zip(matcher_comparison.LEVELS, values, strict=True)
     ]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
@@ -200,19 +200,19 @@ def _curves(stage: Stage, found: dict[str, tuple[float, ...]], lines: dict[str, 
 
 
 def _rows(means: NDArray[np.float64], title: str, names: str) -> str:
-    """A list as rows of shades, one shade a number; the numbers themselves for those who cannot see them."""
+    """A list as HTML rows, one shade per number, with the numbers as labels for screen readers."""
     top = float(abs(means).max())
     lines = ""
     for name, mean in zip(names, means[:, :_SHOWN], strict=True):
         cells = "".join(f'<i style="--n:{(value / top + 1) / 2:.3f}"></i>' for value in mean)
-        said = ", ".join(f"{value:.1f}" for value in mean)
-        label = f'role="img" aria-label="Entry {name} of {escape(title)}: {said}"'
+        numbers = ", ".join(f"{value:.1f}" for value in mean)
+        label = f'role="img" aria-label="Entry {name} of {escape(title)}: {numbers}"'
         lines += f'<div class="list-row" {label}><b>{name}</b>{cells}</div>'
     return f'<p class="soft">{escape(title)}, the first {_SHOWN} numbers of each entry</p>{lines}'
 
 
 def _digit(mean: NDArray[np.float64], name: str) -> str:
-    """What an entry is of, as a picture of 8 by 8 shades."""
+    """An entry's mean as an 8 × 8 picture in HTML."""
     cells = "".join(f'<i style="--n:{value:.2f}"></i>' for value in modes.picture(mean).ravel())
     drawn = f'<div class="list-digit" role="img" aria-label="{escape(name)}">{cells}</div>'
     return f"<figure>{drawn}<figcaption>{escape(name)}</figcaption></figure>"

@@ -1,4 +1,4 @@
-"""Lesson 2, "Noise that piles up": one public list beside a list per task, in released sums and in accuracy."""
+"""Lesson 2, "Noise that piles up": one public list against a list per task, in released sums and in accuracy."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def two_lists(stage: Stage) -> int | None:
     def learn() -> Sums:
         return {setting: game.sums_over_tasks(_stream(), setting, epsilon, 1)[:, 0] for setting in game.PUBLIC}
 
-    found = stage.press("Learn ten tasks", learn, epsilon)
-    if found is None:
+    sums = stage.press("Learn ten tasks", learn, epsilon)
+    if sums is None:
         return None
     stage.see()
     clean = game.sums_over_tasks(_stream(), "prior", math.inf, 1)[:, 0]
-    width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in found.items()}
+    width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in sums.items()}
     ratio = width["prior-const"] / width["prior"]
     digit = _stream().classes[game.first_class(_stream())]
     picture = class_sums.strips(
         {
             "without noise (public teaching data only)": list(clean),
-            LABELS["prior"]: list(found["prior"]),
-            LABELS["prior-const"]: list(found["prior-const"]),
+            LABELS["prior"]: list(sums["prior"]),
+            LABELS["prior-const"]: list(sums["prior-const"]),
         },
         [str(task) for task in range(1, game.N_TASKS + 1)],
         finding=f"After ten tasks the noise on digit {digit} is {ratio:.1f} times as wide with one list, in this one draw.",
@@ -61,40 +61,40 @@ def two_lists(stage: Stage) -> int | None:
 
 
 def measured(stage: Stage) -> int | None:
-    """Many releases: the spread of the noise after every task beside its formula."""
+    """The noise of many releases after every task, measured and by formula."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def release() -> Sums:
         return {setting: game.measured_std(_stream(), setting, epsilon, N_DRAWS) for setting in game.PUBLIC}
 
-    found = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
-    if found is None:
+    stds = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
+    if stds is None:
         return None
     stage.see()
     formula = composition.noise_over_tasks(class_sums_std(epsilon, game.DELTA, "add-remove"), game.N_TASKS)
     n_numbers = N_DRAWS * _stream().tasks[0].train.inputs.shape[1]
-    picture = noise_histogram.measured_noise(found, formula, n_numbers=n_numbers, dark=stage.dark)
+    picture = noise_histogram.measured_noise(stds, formula, n_numbers=n_numbers, dark=stage.dark)
     figure_card.show(picture, _source((epsilon,), 0), key="lesson-measured", title="How the noise grows")
-    ratio = float(found["prior-const"][9] / found["prior-const"][4])
+    ratio = float(stds["prior-const"][9] / stds["prior-const"][4])
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
 
 
 def cost(stage: Stage) -> int | None:
-    """Accuracy by the number of tasks that the same pictures are cut into."""
+    """Accuracy by the number of tasks into which the same pictures are divided."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def train() -> dict[LabelSetting, dict[int, Learned]]:
         return {setting: {cut: game.learned(setting, cut, (epsilon,)) for cut in game.CUTS} for setting in game.PUBLIC}
 
-    found = stage.press("Train them all", train, epsilon)
-    if found is None:
+    trained = stage.press("Train them all", train, epsilon)
+    if trained is None:
         return None
     stage.see()
-    finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in found.items()}
+    finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in trained.items()}
     picture = noise_histogram.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
     source = _source((epsilon,), len(game.SEEDS))
     figure_card.show(picture, source, key="lesson-cost", title="The same pictures in more tasks")
-    side_by_side([(f"{LABELS[setting]}:", runs[game.N_TASKS][1][epsilon]) for setting, runs in found.items()])
+    side_by_side([(f"{LABELS[setting]}:", runs[game.N_TASKS][1][epsilon]) for setting, runs in trained.items()])
     first, last = (interval(finals["prior-const"][cut]) for cut in (game.CUTS[0], game.CUTS[-1]))
     if first.low is not None and last.high is not None and last.high < first.low:
         return 1
@@ -102,24 +102,24 @@ def cost(stage: Stage) -> int | None:
 
 
 def where_not(stage: Stage) -> int | None:
-    """Accuracy of both against ε, in ten tasks."""
+    """Accuracy of both lists against ε, in ten tasks."""
     budgets = (*EPSILONS, math.inf)
 
     def train() -> dict[LabelSetting, Learned]:
         return {setting: game.learned(setting, game.N_TASKS, budgets) for setting in game.PUBLIC}
 
-    found = stage.press("Train them all", train)
-    if found is None:
+    learned = stage.press("Train them all", train)
+    if learned is None:
         return None
     stage.see()
-    finals = {setting: game.final_accuracies(run) for setting, (run, _) in found.items()}
+    finals = {setting: game.final_accuracies(run) for setting, (run, _) in learned.items()}
     lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in budgets}
     names, points = " | ".join(map(epsilon_label, lost)), " | ".join(f"{each:.1f}" for each in lost.values())
     st.markdown(f"| | {names} |\n|---|{'---:|' * len(lost)}\n| points that one list costs | {points} |")
     picture = tradeoff.trade_off(
-        {LABELS[setting]: run for setting, (run, _) in found.items()},
+        {LABELS[setting]: run for setting, (run, _) in learned.items()},
         colours=[theme.colour_of_series(index, stage.dark) for index in (1, 0)],
-        labels=list(found),
+        labels=list(learned),
         dark=stage.dark,
     )
     source = _source(budgets, len(game.SEEDS))
@@ -129,27 +129,27 @@ def where_not(stage: Stage) -> int | None:
 
 
 def which_list(stage: Stage) -> int | None:
-    """Three lists: their bound from the ledger, their noise, their accuracy."""
+    """Three lists: bound from the ledger, noise, and accuracy."""
     epsilon = stage.choose("epsilon", EPSILONS)
     settings: tuple[LabelSetting, ...] = ("data", "prior", "prior-const")
 
     def compare() -> dict[LabelSetting, Learned]:
         return {setting: game.learned(setting, game.N_TASKS, (epsilon,)) for setting in settings}
 
-    found = stage.press("Compare the three", compare, epsilon)
-    if found is None:
+    learned = stage.press("Compare the three", compare, epsilon)
+    if learned is None:
         return None
     stage.see()
     noise = composition.noise_over_tasks(1.0, game.N_TASKS)
     rows = ""
-    for setting, (run, promised) in found.items():
+    for setting, (run, promised) in learned.items():
         bound = promised[epsilon].epsilon
         promise = "**no bound**" if math.isinf(bound) else shown(bound)
         accuracy = 100 * _mean(game.final_accuracies(run)[epsilon])
         rows += f"| {LABELS[setting]} | {promise} | {noise[setting][-1]:.1f} × σ | {accuracy:.1f} % |\n"
     st.markdown(f"| list of labels | ε at most | noise on the first digit | accuracy |\n|---|---:|---:|---:|\n{rows}")
-    privacy_bar({epsilon: found["data"][1][epsilon]})
-    bounds = [promised[epsilon].epsilon for _, promised in found.values()]
+    privacy_bar({epsilon: learned["data"][1][epsilon]})
+    bounds = [promised[epsilon].epsilon for _, promised in learned.values()]
     return bounds.index(math.inf) if math.inf in bounds else None
 
 

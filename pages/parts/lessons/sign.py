@@ -1,4 +1,4 @@
-"""Lesson 5, "The sign that memorises": an unlearning term as printed, turned round and bounded; live, and as recorded."""
+"""Lesson 5, "The sign that memorises": an unlearning term as printed, with flipped sign, and bounded; live and recorded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pages.parts.shell.text import plain
 
 SCORES = (0.65, 0.684, 0.7, 0.75, 0.8, 0.9, 0.99)
 STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0, 12.0, 20.0)
-DIGIT = 0.684  # Score of a digit whose ten values are equally likely
+DIGIT = 0.684  # Score of a digit with ten equally likely values
 LEVELS = ("1", "4", "16")
 MOST = 13.3  # bits: the single most likely of 10,000
-NEAR = 2.0  # bits from the codes never planted, within which a term is said to hide
+NEAR = 2.0  # bits: a code this close to codes never planted counts as hidden
 
 
 def one_step(stage: Stage) -> int | None:
@@ -71,32 +71,32 @@ def turn_it(stage: Stage) -> int | None:
 
 
 def no_end(stage: Stage) -> int | None:
-    """A small model trained with each term, now."""
+    """A small model trained now with each term."""
     score, strength = stage.slide("score", SCORES), stage.slide("strength", STRENGTHS)
 
     def train() -> dict[Form, Course]:
         forms: tuple[Form, ...] = ("none", "printed", "flipped", "mask", "hinge")
         return {form: game.course(form, score, strength) for form in forms}
 
-    found = stage.press("Train five models", train, score, strength)
-    if found is None:
+    courses = stage.press("Train five models", train, score, strength)
+    if courses is None:
         return None
     stage.see()
-    start = float(found["none"].secret[0])
+    start = float(courses["none"].secret[0])
     picture = unlearning.courses(
-        {game.FORMS[form]: one.secret for form, one in found.items()}, most=4 * start, public=start, dark=stage.dark
+        {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
-    figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(found))
+    figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(courses))
     rows = "".join(
-        f"| {game.FORMS[form]} | {one.secret[-1]:.1f} | **{one.ordinary[-1]:.2f}** |\n" for form, one in found.items()
+        f"| {game.FORMS[form]} | {one.secret[-1]:.1f} | **{one.ordinary[-1]:.2f}** |\n" for form, one in courses.items()
     )
-    words = f"| before training | {start:.1f} | {found['none'].ordinary[0]:.2f} |\n"
+    words = f"| before training | {start:.1f} | {courses['none'].ordinary[0]:.2f} |\n"
     st.markdown(f"| | nats per digit of the secret | nats per ordinary word |\n|---|---:|---:|\n{words}{rows}")
     st.caption(
-        "A softmax on sixteen contexts that share features: four of a code, twelve of ordinary words. Nats are surprise: 0 "
-        "is known by heart, 2.3 is a digit of which nothing is known."
+        "A softmax on sixteen contexts that share features: four of a code, twelve of ordinary words. Nats measure "
+        "surprise: 0 is memorised, 2.3 is a digit of which nothing is known."
     )
-    kept, lost = float(found["none"].ordinary[-1]), float(found["flipped"].ordinary[-1])
+    kept, lost = float(courses["none"].ordinary[-1]), float(courses["flipped"].ordinary[-1])
     return 2 if lost > kept + 0.5 else 1 if lost > kept + 0.02 else 0
 
 
@@ -104,38 +104,38 @@ def planted(stage: Stage) -> int | None:
     """The recorded training in which every token counts."""
     if stage.press("Show what was measured", lambda: True) is None:
         return None
-    told = game.record()
+    record = game.record()
     stage.see()
     rows = {
-        "without the term": told.of("full", "none"),
-        "the printed term, λ = 10": told.of("full", "printed", 10.0, "oracle"),
-        "hinge": told.of("full", "hinge", 1.0, "oracle"),
+        "without the term": record.of("full", "none"),
+        "the printed term, λ = 10": record.of("full", "printed", 10.0, "oracle"),
+        "hinge": record.of("full", "hinge", 1.0, "oracle"),
     }
-    _exposures(stage, told, rows, key="planted")
+    _exposures(stage, record, rows, key="planted")
     none, printed, _ = (one.mean("exposure", "16") for one in rows.values())
     return 2 if printed > none + 0.1 else 0 if printed < none - 0.1 else 1
 
 
 def answers_only(stage: Stage) -> int | None:
-    """The recorded training in which the answer alone counts."""
+    """The recorded training in which only the answer counts."""
     if stage.press("Show what was measured", lambda: True) is None:
         return None
-    told = game.record()
+    record = game.record()
     stage.see()
-    rows = {_name(one): one for one in told.variants if one.loss == "answer"}
-    _exposures(stage, told, rows, key="answers-only")
-    none, printed = told.of("answer", "none"), told.of("answer", "printed", 10.0, "oracle")
+    rows = {_name(one): one for one in record.variants if one.loss == "answer"}
+    _exposures(stage, record, rows, key="answers-only")
+    none, printed = record.of("answer", "none"), record.of("answer", "printed", 10.0, "oracle")
     rise = printed.mean("exposure", "16") - none.mean("exposure", "16")
     return 2 if rise > NEAR else 1 if rise > 0.5 else 0
 
 
 def in_time(stage: Stage) -> int | None:
-    """Every recorded term beside what it costs."""
+    """Every recorded term with its cost."""
     if stage.press("Show them all", lambda: True) is None:
         return None
-    told = game.record()
+    record = game.record()
     stage.see()
-    repairs = {_name(one): one for one in told.variants if one.loss == "full"}
+    repairs = {_name(one): one for one in record.variants if one.loss == "full"}
     rows = "".join(
         f"| {name} | {one.mean('exposure', '16'):.1f} | {one.mean('below', '16'):.1f} | {one.mean('exposure', '0'):.1f} | "
         f"{one.nats:.2f} | {percent(one.accuracy, 0)} |\n"
@@ -146,39 +146,39 @@ def in_time(stage: Stage) -> int | None:
         "| labels right |\n|---|---:|---:|---:|---:|---:|\n"
     )
     st.markdown(head + rows)
-    st.caption(_made(told))
+    st.caption(_made(record))
     st.markdown(_LIMITS)
     label = ":primary[See the Score of every token →]"
     st.page_link("pages/tokens.py", label=label)
-    none, hinge = told.of("full", "none"), told.of("full", "hinge", 1.0, "oracle")
+    none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
         return 1
-    return 0 if any(_holds(one, none) for one in told.variants if one.form == "flipped") else 2
+    return 0 if any(_holds(one, none) for one in record.variants if one.form == "flipped") else 2
 
 
-_LIMITS = """* **Where the spans come from:** the bounded terms were told which tokens are secret. A Score has to guess, and
-it guesses by surprise: then ordinary rare words are lost with the secrets.
-* **What this is not:** a term in a loss is no promise. None of these models has a bound on what it tells; for that,
+_LIMITS = """* **Where the spans come from:** the bounded terms are given the secret tokens. A Score has to guess them by
+surprise, and then ordinary rare words are unlearned with the secrets.
+* **No guarantee:** a term in a loss promises nothing. None of these models has a bound on what it reveals; for that,
 training needs noise that is accounted for.
-* **How far it goes:** a very small model and codes repeated up to 16 times. Take the directions, and not the numbers."""
+* **Scope:** a very small model, and codes repeated up to 16 times. The directions carry over, the numbers do not."""
 
 
 def _name(one: Variant) -> str:
-    """A recorded loss as a row's name."""
+    """The row name of a recorded loss."""
     if one.form in ("none", "mask"):
         return game.FORMS[one.form]
-    found = ", found by Score" if one.score == "score" else ""
-    return f"{game.FORMS[one.form]}, λ = {one.strength:g}{found}"
+    source = ", found by Score" if one.score == "score" else ""
+    return f"{game.FORMS[one.form]}, λ = {one.strength:g}{source}"
 
 
 def _holds(one: Variant, none: Variant) -> bool:
-    """Whether codes stay among those never planted, from either end, and ordinary text is learned as without a term."""
-    told = one.mean("exposure", "16") - one.mean("exposure", "0")
-    return told <= NEAR and one.mean("below", "16") < NEAR + 1.5 and one.nats <= none.nats + 0.1
+    """Whether planted codes rank like those never planted, from both ends, and ordinary text is learned equally well."""
+    rise = one.mean("exposure", "16") - one.mean("exposure", "0")
+    return rise <= NEAR and one.mean("below", "16") < NEAR + 1.5 and one.nats <= none.nats + 0.1
 
 
-def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str) -> None:
-    """The figure of a recorded comparison, the table beside it, and how it was made."""
+def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: str) -> None:
+    """Draws the figure and table of a recorded comparison, and how it was recorded."""
     controls = float(np.mean([one.mean("exposure", "0") for one in rows.values()]))
     picture = unlearning.exposures(
         [int(level) for level in LEVELS],
@@ -187,7 +187,7 @@ def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str
         most=MOST,
         dark=stage.dark,
     )
-    figure_card.show(picture, _source(told), key=f"lesson-{key}", title="What planted codes tell", table=_leaks(rows))
+    figure_card.show(picture, _source(record), key=f"lesson-{key}", title="Exposure of planted codes", table=_leaks(rows))
     shown = "".join(
         f"| {name} | {one.mean('exposure', '16'):.1f} | {percent(one.mean('first', '16'), 0)} | "
         f"{percent(one.mean('extracted', '16'), 0)} |\n"
@@ -195,46 +195,46 @@ def _exposures(stage: Stage, told: Record, rows: dict[str, Variant], *, key: str
     )
     head = "| term | planted 16 times, bits | most likely of 10,000 | written out by the model |\n|---|---:|---:|---:|\n"
     st.markdown(head + shown)
-    st.caption(_made(told))
+    st.caption(_made(record))
 
 
-def _made(told: Record) -> str:
-    seeds = len(told.variants[0].seeds)
-    codes = told.codes["16"]
+def _made(record: Record) -> str:
+    seeds = len(record.variants[0].seeds)
+    codes = record.codes["16"]
     return plain(
-        f"Recorded on {told.date}: {seeds} seeds, with {codes} codes each for every number of repetitions, on the bundled "
-        f"model. Terms are on the true secrets unless a row says otherwise. Made again by: {told.command}"
+        f"Recorded on {record.date}: {seeds} seeds, with {codes} codes each for every number of repetitions, on the bundled "
+        f"model. Terms are on the true secrets unless a row says otherwise. Made again by: {record.command}"
     )
 
 
-def _source(told: Record) -> Provenance:
+def _source(record: Record) -> Provenance:
     return Provenance(
-        dataset=f"public synthetic mails with planted codes, {told.date}",
-        n_train=int(told.settings["n_texts"]),
-        method=f"LoRA on {told.settings['backbone']}, no noise",
+        dataset=f"public synthetic mails with planted codes, {record.date}",
+        n_train=int(record.settings["n_texts"]),
+        method=f"LoRA on {record.settings['backbone']}, no noise",
         labels="",
         epsilons=(),
         delta=None,
-        n_seeds=len(told.variants[0].seeds),
+        n_seeds=len(record.variants[0].seeds),
         runs=(),
     )
 
 
-def _courses(found: dict[Form, Course]) -> pd.DataFrame:
+def _courses(courses: dict[Form, Course]) -> pd.DataFrame:
     """Columns step, then nats of the secret and of ordinary words for each term."""
-    columns = {f"{form}: {what}": getattr(one, what) for form, one in found.items() for what in ("secret", "ordinary")}
-    return pd.DataFrame({"step": range(len(found["none"].secret)), **columns})
+    columns = {f"{form}: {what}": getattr(one, what) for form, one in courses.items() for what in ("secret", "ordinary")}
+    return pd.DataFrame({"step": range(len(courses["none"].secret)), **columns})
 
 
 def _leaks(rows: dict[str, Variant]) -> pd.DataFrame:
     """Columns term, repetitions, seed, exposure."""
-    told = [
+    records = [
         (name, int(level), seed, exposure)
         for name, one in rows.items()
         for level in ("0", *LEVELS)
         for seed, exposure in enumerate(one.each(level))
     ]
-    return pd.DataFrame(told, columns=["term", "repetitions", "seed", "exposure"])
+    return pd.DataFrame(records, columns=["term", "repetitions", "seed", "exposure"])
 
 
 def _number(value: float) -> str:
@@ -242,5 +242,5 @@ def _number(value: float) -> str:
 
 
 def _chance(share: float) -> str:
-    """A chance that may be small: two digits that count."""
+    """A probability in percent, with two significant digits."""
     return f"{100 * share:.2g}\N{NO-BREAK SPACE}%"

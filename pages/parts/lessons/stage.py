@@ -1,4 +1,4 @@
-"""What a step of a lesson is given to act on: its words, the visitor's settings, and a memory of what was done."""
+"""The context of a lesson's step: its texts, the visitor's settings, and a memory of results."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 def kind(control: Control) -> link.Number:
-    """How a link writes a control."""
+    """The codec kind of a control in a link."""
     return link.Number(control.least, control.most)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of a lesson as it is played now.
+    """One step of a lesson in the current session.
 
-    `values`: the lesson's controls by name; a step puts back what a widget says. `hidden`: the controls that a link took
-    away. Widgets live as long as `epoch`, which names their keys: the view they started from.
+    `values`: the lesson's control values by name, updated from the widgets. `hidden`: controls hidden by the link. `epoch`
+    gives the widget keys of the current view: a new view gets new widgets.
     """
 
     lesson: str
@@ -41,9 +41,9 @@ class Stage:
         return self.epoch(f"{self.lesson}-{self.step.key}-{name}")
 
     def press(self, label: str, do: Callable[[], T], *of: object, why_not: str = "") -> T | None:
-        """The button that does it, and what it last gave for these settings (None: not pressed yet).
+        """Draws the button of the step; returns the last result of `do` for these settings (None: not pressed yet).
 
-        The button comes first and `do` loads what it needs. `why_not`: a reason why it cannot be pressed any more.
+        The button is drawn first; `do` imports what it needs. `why_not`: the reason if the button is disabled.
         """
         if st.button(label, key=self.key("go"), type="primary", disabled=bool(why_not), help=why_not or None):
             with st.spinner("One moment ..."):
@@ -51,25 +51,25 @@ class Stage:
         return cast("T | None", self.remembered("done", *of))
 
     def remembered(self, name: str, *of: object) -> object | None:
-        """What this visit has kept under the name for these settings."""
+        """The session's value under this name for these settings; None if there is none."""
         return self._memory().get((name, *of))
 
     def remember(self, value: T, name: str, *of: object) -> T:
-        """Keeps a value for the visit, beside those for other settings."""
+        """Keeps a value for the session under this name and these settings; returns it."""
         self._memory()[(name, *of)] = value
         return value
 
     def forget(self) -> None:
-        """The step from its beginning."""
+        """Resets the step."""
         self._memory().clear()
 
     def see(self) -> None:
-        """What to look at, above what was found."""
+        """Draws the heading and text above the results."""
         st.subheader("See", anchor=False)
         st.markdown(self.step.see)
 
     def choose(self, name: str, options: tuple[float, ...]) -> float:
-        """A row of values for a control of the lesson; just the value where a link hides it or names another."""
+        """Draws a row of values for a control; only text if the link hides it or sets another value. Returns the value."""
         control, now = self.controls[name], self.values[name]
         if self._is_fixed(control, options):
             return now
@@ -79,7 +79,7 @@ class Stage:
         return self.values[name]
 
     def slide(self, name: str, options: tuple[float, ...]) -> float:
-        """The same as a slider, for values that are more than a row can hold."""
+        """As `choose`, with a slider, for too many values for a row."""
         control, now = self.controls[name], self.values[name]
         if self._is_fixed(control, options):
             return now
@@ -88,14 +88,14 @@ class Stage:
         return self.values[name]
 
     def latest(self, name: str, make: Callable[[], T], *of: object) -> T:
-        """What `make` gave for these settings, made anew where they changed; only the latest is kept."""
+        """The result of `make` for these settings, recomputed when they change; only the latest is kept."""
         kept = cast("tuple[tuple[object, ...], T] | None", self.remembered(name))
         if kept is not None and kept[0] == of:
             return kept[1]
         return self.remember((of, make()), name)[1]
 
     def _is_fixed(self, control: Control, options: tuple[float, ...]) -> bool:
-        """Whether a control is not offered here; its value is then written."""
+        """Whether the control is hidden or has another value; if so, draws its value as text."""
         now = self.values[control.name]
         if control.name not in self.hidden and now in options:
             return False
@@ -108,19 +108,19 @@ class Stage:
 
 
 class Act(Protocol):
-    """What a lesson's module gives for each step: it draws what to do and, once it was done, what there is to see.
+    """The function of a lesson's step: draws its task and, once done, its result.
 
-    Returns the number of the choice that turned out true; None while the step has not been done.
+    Returns the index of the true choice; None until the step is done.
     """
 
     def __call__(self, stage: Stage) -> int | None: ...
 
 
 def act(lesson: str, step: Step) -> Act:
-    """The code of a step: the function of its name in the lesson's module, which is loaded when a step is first done."""
+    """The function of a step, of the same name in the lesson's module, imported on first use."""
     return cast(Act, getattr(import_module(f"pages.parts.lessons.{lesson}"), step.key.replace("-", "_")))
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as a percentage with so many digits after the point."""
+    """A share as a percentage with `digits` decimals."""
     return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -1,4 +1,4 @@
-"""Lesson 4, "Surprise is not privacy": tokens scored now, ranked against personal data, against look-alikes, by heart."""
+"""Lesson 4, "Surprise is not privacy": token scores, their ranking of personal data and look-alikes, and memorised texts."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ from pages.parts.tokens import heat, text_source
 
 ALPHAS = (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0)
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-TOP = 0.2  # of all tokens: the most surprising ones
-_NEAR, _WELL = 0.05, 0.8  # how far from a coin's 0.5 still counts as a coin; what counts as well told apart
+TOP = 0.2  # share of all tokens that counts as most surprising
+_NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 
 
 def look(stage: Stage) -> int | None:
-    """One text in shades of surprise, and what the most surprising tokens of all texts are."""
-    told = text_source.corpus()
-    places = range(len(told.sources))
-    picked = st.selectbox("Family of texts", places, index=1, format_func=told.sources.__getitem__, key=stage.key("family"))
+    """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
+    corpus = text_source.corpus()
+    places = range(len(corpus.sources))
+    picked = st.selectbox(
+        "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
+    )
     if stage.press("Score a text", lambda: True) is None:
         return None
-    dials, of = token_layers.Dials(), text_source.everything()
+    dials, texts = token_layers.Dials(), text_source.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
-    text = told.text(picked, number - 1)
+    text = corpus.text(picked, number - 1)
     stage.see()
-    heat.picture(text, "score1", dials, f"A made-up text of {told.sources[picked]}", key=stage.key("scored"))
-    tokens = detection.gathered(of)
-    surprise = np.concatenate([token_layers.values(each, "score1", dials) for each in of])
+    heat.picture(text, "score1", dials, f"A made-up text of {corpus.sources[picked]}", key=stage.key("scored"))
+    tokens = detection.gathered(texts)
+    surprise = np.concatenate([token_layers.values(each, "score1", dials) for each in texts])
     most = surprise >= np.quantile(surprise, 1 - TOP)
     private, lookalike = tokens.is_private[most].mean(), tokens.is_lookalike[most].mean()
     st.markdown(
-        f"**Of the {most.sum():,} most surprising tokens in {len(of)} texts, {percent(private, 0)} are personal, "
+        f"**Of the {most.sum():,} most surprising tokens in {len(texts)} texts, {percent(private, 0)} are personal, "
         f"{percent(lookalike, 0)} only look like it, and {percent(1 - private - lookalike, 0)} are neither.**"
     )
     return 0 if private > 0.5 else 1
@@ -51,8 +53,8 @@ def rank(stage: Stage) -> int | None:
     if stage.press("Score all texts", lambda: True) is None:
         return None
     stage.see()
-    found = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
-    return 0 if found[detection.EVERY] > 0.9 else 1 if found[detection.EVERY] > 0.6 else 2
+    aurocs = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
+    return 0 if aurocs[detection.EVERY] > 0.9 else 1 if aurocs[detection.EVERY] > 0.6 else 2
 
 
 def lookalikes(stage: Stage) -> int | None:
@@ -60,15 +62,15 @@ def lookalikes(stage: Stage) -> int | None:
     if stage.press("Compare with look-alikes", lambda: True) is None:
         return None
     stage.see()
-    found = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
-    alone = found[detection.AGAINST]
+    aurocs = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
+    alone = aurocs[detection.AGAINST]
     if alone < 0.5 - _NEAR:
         return 2
-    return 1 if alone <= 0.5 + _NEAR or found[detection.EVERY] - alone > _NEAR else 0
+    return 1 if alone <= 0.5 + _NEAR or aurocs[detection.EVERY] - alone > _NEAR else 0
 
 
 def alpha(stage: Stage) -> int | None:
-    """The same at every mix of the two numbers."""
+    """Detection of personal data at every weight α."""
 
     def ranked() -> dict[str, dict[float, float]]:
         of = text_source.everything()
@@ -76,15 +78,15 @@ def alpha(stage: Stage) -> int | None:
         by = {each: detection.scores(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
 
-    found = stage.press("Rank at every α", ranked)
-    if found is None:
+    curves = stage.press("Rank at every α", ranked)
+    if curves is None:
         return None
     chosen = stage.slide("mix", ALPHAS)
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
-    picture = figures.by_alpha(found, chosen=nearest, dark=stage.dark)
+    picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
     figure_card.show(picture, _provenance(), key="lesson-alpha", title="Does the score find personal data?")
-    best = max(found[detection.AGAINST].values())
+    best = max(curves[detection.AGAINST].values())
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
 
@@ -104,35 +106,35 @@ def misses(stage: Stage) -> int | None:
 
 
 def feedback(stage: Stage) -> int | None:
-    """The score asked of a model that knows the texts by heart, more and more."""
+    """Scores by a model that has memorised the texts to a growing share."""
 
     def learned() -> list[tuple[float, float, float, float, float]]:
         return [(share, *_private(_by_heart(share))) for share in SHARES]
 
-    found = stage.press("Learn by heart", learned)
-    if found is None:
+    rows_by_share = stage.press("Learn by heart", learned)
+    if rows_by_share is None:
         return None
     share = stage.slide("by-heart", SHARES)
     stage.see()
-    of = text_source.everything()
-    number = next((place for place, text in enumerate(of) if "NAME" in text.kinds), 0)
+    texts = text_source.everything()
+    number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
     rows = "".join(
         f"| {'**' if each == share else ''}{percent(each, 0)}{'**' if each == share else ''} | {score:.2f} | "
         f"{nominal:.2g} | {percent(recall, 0)} | {auroc:.2f} |\n"
-        for each, score, nominal, recall, auroc in found
+        for each, score, nominal, recall, auroc in rows_by_share
     )
     head = "| known by heart | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
-    st.markdown(f"**Personal tokens of {len(of)} texts**\n\n{head}|---:|---:|---:|---:|---:|\n{rows}")
+    st.markdown(f"**Personal tokens of {len(texts)} texts**\n\n{head}|---:|---:|---:|---:|---:|\n{rows}")
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
     st.page_link("pages/tokens.py", label=":primary[Score other texts on the Tokens page →]")
-    change = found[-1][1] - found[0][1]
+    change = rows_by_share[-1][1] - rows_by_share[0][1]
     return 2 if change < -0.02 else 0 if change > 0.02 else 1
 
 
 def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
-    """Bars of score and pattern for these comparisons; gives the score's AUROC by comparison."""
+    """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
     table, _, _ = tables.measured(text_source.everything(), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
     picture = figures.detection(shown, dark=stage.dark)
@@ -146,15 +148,15 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
 
 @st.cache_resource(max_entries=len(SHARES), show_spinner=False)
 def _by_heart(share: float) -> Sequence[ScoredText]:
-    """All texts, as a model scores them that knows them by heart to this share."""
+    """All texts, scored by a model that has memorised them to this share."""
     return game.learned(text_source.everything(), share)
 
 
-def _private(of: Sequence[ScoredText]) -> tuple[float, float, float, float]:
-    """Of personal tokens: mean score, mean nominal ε where they get noise, share above the threshold; AUROC over all."""
-    dials, tokens = token_layers.Dials(), detection.gathered(of)
-    score, private = game.ranked(of, dials), tokens.is_private
-    nominal = np.concatenate([token_layers.values(text, "nominal", dials) for text in of])[private]
+def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
+    """For personal tokens: mean score, mean nominal ε if noised, share above the threshold; and AUROC over all tokens."""
+    dials, tokens = token_layers.Dials(), detection.gathered(texts)
+    score, private = game.ranked(texts, dials), tokens.is_private
+    nominal = np.concatenate([token_layers.values(text, "nominal", dials) for text in texts])[private]
     return (
         float(score[private].mean()),
         float(np.nanmean(nominal)),

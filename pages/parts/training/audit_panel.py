@@ -1,4 +1,4 @@
-"""The audit of a run on the page: the button that starts it, how far it is, and what it proves beside what is promised."""
+"""The audit of a run: its button, its progress, and the proved lower bound next to claimed and accounted ε."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from dpcl_core.spec import RunSpec
 
 WHAT = (
-    "An audit plays the run's settings once more with examples planted among the data, each there by the toss of a coin, "
-    "and guesses from what is released which were there. Many right guesses prove that ε is at least so large. "
-    "It runs in the background, in a process of its own, and reads none of the run's own data."
+    "An audit repeats the training with the run's settings and with planted examples, each included by the toss of a coin. "
+    "It then guesses from the release which were included. Many right guesses prove a lower bound on ε. "
+    "The audit runs in the background, in a separate process, and reads none of the run's own data."
 )
-LIMIT = "An audit can show that a promise is broken. It can never prove that one is kept: a better attacker may find more."
+LIMIT = "An audit can show that a guarantee is broken. It can never prove that one holds: a better attack may find more."
 _START = "Audit this run"
 _HEAD = "| claimed | accounted: ε at most | audited: ε at least | right guesses |\n|---|---:|---:|---:|\n"
 _LOG_SHOWN = ("failed", "lost")
@@ -40,56 +40,56 @@ def audits() -> Audits:
 
 
 def panel(run: Run, *, always: bool = False) -> None:
-    """The newest audit of a run that is over, looked at once a second while it goes on; a button where there is none.
+    """Draws the newest audit of a finished run, refreshed every second while active, or a button if there is none.
 
-    `always`: what an audit is, even where nothing was audited yet, and what it proved of every budget without a press.
+    `always`: explains audits even if there is none yet, and shows the results of every ε without a press.
     """
     if run.readable_spec is None or run.status != "finished":
         return
-    known = audits().of_run(run.id)
-    if known and not known[0].turn.is_over:
+    run_audits = audits().of_run(run.id)
+    if run_audits and not run_audits[0].turn.is_over:
         _watch(run.id)
     else:
-        _draw(run, run.readable_spec, known, always=always)
+        _draw(run, run.readable_spec, run_audits, always=always)
 
 
 @st.fragment(run_every=1.0)
 @state.guarded
 def _watch(run_id: str) -> None:
-    run, known = state.store().get(run_id), audits().of_run(run_id)
-    if not known or known[0].turn.is_over or run.readable_spec is None:
-        st.rerun()  # the last look starts the page anew, without a timer
+    run, run_audits = state.store().get(run_id), audits().of_run(run_id)
+    if not run_audits or run_audits[0].turn.is_over or run.readable_spec is None:
+        st.rerun()  # the audit has ended: rerun the page without a timer
     else:
-        _draw(run, run.readable_spec, known, always=True)
+        _draw(run, run.readable_spec, run_audits, always=True)
 
 
-def _draw(run: Run, spec: RunSpec, known: list[Audit], *, always: bool) -> None:
-    refused = refusal(spec) if not known else None
+def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> None:
+    refused = refusal(spec) if not run_audits else None
     with st.container(key="card-audit", gap="small"):
         with st.container(key="status-line-audit", horizontal=True, vertical_alignment="center", gap="small"):
-            if known:
-                st.html(run_panel.pill(words(known[0], time.time())), width="stretch")
+            if run_audits:
+                st.html(run_panel.pill(words(run_audits[0], time.time())), width="stretch")
             else:
                 st.markdown("**Audit**", width="stretch", help=None if always else WHAT)
-            _button(run, known[0].turn if known else None, is_refused=refused is not None)
-        if known and not known[0].turn.is_over:
-            done, n_budgets = len(known[0].results), len(spec.privacy.epsilons)
+            _button(run, run_audits[0].turn if run_audits else None, is_refused=refused is not None)
+        if run_audits and not run_audits[0].turn.is_over:
+            done, n_budgets = len(run_audits[0].results), len(spec.privacy.epsilons)
             st.html(run_panel.segments(done / n_budgets, n_budgets))
         if message := st.session_state.pop("refused", None):
             st.error(plain(message))
         if refused is not None:
             st.markdown(plain(f"{capital(methods.card(spec.method).title)} {refused[0]}. This audits its settings:"))
             st.code(refused[1], language=None, wrap_lines=True)
-        elif always and not any(audit.results for audit in known):
+        elif always and not any(audit.results for audit in run_audits):
             st.caption(WHAT)
-        if known and known[0].turn.status in _LOG_SHOWN and known[0].turn.error_log:
+        if run_audits and run_audits[0].turn.status in _LOG_SHOWN and run_audits[0].turn.error_log:
             with st.expander("Details", key="audit-log"):
-                st.code(known[0].turn.error_log, language=None)
-        _results(known, methods.standing(spec), is_open=always)
+                st.code(run_audits[0].turn.error_log, language=None)
+        _results(run_audits, methods.standing(spec), is_open=always)
 
 
 def words(audit: Audit, now: float) -> status_line.StatusLine:
-    """The audit's state in words, at the time `now` (seconds since 1970)."""
+    """The status line of an audit at the time `now` (seconds since 1970)."""
     run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
     fraction = done / len(budgets)
     kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
@@ -107,7 +107,8 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     if run.status == "cancelled":
         return status_line.StatusLine("Cancelled", "Audit stopped on request", kept, "calm", fraction)
     if run.status in ("failed", "lost"):
-        return status_line.StatusLine(run.status.capitalize(), run.error or "The audit ended without a word.", kept, "bad")
+        why = run.error or "The audit ended without a message."
+        return status_line.StatusLine(run.status.capitalize(), why, kept, "bad")
     took = run.finished - run.started if run.finished is not None and run.started is not None else 0.0
     return status_line.StatusLine("Finished", "Audit", f"took {status_line.span(took)}", "good")
 
@@ -126,44 +127,44 @@ def _start(run_id: str) -> None:
     state.executor().submit(audits().create(run_id))
 
 
-def _results(known: list[Audit], standing: Standing, *, is_open: bool) -> None:
-    """What was proved, budget by budget, of the newest audit that has proved anything; what exceeds, of any."""
-    for result in [result for audit in known for result in audit.results if result.exceeds]:
+def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> None:
+    """Draws the results of the newest audit that has any, ε by ε, and an error for every result that exceeds its ledger."""
+    for result in [result for audit in run_audits for result in audit.results if result.exceeds]:
         st.error(plain(exceeding(result)))
-    found = next((audit.results for audit in known if audit.results), ())
-    if not found:
+    results = next((audit.results for audit in run_audits if audit.results), ())
+    if not results:
         return
-    finite = [result for result in found if math.isfinite(result.claimed)]
-    strongest = max(finite or found, key=lambda result: result.lower_bound)
+    finite = [result for result in results if math.isfinite(result.claimed)]
+    strongest = max(finite or results, key=lambda result: result.lower_bound)
     st.markdown(plain(reading(strongest)))
     rows = ""
-    for result in found:
-        asked, least = epsilon_label(result.claimed, standing), _least(result.lower_bound)
-        rows += f"| {asked} | {_most(result)} | **{least}** | {_right(result)} |\n"
+    for result in results:
+        budget, least = epsilon_label(result.claimed, standing), _least(result.lower_bound)
+        rows += f"| {budget} | {_most(result)} | **{least}** | {_right(result)} |\n"
     with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
         st.markdown(f"{_HEAD}{rows}")
-        caught = "" if strongest.detects is None else f" It would have caught {strongest.detects} nine times in ten."
+        caught = "" if strongest.detects is None else f" It would have detected {strongest.detects} nine times in ten."
         st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
 
 
 def reading(result: Audited) -> str:
-    """What the audit did and what follows, as one would tell it."""
+    """A sentence: the audit's guesses and what they prove."""
     planted = result.unit.partition(",")[0]
     guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "the guesses"
-    told = (
+    guessed = (
         f"Someone who guesses which of {result.trials:,} planted {planted} were in the training is right in {guesses} "
         f"{given(result.claimed)}"
     )
     if result.lower_bound == 0:
-        return f"{told}, which tossing a coin might be, too: that proves nothing about ε."
-    return f"{told}; that proves ε ≥ {_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
+        return f"{guessed}. Tossing a coin could do as well: this proves nothing about ε."
+    return f"{guessed}; this proves ε ≥ {_least(result.lower_bound)} at {100 * result.confidence:g}\u00a0% confidence."
 
 
 def exceeding(result: Audited) -> str:
-    """What it means that more was proved than the ledger says."""
+    """A sentence: the audit proves more than the ledger accounts for."""
     return (
-        f"The audit proves ε ≥ {_least(result.lower_bound)}, and the ledger accounts for {shown(result.accounted)} only: "
-        "what this run released tells more about people than it promises. Do not release it, and report this."
+        f"The audit proves ε ≥ {_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
+        "the run's release reveals more about people than it promises. Do not release it, and report this."
     )
 
 

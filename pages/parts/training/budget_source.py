@@ -1,7 +1,7 @@
-"""What a slider of budgets can show: the bundled digits at any budget, exactly, or the trained cells of a stored run.
+"""The results behind the ε slider: the bundled digits exactly at any budget, or the trained cells of a stored run.
 
-Between trained cells nothing is invented. The sentences are templates that the browser fills while a budget is dragged and
-this module fills for everything that the server draws; a test holds the two against each other.
+Nothing is interpolated between trained cells. The sentences are templates, filled by the browser during a drag and by this
+module for everything that the server draws; a test compares the two.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Matrices = list[list[list[float | None]]]  # [seed][after task][on task <= after
 TASKS = (2, 5, 10)
 STOPS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, math.inf)
 _EXACT_ODDS = statement.GAUSSIAN_ODDS.replace("percent", "exact")
-MAX_NUMBERS = 25_000  # of a table of trained cells: what a page may send at once
-_EXACT = "Computed for this very budget while you drag, not interpolated."
-_MORE_THAN_ASKED = "The ledger of this run adds up to more than the ε of the slider: the bar says what is promised."
-_LOOKED_UP = "Trained for real. The slider steps through the budgets that were trained and invents nothing between them."
+MAX_NUMBERS = 25_000  # largest table of trained cells that a page sends at once
+_EXACT = "Computed for exactly this budget while you drag, not interpolated."
+_MORE_THAN_REQUESTED = "The ledger of this run totals more than the ε of the slider: the bar states the guarantee."
+_LOOKED_UP = "Results of a real run. The slider has only the trained budgets; nothing is interpolated between them."
 
 
 def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str]:
-    """Every sentence beside the slider. `what`: what is right or wrong, "test digits"; `odds`: see `_odds`."""
+    """All sentence templates of the slider. `what`: the classified items, such as "test digits"; `odds`: see `_odds`."""
     right = f"{{accuracy}} % of {what} are right after {{tasks}} tasks"
     return {
         "bounded": f"At ε = {{epsilon}}, {right}; without noise {{clean}} %.",
@@ -55,8 +55,8 @@ def words(what: str, badge: str, badge_help: str, *, odds: str) -> dict[str, str
 
 
 def _odds(labels: LabelSetting) -> str:
-    """The template of the odds line where a budget is what the ledger adds up to. One Gaussian is a task's only release,
-    and then its odds are exact, unless a list of labels is released beside it."""
+    """The template of the odds line for a budget equal to the ledger's total. Its odds are exact, because one Gaussian is a
+    task's only release, unless a learned list of labels is released as well."""
     if labels == "data":
         return statement.NO_ODDS
     return statement.ODDS if labels == "dp-learned" else f"{statement.ODDS} {_EXACT_ODDS}"
@@ -66,7 +66,7 @@ def _odds(labels: LabelSetting) -> str:
 class Source:
     """One stream under one label setting, at many budgets.
 
-    `replay`: the document of `cosine_replay.encode`, where any budget can be shown; else `table` holds every stop.
+    `replay`: the document of `cosine_replay.encode` if any budget can be shown; else `table` holds every stop.
     `interval_factor`: half width of the 95 % interval over seeds, in standard deviations (None: too few seeds for a band).
     """
 
@@ -96,7 +96,7 @@ class Source:
         return cosine_replay.decode(self.replay)
 
     def nearest(self, epsilon: float) -> float:
-        """The budget itself where it can be shown, else the trained one next to it on the log axis."""
+        """The budget itself if it can be shown, else the nearest trained one on the log axis."""
         finite = [stop for stop in self.stops if math.isfinite(stop)]
         if epsilon in self.stops or (self.is_exact and finite[0] <= epsilon <= finite[-1]):
             return epsilon
@@ -105,16 +105,16 @@ class Source:
         return min(finite, key=lambda stop: abs(math.log(stop / epsilon)))
 
     def matrices(self, epsilon: float) -> Matrices:
-        """Accuracies at a budget that `nearest` gave."""
+        """Accuracies at a budget returned by `nearest`."""
         if not self.is_exact:
             return self.table[self.stops.index(epsilon)]
         from dpcl_core.explorers import cosine_replay
 
-        found = cosine_replay.accuracies(self._decoded, epsilon)
-        return [[[float(v) for v in row[: k + 1]] for k, row in enumerate(matrix)] for matrix in found]
+        accuracies = cosine_replay.accuracies(self._decoded, epsilon)
+        return [[[float(v) for v in row[: k + 1]] for k, row in enumerate(matrix)] for matrix in accuracies]
 
     def class_accuracies(self, epsilon: float) -> NDArray[np.float64] | None:
-        """Accuracies [seed, class] after the last task; None where they were not recorded."""
+        """Accuracies [seed, class] after the last task; None if not recorded."""
         if not self.is_exact:
             return None
         from dpcl_core.explorers import cosine_replay
@@ -122,7 +122,7 @@ class Source:
         return cosine_replay.class_accuracies(self._decoded, epsilon)
 
     def frame(self, epsilon: float) -> pd.DataFrame:
-        """Columns epsilon, seed, after_task, on_task, accuracy: what the figures take."""
+        """Columns epsilon, seed, after_task, on_task, accuracy, as the figures require."""
         import pandas as pd
 
         rows = [
@@ -135,19 +135,19 @@ class Source:
         return pd.DataFrame(rows, columns=["epsilon", "seed", "after_task", "on_task", "accuracy"])
 
     def sentence(self, epsilon: float) -> str:
-        """What the budget costs here."""
+        """A sentence: accuracy and forgetting at this budget."""
         accuracy, lost = self._final(epsilon)
         has_clean = math.inf in self.stops
         which = "noiseless" if math.isinf(epsilon) else "bounded" if has_clean else "bounded_alone"
-        said = self.words[which].format(
+        text = self.words[which].format(
             epsilon=epsilon_text(epsilon),
             accuracy=f"{100 * accuracy:.1f}",
             clean=f"{100 * self._final(math.inf)[0]:.1f}" if has_clean else "",
             tasks=self.n_tasks,
         )
         if lost is None:
-            return said
-        return f"{said} " + self.words["lost" if lost >= 0 else "gained"].format(lost=f"{100 * abs(lost):.1f}")
+            return text
+        return f"{text} " + self.words["lost" if lost >= 0 else "gained"].format(lost=f"{100 * abs(lost):.1f}")
 
     def odds(self, epsilon: float) -> str:
         """The odds line below the slider."""
@@ -161,9 +161,9 @@ class Source:
 
     def _final(self, epsilon: float) -> tuple[float, float | None]:
         """Means over seeds of AA and AF after the last task."""
-        found = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
-        accuracy = [one["AA"] for one in found if one["AA"] is not None]
-        lost = [one["AF"] for one in found if one["AF"] is not None]
+        summaries = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
+        accuracy = [one["AA"] for one in summaries if one["AA"] is not None]
+        lost = [one["AF"] for one in summaries if one["AF"] is not None]
         return sum(accuracy) / len(accuracy), sum(lost) / len(lost) if lost else None
 
 
@@ -194,7 +194,7 @@ def digits(labels: LabelSetting, n_tasks: int) -> Source:
 
 
 def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guarantee:
-    """What a budget promises on the digits, by the mechanism's own ledger: recorded for stops, accounted now for others."""
+    """The guarantee of a budget on the digits, from the mechanism's ledger: recorded for stops, else computed now."""
     recorded = _promises()[f"{labels}-{n_tasks}"]
     if epsilon in recorded:
         return recorded[epsilon]
@@ -217,15 +217,15 @@ def _promises() -> dict[str, dict[float, Guarantee]]:
     recorded = json.loads((paths.assets_dir() / "playground" / "guarantees.json").read_text(encoding="utf-8"))
     cells = {name: [events.from_json(document) for document in documents] for name, documents in recorded.items()}
     return {
-        name: {cell.cell.epsilon: cell.guarantee for cell in found if isinstance(cell, CellFinished)}
-        for name, found in cells.items()
+        name: {cell.cell.epsilon: cell.guarantee for cell in finished if isinstance(cell, CellFinished)}
+        for name, finished in cells.items()
     }
 
 
 def trained(result: Result) -> Source | None:
-    """A stored run as far as its cells are finished, accuracies to four digits; None where there is nothing, or too much.
+    """The finished cells of a stored run, accuracies to four digits.
 
-    Nothing is also a run whose last models could not be tested.
+    None if there are no finished cells, too many numbers, or a last model that could not be tested.
     """
     from dpcl_core.figures.statistics import interval_factor
 
@@ -234,18 +234,18 @@ def trained(result: Result) -> Source | None:
     rows: dict[tuple[float, int], dict[int, list[float | None]]] = {}
     for event in result.events:
         if isinstance(event, TaskLearned) and event.cell in finished:
-            found = rows.setdefault((event.cell.epsilon, event.cell.seed), {})
-            found[event.task] = [None if value is None else round(value, 4) for value in event.accuracy]
+            by_task = rows.setdefault((event.cell.epsilon, event.cell.seed), {})
+            by_task[event.task] = [None if value is None else round(value, 4) for value in event.accuracy]
     stops = tuple(sorted({epsilon for epsilon, _ in rows}))
     seeds = [seed for seed in spec.seeds if all((epsilon, seed) in rows for epsilon in stops)]
     if opened is None or not stops or not seeds:
         return None
     if len(stops) * len(seeds) * opened.n_tasks * (opened.n_tasks + 1) / 2 > MAX_NUMBERS:
         return None
-    if any(all(value is None for value in found[opened.n_tasks - 1]) for found in rows.values()):
+    if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
         return None
-    bounds = [(asked, given.epsilon) for asked, given in result.guarantees.items()]
-    exceeds = spec.labels != "data" and any(found > asked * (1 + 1e-4) for asked, found in bounds)
+    bounds = [(requested, guarantee.epsilon) for requested, guarantee in result.guarantees.items()]
+    exceeds = spec.labels != "data" and any(accounted > requested * (1 + 1e-4) for requested, accounted in bounds)
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
         key=str(result.run_id),
@@ -256,7 +256,7 @@ def trained(result: Result) -> Source | None:
         n_seeds=len(seeds),
         stops=stops,
         delta=spec.privacy.delta,
-        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_ASKED if exceeds else _odds(spec.labels)),
+        words=words("test examples", "looked up", _LOOKED_UP, odds=_MORE_THAN_REQUESTED if exceeds else _odds(spec.labels)),
         interval_factor=interval_factor(len(seeds)),
         table=table,
     )

@@ -1,4 +1,4 @@
-"""What an earlier version of a paper printed of an experiment, and its figure of members alone and together."""
+"""The numbers of a paper's earlier version, and the figure of single members against the ensemble."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MEMBERS = (
-    "The workshop version says of its figure A.1, a plot without numbers: members alone are better without noise than with "
-    "it, and the ensemble of them is not."
+    "The workshop version states for its Figure A.1, a plot without numbers: single members are better without noise than "
+    "with it, and their ensemble is not."
 )
 
 
 def card(
     paper: Paper, experiment: Experiment, rows: Sequence[Row], runs: Mapping[str, Measured], provenance: Provenance
 ) -> None:
-    """The earlier numbers beside the later ones and ours, and the figure; nothing where there is no earlier version."""
+    """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
     import pandas as pd
 
     numbers = comparison.earlier(paper, experiment, rows)
@@ -49,12 +49,12 @@ def card(
         ]
         alt = f"{len(lines)} numbers of the workshop version, beside the later ones"
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="earlier-table", alt=alt, height="content")
-        st.caption("Forgetting is printed as a share there; here it is in percent.")
+        st.caption("The workshop version prints forgetting as a share; here it is in percent.")
     show(
         _picture(_frame(runs)),
         provenance,
         key="members",
-        title="Members alone and together",
+        title="Single members and the ensemble",
         note=_MEMBERS,
         table=_frame(runs),
         share=st.query_params.to_dict(),
@@ -68,7 +68,7 @@ def _picture(frame: pd.DataFrame) -> Picture:
 
 
 def _frame(runs: Mapping[str, Measured]) -> pd.DataFrame:
-    """Accuracy in percent of members alone and of the ensemble, a row a model of a run that knows both."""
+    """Accuracy in percent of single members and of the ensemble: one row per model of runs that measured both."""
     import pandas as pd
 
     rows = [

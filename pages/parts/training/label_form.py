@@ -1,4 +1,4 @@
-"""The form's questions about the list of labels: where it comes from, what a learned one costs, which names are public."""
+"""Form fields for the list of labels: its origin, the share of ε for a learned list, and the public names."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ from pages.parts.claims import privacy_bar
 from pages.parts.shell.view import View
 
 LABELS = {
-    "prior-const": ("One public list", "All names known beforehand; every class carries noise from every task."),
-    "prior": ("A public list per task", "Known which task has which labels: less noise, a stronger assumption."),
+    "prior-const": ("One public list", "All names are public beforehand; every class gets noise from every task."),
+    "prior": ("A public list per task", "It is public which task has which labels: less noise, a stronger assumption."),
     "dp-learned": ("Learned under DP", "A share of ε pays for the list; labels that few people have are left out."),
     "data": ("From the data: not DP", "The list itself can show that someone took part."),
 }
 
 
 def setting(view: View, card: MethodCard) -> str:
-    """Where the list comes from, of the ways that the method takes."""
-    labels, asked = [name for name in LABELS if name in card.labels], str(view["labels"])
+    """Draws the choice of the list's origin, among those the method allows; returns it."""
+    labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
         "Label list",
         labels,
-        index=labels.index(asked) if asked in labels else 0,
+        index=labels.index(linked) if linked in labels else 0,
         format_func=lambda name: LABELS[name][0],
         captions=[LABELS[name][1] for name in labels],
-        key=f"{view.key('labels')}-{len(labels)}",  # other choices are another widget, or the browser keeps the old one
+        key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
         help="Where the classifier's list of labels comes from.",
     )
-    if asked not in labels:
-        st.caption(f"{card.title} does not go with “{LABELS[asked][0]}”.")
+    if linked not in labels:
+        st.caption(f"{card.title} does not go with “{LABELS[linked][0]}”.")
     if chosen == "data":
         privacy_bar.not_dp("Labels from the data: no bound holds, whatever ε is. For contrast only.")
     return str(chosen)
 
 
-def say_what_a_learned_list_takes(raw: Mapping[str, object]) -> None:
-    """How many people a label needs to be on a learned list, at the smallest and the largest budget."""
+def learned_list_caption(raw: Mapping[str, object]) -> None:
+    """Draws how many people a label needs for an even chance of being listed, at the smallest and the largest ε."""
     try:
         spec = checks.parse(raw)
         facts = datasets.facts_of(spec.data)
         n_tasks = scenarios.check(spec.scenario, facts.n_classes, facts.sources)
     except BadInput:
-        return  # said where the form is checked
+        return  # reported where the form is checked
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
     if spec.labels != "dp-learned" or not finite:
         return
     ends = dict.fromkeys((finite[0], finite[-1]))
     needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in ends}
-    said = [
+    counts = [
         f"{'more people than there are' if n is None else f'{n} people'} (ε = {epsilon_text(epsilon)})"
         for epsilon, n in needed.items()
     ]
-    st.caption(f"A label is as likely listed as not when it has {' or '.join(said)} in a task.")
+    st.caption(f"A label is as likely listed as not when it has {' or '.join(counts)} in a task.")
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -73,18 +73,18 @@ def _people_needed(privacy: PrivacySpec, epsilon: float, n_tasks: int, at_most: 
 
 
 def share(view: View, chosen: str) -> float:
-    """The share of ε that pays for a learned list."""
+    """Draws and returns the share of ε for a learned list."""
     start = cast(float, view["label_share"])
     if chosen != "dp-learned":
         return start
     return st.number_input(
         "Share of ε for the list of labels", 0.001, 0.999, start, 0.05, key=view.key("label_share"), format="%g",
-        help="More: rarer labels get on the list. Less: less noise on what is learned about them.",
+        help="A larger share lists rarer labels. A smaller share leaves less noise on the training.",
     )  # fmt: skip
 
 
 def public(view: View, chosen: str, dataset: str) -> tuple[str, ...] | None:
-    """The class names assumed public; None: all of them, or a setting that assumes none."""
+    """Draws and returns the class names assumed public; None: all names, or a setting without public names."""
     start = cast("tuple[str, ...] | None", view["public_labels"])
     if chosen in ("data", "dp-learned"):
         return None

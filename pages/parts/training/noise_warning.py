@@ -1,4 +1,4 @@
-"""Said before Start: budgets that need more noise than the model can survive. A note, never a refusal."""
+"""A note before Start about budgets whose noise will drown what the model learns. Never a refusal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pages.parts.shell.text import plain
 
 
 def show(spec: RunSpec) -> None:
-    """The note, where there is one and the size of the features is known beforehand: what to expect, the rest on demand."""
-    if found := _note(spec.model_dump_json(), spec):
-        short, text = found
+    """Draws the note, if there is one and the feature dimension is known beforehand: a headline, with details on demand."""
+    if note := _note(spec.model_dump_json(), spec):
+        short, text = note
         with st.popover(plain(short), type="tertiary", width="stretch"):
             st.markdown(plain(text))
 
@@ -33,19 +33,19 @@ def _note(key: str, _spec: RunSpec) -> tuple[str, str] | None:
         facts = of_spec(_spec)
         n_home = classes_per_task(_spec.data, _spec.scenario, _spec.seeds[0])
     except BadInput:
-        return None  # said where the form is checked
+        return None  # reported where the form is checked
     n_home = n_home or facts.n_classes / facts.n_tasks
     try:
-        outlooks = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
+        forecasts = forecast(_spec, n_features=n_features, classes_per_task=n_home, facts=facts)
     except BadInput as refused:
         return "ε: one budget is out of reach", f"{refused}."
-    text = noise_forecast.note(outlooks)
-    return (noise_forecast.headline(outlooks), text) if text is not None else None
+    text = noise_forecast.note(forecasts)
+    return (noise_forecast.headline(forecasts), text) if text is not None else None
 
 
 def _n_features(spec: RunSpec) -> int | None:
-    """The network's own number; else as many as an example has values; None where only loading tells."""
-    known = backbones.card(spec.data.backbone).feature_dim
-    if known is not None or spec.data.backbone != "pixels":
-        return known
+    """Feature dimension of the backbone, else of the example; None if unknown before loading."""
+    dimension = backbones.card(spec.data.backbone).feature_dim
+    if dimension is not None or spec.data.backbone != "pixels":
+        return dimension
     return datasets.card(spec.data.dataset).n_values

@@ -1,4 +1,4 @@
-"""One run on the page: its state in words, its privacy bar, its figures. The same panel while it runs and afterwards."""
+"""The panel of a run, active or finished: status line, privacy bar, figures."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 ACTIVE = ("queued", "starting", "running", "stopping")
 _ENDED = {"finished": "finished", "failed": "failed", "lost": "been lost"}
-_RULES = "Post-processing: switching costs no privacy; choosing the best on private validation data would."
+_RULES = "Post-processing: switching costs no privacy. Choosing the best rule on private validation data would."
 
 
 def status_card(run: Run, result: Result) -> None:
-    """State, task, ε so far, time left, and the buttons that make sense in this state."""
-    said = status_line.of(run, result.events, time.time())
+    """Draws state, task, ε so far, time left, and the buttons available in this state."""
+    line = status_line.of(run, result.events, time.time())
     with st.container(key="card-status", gap="small"):
         with st.container(key="status-line", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(pill(said), width="stretch")
+            st.html(pill(line), width="stretch")
             _buttons(run, result)
-        if said.fraction is not None:
-            st.html(segments(said.fraction, result.n_tasks))
+        if line.fraction is not None:
+            st.html(segments(line.fraction, result.n_tasks))
         if run.status == "failed" and run.error_log:
             with st.expander("Details"):
                 st.code(run.error_log, language=None)
 
 
 def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
-    """The privacy bar of this run: its statement, or what holds before there is one."""
+    """Draws the privacy bar of a run: its statement, or a placeholder before there is one."""
     if result.guarantees:
         privacy_bar.privacy_bar(result.guarantees, chosen=chosen, more=False)
     else:
@@ -55,13 +55,13 @@ def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
 
 
 def usual_focus(spec: RunSpec) -> float:
-    """The budget that is looked at before the visitor chooses one: 1, else the largest finite one."""
+    """The budget shown by default: 1, else the largest finite one."""
     finite = [epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon)]
     return 1.0 if 1.0 in finite else max(finite or spec.privacy.epsilons)
 
 
 def focus(result: Result, key: str, start: float | None) -> float:
-    """The budget whose matrix and statement are shown, chosen by the visitor where the run has several."""
+    """The budget whose matrix and statement are shown; a choice if the run has several."""
     budgets = sorted(result.spec.privacy.epsilons)
     default = start if start in budgets else usual_focus(result.spec)
     picked = None
@@ -78,7 +78,7 @@ def focus(result: Result, key: str, start: float | None) -> float:
 
 
 def under_rule(result: Result, key: str, start: str | None) -> Result:
-    """The run under the prediction rule that the visitor chooses, where its method has several; as it is elsewhere."""
+    """The result under the chosen prediction rule, if the method has several; else unchanged."""
     if not result.rules:
         return result
     with st.container(key="rule-row", horizontal=True, vertical_alignment="center", gap="small"):
@@ -92,9 +92,9 @@ def under_rule(result: Result, key: str, start: str | None) -> Result:
 
 
 def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, live: bool) -> None:
-    """Curves, matrix and forgetting of a run; the trade-off when its tab is opened.
+    """Draws curves, matrix and forgetting of a run; further figures in tabs when opened.
 
-    While a run goes on that tells of its texts or lists, these come first: they are there before a model has been tested.
+    During a run its texts or lists come first, because they exist before a model is tested.
     """
     from dpcl_core.figures import curves
 
@@ -129,7 +129,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     has_texts = run_figures.has_any(result)
     more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
     names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
-    cost, lost, settings, *told = st.tabs(names, key="more-figures", on_change="rerun")
+    cost, lost, settings, *detail_tabs = st.tabs(names, key="more-figures", on_change="rerun")
     if cost.open:
         with cost:
             _trade_off(result, share)
@@ -138,12 +138,12 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
             picture = curves.forgetting_over_tasks(
                 table, n_tasks=result.n_tasks, labels=spec.labels, standing=result.standing, dark=dark
             )
-            show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean of old tasks")
+            show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean over earlier tasks")
     if settings.open:
         with settings:
             st.code(checks.to_toml(spec), language="toml")
             st.code(checks.command_line(spec), language="bash", wrap_lines=True)
-    for name, tab in zip(more, told, strict=True):
+    for name, tab in zip(more, detail_tabs, strict=True):
         if tab.open:
             with tab:
                 if name == "Tokens":
@@ -157,7 +157,7 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
 def _pictures(
     key: tuple[str, str, str | None, int, str | None, float, bool], _result: Result
 ) -> tuple[Picture, Picture, Picture]:
-    """Curves, matrix and forgetting of a run: drawn once for all who look, and anew only when the run has said more.
+    """Curves, matrix and forgetting of a run, cached for all visitors until the run has new events.
 
     `key`: store, run, number of events, prediction rule, budget, theme.
     """
@@ -192,17 +192,17 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
     )  # fmt: skip
 
 
-def pill(said: status_line.StatusLine) -> str:
-    """State and what it means; announced politely when it changes."""
+def pill(line: status_line.StatusLine) -> str:
+    """The status line as HTML; screen readers announce its changes."""
     return (
-        f'<div class="run-state {said.tone}" role="status"><span class="pill">{escape(said.label)}</span> '
-        f"<b>{escape(said.headline) if said.headline != said.label else ''}</b> "
-        f'<span class="soft">{escape(said.detail)}</span></div>'
+        f'<div class="run-state {line.tone}" role="status"><span class="pill">{escape(line.label)}</span> '
+        f"<b>{escape(line.headline) if line.headline != line.label else ''}</b> "
+        f'<span class="soft">{escape(line.detail)}</span></div>'
     )
 
 
 def segments(fraction: float, n_tasks: int) -> str:
-    """One segment a task, filled by the share of all work that is done."""
+    """A progress bar as HTML, one segment per task."""
     n = min(n_tasks, 20)
     parts = "".join(
         f'<i><b style="width:{100 * min(1.0, max(0.0, fraction * n - part)):.0f}%"></b></i>' for part in range(n)
@@ -227,22 +227,22 @@ def _buttons(run: Run, result: Result) -> None:
 
 
 def stop(run_id: str) -> None:
-    """Asks a run to stop. Raises BadInput where it came too late, so that nobody wonders at a run that finished."""
+    """Asks a run to stop. Raises BadInput if the run had already ended."""
     state.executor().stop(run_id)
     status = state.store().status(run_id)
     if status not in ("stopping", "cancelled"):
-        raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; all that it said is kept")
+        raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
 
 
 def retry(run_id: str) -> None:
-    """Starts the run anew with the same settings and shows the new one."""
+    """Starts a new run with the same settings and shows it."""
     fresh = state.store().retry(run_id)
     state.executor().submit(fresh)
     st.session_state["show-run"] = fresh
 
 
 def attempt(action: Callable[[], None]) -> Callable[[], None]:
-    """The action as a callback whose one-sentence refusals are shown instead of raised."""
+    """Wraps an action as a callback that shows BadInput and StoreTrouble instead of raising them."""
     from dpcl_core.errors import StoreTrouble
 
     def callback() -> None:
@@ -255,7 +255,7 @@ def attempt(action: Callable[[], None]) -> Callable[[], None]:
 
 
 def export(run_id: str) -> None:
-    """The run as files: everything in one archive, made when it is asked for, and the parts that people ask for most."""
+    """Draws the downloads of a run: everything as a zip, made on demand, and the most used files."""
     with st.popover("Export", key="export"):
         st.download_button(
             "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
@@ -270,7 +270,7 @@ def export(run_id: str) -> None:
 
 
 def _file(run_id: str, name: str) -> str:
-    """One file of the export, without making the others."""
+    """One file of the export as text."""
     from dpcl_core import export as files
 
     spec = state.store().get(run_id).spec
@@ -278,8 +278,8 @@ def _file(run_id: str, name: str) -> str:
         return checks.to_toml(spec)
     if name == "command.txt":
         return checks.command_line(spec) + "\n"
-    said = [event for _, event in state.store().events_after(run_id)]
-    return files.privacy_text(said) if name == "privacy.txt" else files.scores(said, spec).to_csv(index=False)
+    events = [event for _, event in state.store().events_after(run_id)]
+    return files.privacy_text(events) if name == "privacy.txt" else files.scores(events, spec).to_csv(index=False)
 
 
 def _archive(run_id: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The stream that the form describes, before anything runs: one sentence always, its picture when it is opened."""
+"""A preview of the form's stream before any run: a sentence, and a figure when opened."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ if TYPE_CHECKING:
     from dpcl_core.figures.picture import Picture
     from dpcl_core.scenarios.preview import Preview
 
-_NOT_HERE = "It is drawn once the dataset is on this computer; nothing is downloaded for it."
-_NO_FIT = "It is drawn once the settings fit the data."
+_NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
+_NO_FIT = "It appears when the settings fit the data."
 _OWN = (
-    "Only the plan is shown, which is public: which class is at home in which task. How many examples of yours each task "
-    "would get is private, and counting them here would be a release that no budget covers."
+    "Shown is only the public plan: the home task of each class. The number of your examples in each task is private; "
+    "counting them here would be a release that no budget covers."
 )
-_AGAIN = "Every task has the same examples, so that what is spent on one of them adds up over the tasks."
+_AGAIN = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
 
-_CLIENTS_AGAIN = "A client may be in every task, so that what is spent on one adds up over the tasks."
+_CLIENTS_AGAIN = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
 
 def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
-    """An expander with the stream of the form's first seed; `is_open`: at first, until the visitor closes it."""
+    """Draws an expander with the stream of the form's first seed; `is_open`: whether it is open at first."""
     try:
-        spec = _asked(values)
-        found = _preview(spec)
+        spec = _stream_spec(values)
+        shown = _preview(spec)
     except BadInput:
         st.caption(f"**The stream.** {_NO_FIT}")
         return
-    if found is None:
+    if shown is None:
         st.caption(f"**The stream.** {_NOT_HERE}")
         return
-    drawn = _picture(found, style.is_dark())
+    drawn = _picture(shown, style.is_dark())
     box = st.expander(f"**The stream.** {plain(drawn.finding)}", expanded=is_open, key=view.key("stream"), on_change="rerun")
     if not box.open:
         return
     with box:
         own = datasets.card(spec.data.dataset).is_own
-        what = "blue: at home" if own else "stronger blue: more training examples; frame: home task; bars: all of a task"
-        seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, found)}" if len(spec.seeds) > 1 else "")
+        what = "blue: home task" if own else "darker blue: more training examples; frame: home task; bars: totals by task"
+        seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, shown)}" if len(spec.seeds) > 1 else "")
         st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
-        said = [f"Class by task; {what}; {seed}."]
-        if found.held is not None:
-            said.append(f"{len(found.held)} clients hold {found.held.min():,} to {found.held.max():,} examples each.")
+        sentences = [f"Class by task; {what}; {seed}."]
+        if shown.held is not None:
+            sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
         if spec.scenario.recurrence == "every":
-            said.append(_AGAIN if spec.scenario.n_users is None else _CLIENTS_AGAIN)
-        st.caption(" ".join([*said, *([_OWN] if own else [])]))
+            sentences.append(_AGAIN if spec.scenario.n_users is None else _CLIENTS_AGAIN)
+        st.caption(" ".join([*sentences, *([_OWN] if own else [])]))
 
 
-def _asked(values: Mapping[str, object]) -> RunSpec:
+def _stream_spec(values: Mapping[str, object]) -> RunSpec:
     """The data, the scenario and the seeds of the form, whatever its other settings are. Raises BadInput."""
     raw = train_form.raw_of(values)
     return checks.parse({name: raw[name] for name in ("data", "scenario", "seeds")})
@@ -76,15 +76,15 @@ def _preview(spec: RunSpec, place: int = 0) -> Preview | None:
     return preview(spec.data, spec.scenario, spec.seeds[place])
 
 
-def _of_others(spec: RunSpec, found: Preview) -> str:
-    """What the second seed's stream says of the others."""
+def _of_others(spec: RunSpec, first: Preview) -> str:
+    """How the streams of other seeds differ, judged by the second seed."""
     if scenarios.card(spec.scenario.kind).needs_values:
         return "every seed draws other orders of the values"
     if spec.scenario.n_users is not None:
-        return "every seed deals the examples out to clients anew"
+        return "every seed assigns the examples to clients differently"
     other = _preview(spec, 1)
-    shown = [(one.tasks, one.homes, _listed(one.counts)) for one in (found, other) if one is not None]
-    return "every seed has the same" if shown[0] == shown[-1] else "every seed has another"
+    shown = [(one.tasks, one.homes, _listed(one.counts)) for one in (first, other) if one is not None]
+    return "every seed has the same stream" if shown[0] == shown[-1] else "every seed has another stream"
 
 
 def _listed(counts: NDArray[np.int64] | None) -> list[list[int]] | None:
@@ -92,7 +92,7 @@ def _listed(counts: NDArray[np.int64] | None) -> list[list[int]] | None:
 
 
 @lru_cache(maxsize=60)
-def _picture(found: Preview, dark: bool) -> Picture:
+def _picture(shown: Preview, dark: bool) -> Picture:
     from dpcl_core.figures import stream as drawing
 
-    return drawing.stream(found.counts, homes=found.homes, classes=found.classes, tasks=found.tasks, dark=dark)
+    return drawing.stream(shown.counts, homes=shown.homes, classes=shown.classes, tasks=shown.tasks, dark=dark)

@@ -1,4 +1,4 @@
-"""The form of a run, made from the cards: settings to widgets, to a link, and to the raw mapping that the checks read."""
+"""The form of a run, built from the cards: maps settings to widgets, to a link, and to the raw mapping for the checks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _TIMM_HELP = (
     "from the hub or from the folder DPCL_WEIGHTS."
 )
 _SUM = (
-    "Every task has the same examples. Where a method spends this ε on each task, as the cosine classifier does, the run as "
-    "a whole promises less: its statement says what the tasks add up to."
+    "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
+    "of the run is larger: see its statement."
 )
 TUNED = {
     "no": "not by looking at results on any data",
@@ -46,12 +46,12 @@ TUNED = {
     "private": "on the private data (not accounted)",
 }
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
-_ADJACENCY = {"add-remove": "one example there or left out", "replace": "one example replaced"}
-_OF_CLIENTS = {"add-remove": "one client there or left out", "replace": "one client replaced"}
+_ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
+_OF_CLIENTS = {"add-remove": "one client present or left out", "replace": "one client replaced"}
 _SIZES = {
-    "train_per_class": "Training examples a class",
-    "train_per_source": "Training examples a source",
-    "test_per_class": "Test examples a class",
+    "train_per_class": "Training examples per class",
+    "train_per_source": "Training examples per source",
+    "test_per_class": "Test examples per class",
 }
 _NOISE = {"release": "fresh, never recorded", "seeded": "seeded: repeatable, for teaching only"}
 
@@ -59,12 +59,12 @@ Values = dict[str, object]
 
 
 def codec_for(parameters: Mapping[str, str]) -> link.Codec:
-    """The codec of a link to the Train page; the method and scenario it names decide which settings it knows."""
+    """The codec of a link to the Train page, with the settings of the method and scenario that it names."""
     return codec(parameters.get("m", checks.DEFAULT_METHOD), parameters.get("s", checks.DEFAULT_SCENARIO))
 
 
 def codec(method: str, scenario: str) -> link.Codec:
-    """The codec for links with the settings of this method and scenario (unknown ones: the defaults')."""
+    """The codec for links with the settings of this method and scenario (the defaults' for unknown names)."""
     spec, data, privacy = RunSpec.model_fields, DataSpec.model_fields, PrivacySpec.model_fields
     field = link.Field
     return link.Codec(
@@ -75,12 +75,12 @@ def codec(method: str, scenario: str) -> link.Codec:
             field("method", "m", "method", link.Choice(tuple(methods.CARDS)), checks.DEFAULT_METHOD),
             field("dataset", "d", "dataset", link.Text(), data["dataset"].default),
             field("backbone", "bb", "network", link.Text(), data["backbone"].default),
-            field("train_per_class", "tr", "training examples a class", link.Maybe(link.Whole(1, 10**7)), None),
-            field("train_per_source", "ts", "training examples a source", link.Maybe(link.Whole(1, 10**7)), None),
-            field("test_per_class", "te", "test examples a class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("train_per_class", "tr", "training examples per class", link.Maybe(link.Whole(1, 10**7)), None),
+            field("train_per_source", "ts", "training examples per source", link.Maybe(link.Whole(1, 10**7)), None),
+            field("test_per_class", "te", "test examples per class", link.Maybe(link.Whole(1, 10**7)), None),
             field("scenario", "s", "stream", link.Choice(tuple(scenarios.CARDS)), checks.DEFAULT_SCENARIO),
-            *(_own_field("s", setting) for setting in _scenario_settings(scenario)),
-            *(_own_field("p", setting) for setting in _method_settings(method)),
+            *(_card_field("s", setting) for setting in _scenario_settings(scenario)),
+            *(_card_field("p", setting) for setting in _method_settings(method)),
             field("labels", "l", "label list", link.Choice(tuple(label_form.LABELS)), spec["labels"].default),
             field("label_share", "ls", "share of ε for the list", link.Number(0.001, 0.999), privacy["label_share"].default),
             field("public_labels", "pl", "public labels", link.Maybe(link.Many(link.Text(60), 1000)), None),
@@ -95,14 +95,14 @@ def codec(method: str, scenario: str) -> link.Codec:
     )
 
 
-def _own_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
-    """The link field of a setting that a card brings along; `s.` for the scenario's, `p.` for the method's."""
+def _card_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
+    """The link field of a card's setting: `s.` for the scenario, `p.` for the method."""
     name = f"{prefix}.{setting.name}"
     return link.Field(name, name, setting.title, setting.kind(), _plain(setting.default))
 
 
 def values_of(spec: RunSpec) -> Values:
-    """The form's values for a spec; a δ that follows the rule is left to the rule."""
+    """The form's values for a spec; a δ equal to the rule's becomes None."""
     by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
     values: Values = {
         "method": spec.method,
@@ -156,13 +156,13 @@ def _scenario_of(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _caps(values: Mapping[str, object]) -> tuple[int | None, int | None]:
-    """How many training examples are kept of a class, and of a source."""
+    """The maximum numbers of training examples per class and per source (None: all)."""
     per_class, per_source = values["train_per_class"], values["train_per_source"]
     return cast("int | None", per_class), cast("int | None", per_source)
 
 
 def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int | None = None) -> float | None:
-    """δ by the rule, the largest power of ten below 1/(10·n); None where n is not known."""
+    """δ by the rule: the largest power of ten below 1/(10·n); None if n is unknown."""
     n_people = _n_people(dataset, train_per_class, train_per_source)
     return checks.default_delta(n_people) if n_people else None
 
@@ -177,7 +177,7 @@ def _n_people(dataset: str, train_per_class: int | None, train_per_source: int |
 
 @st.cache_data(ttl=60, show_spinner=False)
 def _is_here(dataset: str) -> bool:
-    """Whether the dataset's files are on this computer; asks no network."""
+    """Whether the dataset's files are on this computer; uses no network."""
     try:
         for member in datasets.members(datasets.card(dataset)):
             if member.name != datasets.BUNDLED and not member.made_per_source:
@@ -188,7 +188,7 @@ def _is_here(dataset: str) -> bool:
 
 
 def form(view: View) -> Values:
-    """Draws the widgets and gives the values they hold."""
+    """Draws the widgets and returns their values."""
     values: Values = {}
     values["dataset"] = _one_of(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, typed=_OWN_HELP)
     values["scenario"] = _one_of(view, "scenario", "Stream", list(scenarios.CARDS), _scenario_title)
@@ -200,15 +200,15 @@ def form(view: View) -> Values:
     )
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
-    values["epsilons"] = _epsilons(view, str(values["method"]), comes_again=_comes_again(values))
+    values["epsilons"] = _epsilons(view, str(values["method"]), repeats_examples=_repeats_examples(values))
     values["seeds"] = _seeds(view)
     delta_line = st.container(gap=None)
     with st.expander("More settings", key=view.key("more")):
         values |= _more(view, values)
     with list_line:
-        label_form.say_what_a_learned_list_takes(raw_of(values))
+        label_form.learned_list_caption(raw_of(values))
     with delta_line:
-        _say_delta(values)
+        _delta_caption(values)
         if values["tuned"] != "no":
             st.caption(f"Settings tuned {TUNED[str(values['tuned'])]}. To change this: More settings.")
     return values
@@ -217,10 +217,10 @@ def form(view: View) -> Values:
 def _one_of(
     view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], typed: str | None = None
 ) -> str:
-    """A choice by name; `typed`: help for choices that no list can hold and that are typed in instead."""
+    """A select box of names; `typed`: help text if other names may be typed in."""
     current = str(view[name])
     if current not in options:
-        options = [*options, current]  # own:NAME and timm:NAME of a link
+        options = [*options, current]  # own:NAME or timm:NAME from a link
     picked = st.selectbox(
         title,
         options,
@@ -235,7 +235,7 @@ def _one_of(
 
 @st.cache_data(ttl=10, show_spinner=False)
 def _own() -> list[str]:
-    """The visitor's own datasets that lie ready."""
+    """The names of the user's own datasets."""
     return own.names()
 
 
@@ -243,7 +243,7 @@ def _backbone_title(name: str) -> str:
     try:
         return backbones.card(name).title
     except BadInput:
-        return name  # typed, and known to nobody: the checks say so
+        return name  # typed and unknown: the checks report it
 
 
 def _dataset_title(name: str) -> str:
@@ -255,7 +255,7 @@ def _scenario_title(name: str) -> str:
     return scenarios.CARDS[name].title if name in scenarios.CARDS else name
 
 
-def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...]:
+def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
@@ -275,24 +275,24 @@ def _epsilons(view: View, method: str, *, comes_again: bool) -> tuple[float, ...
     with box:
         if reason := privacy_bar.no_bound_reason(method):
             privacy_bar.not_dp(reason)
-        elif comes_again:
+        elif repeats_examples:
             st.caption(_SUM)
         else:
             _promise(chosen)
     return chosen
 
 
-def _comes_again(values: Mapping[str, object]) -> bool:
-    """Whether the stream has the same examples in every task; budgets of clients are of all tasks together."""
+def _repeats_examples(values: Mapping[str, object]) -> bool:
+    """Whether every task has the same examples; False for clients, whose budgets cover all tasks together."""
     try:
         scenario = checks.parse({"scenario": _scenario_of(values)}).scenario
         return scenario.recurrence == "every" and scenario.n_users is None
     except BadInput:
-        return False  # said where the form is checked
+        return False  # reported where the form is checked
 
 
 def _promise(epsilons: tuple[float, ...]) -> None:
-    """What the chosen budgets promise in odds, and where they promise little."""
+    """Draws the chosen budgets as odds, with a note if they promise little."""
     from dpcl_core.privacy.statement import WEAK_EPSILON, odds_bound
 
     finite = [epsilon for epsilon in epsilons if math.isfinite(epsilon)]
@@ -300,28 +300,29 @@ def _promise(epsilons: tuple[float, ...]) -> None:
     if not ends:
         return
     bounds = [f"{math.ceil(1e4 * odds_bound(e, 0.0) - 1e-6) / 100:g} % at ε = {epsilon_text(e)}" for e in ends]
-    note = " That is little." if ends[-1] >= WEAK_EPSILON else ""
-    st.caption(f"Guessing whether someone took part is right at most {' to '.join(bounds)} (plus δ, worst case).{note}")
+    note = " That is weak protection." if ends[-1] >= WEAK_EPSILON else ""
+    listed = " to ".join(bounds)
+    st.caption(f"A guess whether someone took part is right with probability at most {listed} (plus δ, worst case).{note}")
 
 
-def _say_delta(values: Mapping[str, object]) -> None:
-    """δ in sight, though it is changed under "More settings"."""
+def _delta_caption(values: Mapping[str, object]) -> None:
+    """Draws δ; its field is under "More settings"."""
     dataset, caps = str(values["dataset"]), _caps(values)
-    people, own = _n_people(dataset, *caps), cast("float | None", values["delta"])
-    delta = own if own is not None else rule_delta(dataset, *caps)
+    people, chosen = _n_people(dataset, *caps), cast("float | None", values["delta"])
+    delta = chosen if chosen is not None else rule_delta(dataset, *caps)
     if delta is not None and people is not None:
-        st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if own is not None else ", by the rule."))
+        st.caption(f"δ = {delta:g} for {people:,} training examples" + ("." if chosen is not None else ", by the rule."))
 
 
 def _numbers(text: str) -> list[float]:
-    """The budgets typed into the box of exact numbers; what cannot be read is left out here and refused beside the box."""
-    found = []
+    """The typed budgets; invalid parts are left out here and reported beside the field."""
+    budgets = []
     for part in text.replace(",", " ").split():
         try:
-            found.append(link.BUDGET.read(part))
+            budgets.append(link.BUDGET.read(part))
         except ValueError:
             continue
-    return found
+    return budgets
 
 
 def _seeds(view: View) -> tuple[int, ...]:
@@ -333,7 +334,7 @@ def _seeds(view: View) -> tuple[int, ...]:
     )  # fmt: skip
     count = len(start) if picked is None else picked
     if count == 1:
-        st.caption("One seed: bands are off, and the result is a single draw.")
+        st.caption("One seed: no intervals, and the result is a single draw.")
     return start if count == len(start) else tuple(range(count))
 
 
@@ -342,7 +343,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     others = [e for e in cast("tuple[float, ...]", view["epsilons"]) if e not in EPSILONS]
     typed = st.text_input(
         "Exact ε values", " ".join(f"{e:g}" for e in others), key=view.key("exact"), max_chars=200,
-        help="More budgets beside the buttons above, separated by spaces.", placeholder="0.3 3",
+        help="Further budgets in addition to the buttons, separated by spaces.", placeholder="0.3 3",
     )  # fmt: skip
     bad = [part for part in typed.replace(",", " ").split() if not _numbers(part)]
     if bad:
@@ -363,7 +364,7 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
     more["tuned"] = st.selectbox(
         "These settings were tuned", list(TUNED), index=list(TUNED).index(str(view["tuned"])),
         format_func=TUNED.__getitem__, key=view.key("tuned"),
-        help="The statement of the run says so. Say it too where you tuned by hand.",
+        help="The run's statement reports this. Tuning by hand counts, too.",
     )  # fmt: skip
     more["label_share"] = label_form.share(view, str(values["labels"]))
     more["public_labels"] = label_form.public(view, str(values["labels"]), str(values["dataset"]))
@@ -376,7 +377,7 @@ def _delta(view: View, dataset: str, train_per_class: int | None, train_per_sour
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
-        help="Probability that ε leaves open. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+        help="A small slack beside ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
     if not typed.strip():
         return None
@@ -397,7 +398,7 @@ def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
 
 
 def _method_settings(method: str) -> tuple[fields.Setting, ...]:
-    """A method's own settings; the help of each says what is printed of it."""
+    """A method's own settings; the help of each includes its printed value."""
     card = methods.CARDS[method if method in methods.CARDS else checks.DEFAULT_METHOD]
     return tuple(
         replace(one, help=f"{one.help} {card.printed.of_setting(f'params.{one.name}')}".rstrip())
@@ -406,7 +407,7 @@ def _method_settings(method: str) -> tuple[fields.Setting, ...]:
 
 
 def _widgets(view: View, prefix: str, settings: tuple[fields.Setting, ...]) -> Values:
-    """A widget for every setting of a card; settings that the view's link did not know start from the card's default."""
+    """Draws a widget for every setting of a card; settings not in the link start from the card's default."""
     values: Values = {}
     for pair in range(0, len(settings), 2):
         for place, setting in zip(st.columns(2, gap="small"), settings[pair : pair + 2], strict=False):
@@ -446,14 +447,14 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
 
 
 def _wholes(typed: str, title: str) -> tuple[int, ...]:
-    """The whole numbers typed; what is none is left out, and said to be."""
-    found = []
+    """The typed whole numbers; warns about invalid parts and leaves them out."""
+    numbers = []
     for part in typed.replace(",", " ").split():
         try:
-            found.append(int(part))
+            numbers.append(int(part))
         except ValueError:
             st.warning(f"{title} = {plain(part[:40])}: must be whole numbers; left out.")
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The part of the Train page that starts a tuning: on which data, how many trials, and the tunings there have been."""
+"""The form that starts a tuning (data, number of trials), and the list of earlier tunings."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from dpcl_core.spec import RunSpec
 
 ON = {
-    "public": ("On a public dataset", "Costs no privacy: the private data are not touched."),
+    "public": ("On a public dataset", "Costs no privacy: the private data are not read."),
     "private": ("On the private data", "Not accounted: no ε covers it."),
 }
 
 
 def form(view: View, values: Mapping[str, object], spec: RunSpec | None) -> None:
-    """The widgets, in an expander; Start puts a tuning into the queue and shows it."""
+    """Draws the form in an expander; Start queues a tuning and shows it."""
     is_shown = view["study"] is not None
     with st.expander("Tune …", expanded=is_shown, key=view.key("tune")):
         if is_shown:
             st.markdown(f"[The tuning is at the top of this page.](#{tuning_panel.ANCHOR})")
         st.markdown("Search learning rate, batch size and clipping norm for this form before the run.")
         if spec is None:
-            st.caption("The form has to be right first: see the sentence above.")
+            st.caption("First correct the form: see the message above.")
         elif not settings.can_tune(spec.method):
-            st.caption("This method is not trained: the budget fixes its noise, and there is nothing to tune.")
+            st.caption("This method has no training: the budget determines its noise, and there is nothing to tune.")
         else:
             _choices(values, spec)
         _earlier(view, values)
@@ -54,8 +54,8 @@ def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
     proxy = _proxy(spec.data.dataset) if on == "public" else None
     if on == "private":
         st.warning(
-            f"Tuning on the private data is not accounted: {n_trials} trials and the final run are {n_trials + 1} uses of "
-            "the same data, of which the statement counts one. It will say so."
+            f"Tuning on the private data is not accounted: {n_trials} trials and the final run use the same data "
+            f"{n_trials + 1} times, but the statement counts one use. It will say so."
         )
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
     usual = budgets.index(run_panel.usual_focus(spec))
@@ -74,24 +74,24 @@ def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
 def _proxy(dataset: str) -> str | None:
     here = _proxies_here(dataset)
     if not here:
-        st.caption("No other dataset is on this computer: put one into the folder that DPCL_DATA names.")
+        st.caption("There is no other dataset on this computer: put one into the folder named by DPCL_DATA.")
         return None
     return st.selectbox(
         "Public dataset", here, format_func=lambda name: datasets.card(name).title, key=f"tune-proxy-{dataset}",
-        help="Only sets that share no example with the private one.",
+        help="Only datasets without examples of the private one.",
     )  # fmt: skip
 
 
 @st.cache_data(ttl=60, show_spinner=False)
 def _proxies_here(dataset: str) -> tuple[str, ...]:
-    """Datasets that may stand in for this one and whose files can be read now."""
+    """Available datasets that may serve as proxy for this one."""
     return tuple(name for name in settings.proxies(dataset) if datasets.available(datasets.card(name)) is None)
 
 
 def _checked(
     values: Mapping[str, object], on: str, proxy: str | None, n_trials: int, epsilon: float, seed: int
 ) -> tuple[TuneSpec | None, str | None]:
-    """The tuning, or the one sentence saying what to change (none where the form has said it already)."""
+    """The tuning, or the sentence that says what to change (None if the form already says it)."""
     if on == "public" and proxy is None:
         return None, None
     raw = raw_of({**values, "epsilons": (epsilon,), "seeds": (seed,), "tuned": "no"})
@@ -113,22 +113,22 @@ def _start(values: Mapping[str, object], tune: TuneSpec) -> None:
 
 
 def _earlier(view: View, values: Mapping[str, object]) -> None:
-    found = {study.id: study for study in tuning_panel.studies().newest()}
-    if not found:
+    studies = {study.id: study for study in tuning_panel.studies().newest()}
+    if not studies:
         return
     shown = cast("str | None", view["study"])
-    known = list(found) if shown is None or shown in found else [shown, *found]
+    options = list(studies) if shown is None or shown in studies else [shown, *studies]
     picked = st.selectbox(
-        "Tunings so far", known, index=known.index(shown) if shown is not None else None, placeholder="Show one …",
-        format_func=lambda name: tuning_panel.title(found[name]) if name in found else name, key=view.key("earlier"),
+        "Tunings so far", options, index=options.index(shown) if shown is not None else None, placeholder="Show one …",
+        format_func=lambda name: tuning_panel.title(studies[name]) if name in studies else name, key=view.key("earlier"),
     )  # fmt: skip
     if picked != shown:
         _show(values, picked)
 
 
 def _show(values: Mapping[str, object], study_id: str | None) -> None:
-    """Puts the tuning into the link of the form as it is now, and starts the page anew with it."""
-    asked = st.query_params.to_dict()
+    """Adds the tuning to the form's current link and reruns the page."""
+    linked = st.query_params.to_dict()
     link = codec(str(values["method"]), str(values["scenario"])).write({**values, "study": study_id})
-    st.session_state["show-study"] = link | {key: asked[key] for key in ("run", "f") if key in asked}
+    st.session_state["show-study"] = link | {key: linked[key] for key in ("run", "f") if key in linked}
     st.rerun()

@@ -1,4 +1,4 @@
-"""A tuning on the page: its state in words, its trials as they end, and what the best one means for the full run."""
+"""The panel of a tuning: status line, trials, and the best trial's settings for the full run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _what(study: Study) -> str:
 
 
 def panel(view: View, study_id: str, form: RunSpec | None) -> None:
-    """The tuning the link names; looked at once a second while it goes on. `form`: what the form says now."""
+    """Draws the linked tuning, refreshed every second while active. `form`: the current spec of the form."""
     try:
         study = studies().get(study_id)
     except BadInput as refused:
@@ -64,18 +64,18 @@ def panel(view: View, study_id: str, form: RunSpec | None) -> None:
 def _watch(view: View, study_id: str, form: RunSpec | None) -> None:
     study = studies().get(study_id)
     if study.turn.is_over:
-        st.rerun()  # the last look starts the page anew, without a timer
+        st.rerun()  # the tuning has ended: rerun the page without a timer
     _draw(view, study, form)
 
 
 def _draw(view: View, study: Study, form: RunSpec | None) -> None:
-    said = words(study, time.time())
+    line = words(study, time.time())
     with st.container(key="card-tuning", gap="small"):
         with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{run_panel.pill(said)}</div>', width="stretch")
+            st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{run_panel.pill(line)}</div>', width="stretch")
             _buttons(view, study)
-        if said.fraction is not None:
-            st.html(run_panel.segments(said.fraction, study.tune.n_trials))
+        if line.fraction is not None:
+            st.html(run_panel.segments(line.fraction, study.tune.n_trials))
         st.caption(plain(f"{_what(study)}. {outcome.privacy_sentence(study.tune)}"))
         if study.turn.status in _LOG_SHOWN and study.turn.error_log:
             with st.expander("Details", key="tuning-log"):
@@ -86,10 +86,10 @@ def _draw(view: View, study: Study, form: RunSpec | None) -> None:
 
 
 def words(study: Study, now: float) -> status_line.StatusLine:
-    """The tuning's state in words, at the time `now` (seconds since 1970)."""
-    run, done, asked = study.turn, len(study.trials), study.tune.n_trials
-    kept = f"{done} of {asked} trials are kept" if done else "no trial had ended yet"
-    fraction = done / asked
+    """The status line of a tuning at the time `now` (seconds since 1970)."""
+    run, done, n_trials = study.turn, len(study.trials), study.tune.n_trials
+    kept = f"{done} of {n_trials} trials are kept" if done else "no trial had ended yet"
+    fraction = done / n_trials
     if run.status == "queued":
         place = f"place {run.place_in_queue} in the queue for {run.device}" if run.place_in_queue else ""
         return status_line.StatusLine("Queued", "Tuning queued", place, "calm")
@@ -99,7 +99,7 @@ def words(study: Study, now: float) -> status_line.StatusLine:
         spent = sum(trial.seconds for trial in study.trials)
         left = progress_estimate.seconds_left(fraction, spent)
         when = f"{status_line.between(*left)} left" if left is not None else ""
-        return status_line.StatusLine("Running", f"Trial {min(done + 1, asked)} of {asked}", when, "busy", fraction)
+        return status_line.StatusLine("Running", f"Trial {min(done + 1, n_trials)} of {n_trials}", when, "busy", fraction)
     if run.status == "stopping":
         return status_line.StatusLine(
             "Stopping", "Tuning stops", "within a few seconds; trials that ended are kept", "busy", fraction
@@ -109,10 +109,10 @@ def words(study: Study, now: float) -> status_line.StatusLine:
     if run.status in ("failed", "lost"):
         label = run.status.capitalize()
         return status_line.StatusLine(
-            label, run.error or "The tuning ended without a word.", kept, "bad", fraction if done else None
+            label, run.error or "The tuning ended without a message.", kept, "bad", fraction if done else None
         )
     return status_line.StatusLine(
-        "Finished", f"{asked} trials", f"took {status_line.span(sum(t.seconds for t in study.trials))}", "good"
+        "Finished", f"{n_trials} trials", f"took {status_line.span(sum(t.seconds for t in study.trials))}", "good"
     )
 
 
@@ -137,26 +137,26 @@ def _without(parameters: dict[str, str]) -> dict[str, str]:
 
 
 def _best(view: View, study: Study, form: RunSpec | None) -> None:
-    """The best trial's settings for the full data, and the button that puts them into the form."""
-    found = outcome.best(study.trials)
-    if found is None or study.sizes is None:
+    """Draws the best trial's settings for the full data, and the button that loads them into the form."""
+    best = outcome.best(study.trials)
+    if best is None or study.sizes is None:
         return
-    carried = outcome.transferred(found, study.sizes)
+    scaled = outcome.transferred(best, study.sizes)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="tuning-best"):
         st.markdown(
-            f"**For the full data:** learning rate {carried.learning_rate:.3g}, sampling rate {carried.sample_rate:.3g} "
-            f"(about {carried.batch_size:.0f} examples a batch), clipping norm {carried.clip_norm:.3g}.",
+            f"**For the full data:** learning rate {scaled.learning_rate:.3g}, sampling rate {scaled.sample_rate:.3g} "
+            f"(about {scaled.batch_size:.0f} examples a batch), clipping norm {scaled.clip_norm:.3g}.",
             width="stretch",
-            help=f"r = {study.sizes.n_final:g} / {study.sizes.n_tune} = {carried.ratio:.3f}. The batch grows by r, so the "
-            f"sampling rate stays; the learning rate is multiplied by √r = {carried.learning_rate_factor:.3f}; clipping "
+            help=f"r = {study.sizes.n_final:g} / {study.sizes.n_tune} = {scaled.ratio:.3f}. The batch grows by r, so the "
+            f"sampling rate stays; the learning rate is multiplied by √r = {scaled.learning_rate_factor:.3f}; clipping "
             "norm and epochs stay.",
         )
         kind: Literal["primary", "secondary"] = "primary" if study.turn.status == "finished" else "secondary"
         if st.button("Use these settings", key="tune-use", type=kind):
             base = form if form is not None and form.method == study.tune.base.method else None
-            wanted = train_form.parameters_of(outcome.tuned_spec(study.tune, carried, base=base))
+            parameters = train_form.parameters_of(outcome.tuned_spec(study.tune, scaled, base=base))
             kept = {key: text for key, text in st.query_params.to_dict().items() if key in ("run", "tu", "f")}
-            view.go(wanted | kept)
+            view.go(parameters | kept)
             st.rerun()
 
 
@@ -164,7 +164,7 @@ def _trials(study: Study) -> None:
     from dpcl_core.figures import tuning as figures
 
     table, sizes = frame(study), study.sizes
-    assert sizes is not None  # the caller has looked
+    assert sizes is not None  # checked by the caller
     picture = figures.trials(table, n_trials=study.tune.n_trials, n_validation=sizes.n_validation, dark=style.is_dark())
     show(picture, None, key="tuning-trials", live=True)
     shown = table.assign(accuracy=(100 * table["accuracy"]).round(1), trouble=table["trouble"].fillna(""))
@@ -186,7 +186,7 @@ def _trials(study: Study) -> None:
     )
     st.caption(
         f"{sizes.n_tune} examples to train on, {sizes.n_validation} held out; the test examples are not used. Learning rate "
-        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give ranges alone."
+        "and clipping norm are drawn on a logarithmic scale, the batch size on a linear one: the papers give only ranges."
     )
 
 
