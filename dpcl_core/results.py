@@ -172,7 +172,7 @@ class Result:
 
 def rule_title(rule: str) -> str:
     """The display name of a prediction rule."""
-    return {"argmax": "ArgMax", "member": "Own member, task told"}.get(rule, rule.capitalize())
+    return {"argmax": "ArgMax", "member": "Own member, task given"}.get(rule, rule.capitalize())
 
 
 def method_title(spec: RunSpec) -> str:

@@ -87,11 +87,11 @@ def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpe
             )
         )  # fmt: skip
         known = [experiment.name for experiment in paper.experiments]
-        asked = str(view["experiment"])
+        linked = str(view["experiment"])
         experiment = catalog.experiment(
             paper,
             st.selectbox(
-                "Experiment", known, index=known.index(asked) if asked in known else 0, key=view.key("experiment"),
+                "Experiment", known, index=known.index(linked) if linked in known else 0, key=view.key("experiment"),
                 width=260, format_func=lambda name: catalog.experiment(paper, name).title,
             ),
         )  # fmt: skip

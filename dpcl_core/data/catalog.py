@@ -9,7 +9,7 @@ from dpcl_core import paths
 from dpcl_core.data import files, hub, schema
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.cards import CARDS, LIMITS
-from dpcl_core.data.title import Sizes, title
+from dpcl_core.data.title import UNCAPPED, Caps, Sizes, title
 from dpcl_core.errors import BadInput, DataMissing, unknown
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ def facts(
     parts = outlines(dataset)
     full, kept = (
         [
-            Sizes.published(member, *caps) if part is None else Sizes.of(part, *caps)
+            Sizes.published(member, caps) if part is None else Sizes.of(part, caps)
             for member, part in zip(members(dataset), parts, strict=True)
         ]
-        for caps in ((), (train_per_class, test_per_class, train_per_source))
+        for caps in (UNCAPPED, Caps(train_per_class, test_per_class, train_per_source))
     )
     only = parts[0] if not dataset.members else None
     return DatasetFacts(
@@ -168,14 +168,15 @@ def source_sizes(data: DataSpec) -> dict[str, int]:
     The sources of a combined dataset are its members; those of a generated one are equally large. Empty where the card has
     no sizes.
     """
-    dataset, caps = card(data.dataset), (data.train_per_class, None, data.train_per_source)
+    dataset = card(data.dataset)
+    caps = Caps(train_per_class=data.train_per_class, train_per_source=data.train_per_source)
     if dataset.members:
-        return {one.name: Sizes.published(one, *caps).totals[0] for one in members(dataset)}
+        return {one.name: Sizes.published(one, caps).totals[0] for one in members(dataset)}
     if not dataset.made_per_source:
         return {}
     n_each = dataset.n_train // len(dataset.sources)
     parts = [replace(dataset, n_train=n_each, n_classes=len(classes), sources=()) for _, classes in dataset.sources]
-    totals = [Sizes.published(part, *caps).totals[0] for part in parts]
+    totals = [Sizes.published(part, caps).totals[0] for part in parts]
     return dict(zip((source for source, _ in dataset.sources), totals, strict=True))
 
 

@@ -13,6 +13,7 @@ from dpcl_core.data import catalog
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Source
 from dpcl_core.data.outline import Outline, Part
+from dpcl_core.data.title import Caps
 from dpcl_core.spec import DataSpec
 
 
@@ -54,7 +55,8 @@ def read(data: DataSpec, *, keyed: bool) -> Labels | None:
     outlines = [outline for outline in catalog.outlines(card) if outline is not None]
     if len(outlines) < len(catalog.members(card)):
         return None
-    return _read(card, tuple(outlines), (data.train_per_class, data.test_per_class, data.train_per_source), keyed)
+    caps = Caps(data.train_per_class, data.test_per_class, data.train_per_source)
+    return _read(card, tuple(outlines), caps, keyed)
 
 
 def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
@@ -84,10 +86,9 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
 
 
 @lru_cache(maxsize=8)
-def _read(
-    card: DatasetCard, outlines: tuple[Outline, ...], caps: tuple[int | None, int | None, int | None], keyed: bool
-) -> Labels:
-    return joined(card, [outline.thinned(*caps) for outline in outlines], keyed=keyed)
+def _read(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
+    kept = [outline.thinned(caps.train_per_class, caps.test_per_class, caps.train_per_source) for outline in outlines]
+    return joined(card, kept, keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
 
 
+class Caps(NamedTuple):
+    """Largest numbers of examples kept: training and test examples per class, training examples per source (None: all)."""
+
+    train_per_class: int | None = None
+    test_per_class: int | None = None
+    train_per_source: int | None = None
+
+
+UNCAPPED = Caps()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
     """Nominal numbers of training examples and numbers of test examples of each class: int64 [classes]."""
@@ -23,29 +34,18 @@ class Sizes:
     test: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls,
-        outline: Outline,
-        train_per_class: int | None = None,
-        test_per_class: int | None = None,
-        train_per_source: int | None = None,
-    ) -> Sizes:
+    def of(cls, outline: Outline, caps: Caps = UNCAPPED) -> Sizes:
         """Sizes of an outline or of its subset; nothing of the training part is counted."""
-        test = np.bincount(outline.thinned(None, test_per_class).test.labels, minlength=len(outline.classes))
-        return cls(_evenly(outline.n_kept(train_per_class, train_per_source), len(outline.classes)), test)
+        n_train = outline.n_kept(caps.train_per_class, caps.train_per_source)
+        test = np.bincount(outline.thinned(None, caps.test_per_class).test.labels, minlength=len(outline.classes))
+        return cls(_evenly(n_train, len(outline.classes)), test)
 
     @classmethod
-    def published(
-        cls,
-        card: DatasetCard,
-        train_per_class: int | None = None,
-        test_per_class: int | None = None,
-        train_per_source: int | None = None,
-    ) -> Sizes:
+    def published(cls, card: DatasetCard, caps: Caps = UNCAPPED) -> Sizes:
         """The card's sizes or those of a subset, as even over sources and classes as integers allow."""
-        n_train = int(_capped(_evenly(card.n_train, max(1, len(card.sources))), train_per_source).sum())
+        n_train = int(_capped(_evenly(card.n_train, max(1, len(card.sources))), caps.train_per_source).sum())
         train, test = _evenly(n_train, card.n_classes), _evenly(card.n_test, card.n_classes)
-        return cls(_capped(train, train_per_class), _capped(test, test_per_class))
+        return cls(_capped(train, caps.train_per_class), _capped(test, caps.test_per_class))
 
     @property
     def totals(self) -> tuple[int, int]:

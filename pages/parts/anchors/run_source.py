@@ -33,8 +33,8 @@ def has_any(result: Result) -> bool:
 
 def choose(view: View) -> Result | None:
     """The chosen run; None where the store has no run on clients' data."""
-    asked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
-    runs = pickers.runs(state.where(), asked, "clients")
+    linked = cast("str | None", st.session_state.get(view.key("run"), view["run"]))
+    runs = pickers.runs(state.where(), linked, "clients")
     if not runs:
         return None
     run_id = st.selectbox(
@@ -93,8 +93,8 @@ def at_round(result: Result, rounds: tuple[Signatures, ...], view: View) -> tupl
     last = len(rounds) - 1
     if not last:
         return 0, {"at": None}
-    asked = cast("int | None", view["at"])
-    start = asked - 1 if asked is not None and asked <= len(rounds) else last
+    linked = cast("int | None", view["at"])
+    start = linked - 1 if linked is not None and linked <= len(rounds) else last
     names = [_round_name(event, result) for event in rounds]
     at = st.select_slider(
         "Round", range(len(rounds)), start, format_func=names.__getitem__, key=view.key(f"at-{len(rounds)}")

@@ -147,7 +147,7 @@ def side_doors(stage: Stage) -> int | None:
         rows = "".join(
             f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n" for door in seen
         )
-        head = "| leak | without her | with her | differs? |\n|---|---|---|---|\n"
+        head = "| door | without her | with her | reveals her? |\n|---|---|---|---|\n"
         st.markdown(f"**{LISTS[listing].capitalize()}**\n\n{head}{rows}")
     return 1 if any(door.tells for door in doors_by_list["data"]) else 0
 

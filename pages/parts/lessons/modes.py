@@ -62,11 +62,11 @@ def by_place(stage: Stage) -> int | None:
     world = _world(32)
     places, true = modes.by_place(world)
     stage.see()
-    for name, rows in (("By position in the list", places), ("By true mode", true)):
+    for name, rows in (("By place in the list", places), ("By what they are of", true)):
         drawn = "".join(_digit(row, f"{place + 1}") for place, row in enumerate(rows))
         st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
     apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
-    st.markdown(f"**Averages by position are {apart:.2f} from their mean, the true ones {wanted:.2f}.**")
+    st.markdown(f"**Averages by place are {apart:.2f} from their mean, the true ones {wanted:.2f}.**")
     return 1 if apart < 0.5 * wanted else 0
 
 
@@ -156,8 +156,8 @@ def on_the_client(stage: Stage) -> int | None:
     row = "".join(f"| {100 * share:.0f} % " for share in shares)
     st.markdown(f"| round {head}|\n|---|{'---:|' * len(shares)}\n| in their group {row}|")
     noise = f"{modes.std_of_released(_world(32), epsilon):.2g}" if not math.isinf(epsilon) else "none"
-    asked = epsilon_text(epsilon)
-    st.markdown(f"**At ε = {asked} for all four rounds together, {100 * shares[-1]:.0f} % are in their group.**")
+    epsilon_words = epsilon_text(epsilon)
+    st.markdown(f"**At ε = {epsilon_words} for all four rounds together, {100 * shares[-1]:.0f} % are in their group.**")
     st.caption(
         f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
         "for demonstration."

@@ -78,16 +78,16 @@ def subtract(stage: Stage) -> int | None:
     mine = int(ten[label or 0])
 
     def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery]]:
-        found = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
+        differences = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
         others = np.delete(np.arange(len(pictures.train)), mine)
         return {
             sharing: (list(rows[ten]), game.recovered(rows[others], pictures.train[others], pictures.levels))
-            for sharing, rows in found.items()
+            for sharing, rows in differences.items()
         }
 
-    found = stage.latest("found", attacked, scale, mine)
+    recovered = stage.latest("found", attacked, scale, mine)
     stage.see()
-    counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in found.items()}
+    counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in recovered.items()}
     n = f"{len(pictures.train) - 1:,}"
     finding = (
         f"With one noise for all, {counts['shared']:,} of {n} other pictures come back exactly; "
@@ -95,13 +95,13 @@ def subtract(stage: Stage) -> int | None:
     )
     picture = class_sums.strips(
         {"published: one noise for all": list(noisy["shared"][ten])}
-        | {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in found.items()},
+        | {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()},
         pictures.classes,
         finding=finding,
         dark=stage.dark,
     )
     figure_card.show(picture, _source(pictures), key="lesson-subtract", title="What your subtraction gives")
-    share = found["shared"][1].pictures
+    share = recovered["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
 
@@ -114,26 +114,26 @@ def nobody(stage: Stage) -> int | None:
     noisy = stage.latest("noisy", lambda: _noisy(pictures, scale), scale)
 
     def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery, float]]:
-        found = {sharing: game.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
+        estimates = {sharing: game.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
         return {
             sharing: (
                 list(rows[ten]),
                 game.recovered(rows, pictures.train, pictures.levels),
                 game.recognised(rows, pictures.train, range(N_RECOGNISED)),
             )
-            for sharing, rows in found.items()
+            for sharing, rows in estimates.items()
         }
 
-    found = stage.latest("found", attacked, scale)
+    recovered = stage.latest("found", attacked, scale)
     stage.see()
-    (_, shared, known), (_, _, fresh_known) = found["shared"], found["independent"]
+    (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
     finding = (
         f"With one noise for all, {percent(shared.pixels)} of all pixels come back exactly and {percent(known)} of "
         f"{N_RECOGNISED} pictures are recognised; with fresh noise {percent(fresh_known)} are."
     )
     picture = class_sums.strips(
         {"without noise (public teaching data only)": list(pictures.train[ten])}
-        | {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in found.items()},
+        | {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()},
         pictures.classes,
         finding=finding,
         dark=stage.dark,
@@ -141,7 +141,7 @@ def nobody(stage: Stage) -> int | None:
     figure_card.show(picture, _source(pictures), key="lesson-nobody", title="What a mean gives away")
     rows = "".join(
         f"| {ROWS[sharing]} | {_size(result.rms_error)} | {percent(recognised)} |\n"
-        for sharing, (_, result, recognised) in found.items()
+        for sharing, (_, result, recognised) in recovered.items()
     )
     st.markdown(f"| | error of a pixel (root mean square; its range is 2) | recognised |\n|---|---:|---:|\n{rows}")
     return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0

@@ -116,8 +116,9 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
     if any(is_noised):
         low, high = (f"{each:.3g}" for each in (nominal[is_noised].min(), nominal[is_noised].max()))
         least, most = (f"{each:.3g}" for each in (true[is_noised].min(), true[is_noised].max()))
-        whole = f"{token_layers.text_epsilon(text, dials):,.0f}"
-        numbers = f"{low} to {high} (nominal, no guarantee). Exact ε of that noise {least} to {most}, of this text {whole}."
+        text_epsilon = f"{token_layers.text_epsilon(text, dials):,.0f}"
+        exact = f"Exact ε of that noise {least} to {most}, of this text {text_epsilon}."
+        numbers = f"{low} to {high} (nominal, no guarantee). {exact}"
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)
     stops = f"{n_stops} stop word token{'s' if n_stops != 1 else ''}: no noise. " if n_stops else ""

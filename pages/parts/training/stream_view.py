@@ -52,8 +52,8 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
     if not box.open:
         return
     with box:
-        own = datasets.card(spec.data.dataset).is_own
-        what = "blue: home task" if own else "darker blue: more training examples; frame: home task; bars: totals by task"
+        is_own = datasets.card(spec.data.dataset).is_own
+        what = "blue: home task" if is_own else "darker blue: more training examples; frame: home task; bars: totals by task"
         seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, shown)}" if len(spec.seeds) > 1 else "")
         st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
         sentences = [f"Class by task; {what}; {seed}."]
@@ -61,7 +61,7 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
             sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
         if spec.scenario.recurrence == "every":
             sentences.append(_AGAIN if spec.scenario.n_users is None else _CLIENTS_AGAIN)
-        st.caption(" ".join([*sentences, *([_OWN] if own else [])]))
+        st.caption(" ".join([*sentences, *([_OWN] if is_own else [])]))
 
 
 def _stream_spec(values: Mapping[str, object]) -> RunSpec:
