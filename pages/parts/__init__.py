@@ -1,1 +1,1 @@
-"""Pieces that several pages share: header, privacy bar, figure strip, links, layout, the store behind them."""
+"""Pieces of pages, by use: shell (every page), training, claims, comparison, anchors, tokens, lessons."""

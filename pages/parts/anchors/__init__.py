@@ -1,1 +1,1 @@
-"""Parts of the Anchors page: where its lists come from, and the pictures of how they were matched."""
+"""Pieces of the Anchors page: sources of its lists (a run, a simulation), and figures of their matching."""

@@ -1,1 +1,1 @@
-"""Pieces that recompute a published claim."""
+"""Calculators of published privacy claims, and the bar that states a guarantee."""

@@ -1,1 +1,1 @@
-"""Lessons: what their steps do on the page. One module a lesson, named in `catalog`."""
+"""The steps of the lessons on the page: one module per lesson, one function per step."""

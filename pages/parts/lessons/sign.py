@@ -39,7 +39,7 @@ def one_step(stage: Stage) -> int | None:
     st.markdown(f"| | weight of its cross-entropy | chance before | chance after |\n|---|---:|---:|---:|\n{rows}")
     st.caption(
         f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
-        "the token's logit alone, and all tokens of the text count in the loss."
+        "the token's logit only, and all tokens of the text count in the loss."
     )
     if after["printed"] > after["none"]:
         return 2

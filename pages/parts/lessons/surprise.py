@@ -118,14 +118,14 @@ def feedback(stage: Stage) -> int | None:
     stage.see()
     texts = text_source.everything()
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
-    text, name = _by_heart(share)[number], "A made-up text, known by heart in part"
+    text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
     rows = "".join(
         f"| {'**' if each == share else ''}{percent(each, 0)}{'**' if each == share else ''} | {score:.2f} | "
         f"{nominal:.2g} | {percent(recall, 0)} | {auroc:.2f} |\n"
         for each, score, nominal, recall, auroc in rows_by_share
     )
-    head = "| known by heart | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
+    head = "| memorised | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
     st.markdown(f"**Personal tokens of {len(texts)} texts**\n\n{head}|---:|---:|---:|---:|---:|\n{rows}")
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
     st.page_link("pages/tokens.py", label=":primary[Score other texts on the Tokens page →]")

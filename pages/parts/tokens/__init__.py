@@ -1,1 +1,1 @@
-"""Pieces of the Tokens page that run panels and lessons share: the text looked at, its heatmap, what noise leaves of it."""
+"""Pieces of the Tokens page, shared with run panels and lessons: text selection, heatmap, detection, noise."""

@@ -377,7 +377,7 @@ def _delta(view: View, dataset: str, train_per_class: int | None, train_per_sour
     shown = f"{by_rule:g}" if by_rule is not None else "the default"
     typed = st.text_input(
         "δ", "" if start is None else f"{start:g}", key=view.key("delta"), placeholder=f"{shown} by the rule", max_chars=20,
-        help="A small slack beside ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
+        help="A small slack in addition to ε. Empty: the largest power of ten below 1/(10·people). Must be below 1/people.",
     )  # fmt: skip
     if not typed.strip():
         return None
