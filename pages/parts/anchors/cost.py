@@ -43,7 +43,7 @@ def of_simulation(setup: Setup) -> None:
         costs = cslr_accounting.costs(reading)
         st.markdown(
             "| | replay | head | total |\n|---|---:|---:|---:|\n"
-            f"| asked for | {shown(setup.budget)} | {_NO_HEAD} | {shown(setup.budget)} |\n"
+            f"| requested | {shown(setup.budget)} | {_NO_HEAD} | {shown(setup.budget)} |\n"
             f"| computed, PLD | {_number(costs.pld)} | {_NO_HEAD} | **{_number(costs.pld)}** |\n"
             f"| computed, RDP | {_number(costs.rdp)} | {_NO_HEAD} | {_number(costs.rdp)} |\n"
         )

@@ -71,7 +71,7 @@ def model(result: Result, view: View) -> tuple[Cell | None, Mapping[str, object]
         return None, {}
     budgets = sorted({cell.epsilon for cell in cells})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
-    epsilon = pickers.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = pickers.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
     seeds = sorted({cell.seed for cell in cells if cell.epsilon == epsilon})
     seed = pickers.one_of("Seed", seeds, view, "seed", str)
     chosen = {"epsilon": epsilon if len(budgets) > 1 else None, "seed": seed if len(seeds) > 1 else None}

@@ -144,7 +144,7 @@ def of_result(result: Result, view: View, values: Mapping[str, object]) -> Selec
         return Selected(name, why=_empty_reason(result), result=result, values=values)
     budgets = sorted({event.cell.epsilon for event in events})
     labels = {each: epsilon_label(each, result.standing) for each in budgets}
-    epsilon = pickers.one_of("Budget asked for", budgets, view, "epsilon", labels.__getitem__)
+    epsilon = pickers.one_of("Requested ε", budgets, view, "epsilon", labels.__getitem__)
     seed = min(event.cell.seed for event in events if event.cell.epsilon == epsilon)
     events = [event for event in events if event.cell.epsilon == epsilon and event.cell.seed == seed]
     tasks = sorted({event.task + 1 for event in events})
