@@ -69,7 +69,7 @@ def test_failed_and_above_the_ledger_are_told_in_a_sentence_each(app: App, visit
     expect(page.get_by_role("button", name="Audit again")).to_be_visible()
     page = visit(f"{app.url}/privacy?v=1&run={exceeding}", dark=dark)
     alert = page.locator(".st-key-card-audit [data-testid=stAlert]")
-    expect(alert).to_contain_text("proves ε ≥ 2.34, and the ledger accounts for 1 only")
+    expect(alert).to_contain_text("proves ε ≥ 2.34, but the ledger accounts for only 1")
     expect(alert).to_contain_text("Do not release it")
     assert not amiss(page)
     for width in (1280, 1024, 390):

@@ -73,7 +73,7 @@ def test_more_proved_than_accounted_is_shown_as_the_error_it_is(open_page: Open,
     audited.fill(store, run_id, "finished", *FOUND)
     page = open_page("privacy", v="1", run=run_id)
     (error,) = page.error
-    assert "proves ε ≥ 2.34, and the ledger accounts for 1 only" in error.value.replace("\\", "")
+    assert "proves ε ≥ 2.34, but the ledger accounts for only 1" in error.value.replace("\\", "")
     assert "Do not release it, and report this." in error.value
 
 
