@@ -82,15 +82,15 @@ assert page.title[0].value == "Hello"
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The project's code and presets, to be changed; the other assets are linked."""
+    """The project's code, presets and cards, to be changed; the other assets are linked."""
     skipped = shutil.ignore_patterns("__pycache__")
     for name in ("dpcl_core", "pages", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skipped)
     shutil.copy(ROOT / "app.py", tmp_path)
     (tmp_path / "assets").mkdir()
     for path in (ROOT / "assets").iterdir():
-        if path.name == "presets":
-            shutil.copytree(path, tmp_path / "assets" / "presets")
+        if path.name in ("presets", "cards"):
+            shutil.copytree(path, tmp_path / "assets" / path.name)
         else:
             (tmp_path / "assets" / path.name).symlink_to(path)
     return tmp_path
