@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.cards import CARDS
 from dpcl_core.data.catalog import card, members
-from dpcl_core.data.title import Sizes, title
+from dpcl_core.data.title import Caps, Sizes, title
 
 
 def even(n_train: int, n_test: int, n_classes: int) -> Sizes:
@@ -68,8 +68,8 @@ def test_a_combined_set_says_so_when_one_member_is_short() -> None:
 def test_a_subset_never_has_the_full_sets_name(name: str, n_train: int, n_test: int) -> None:
     dataset: DatasetCard = card(name)
     full = [Sizes.published(member) for member in members(dataset)]
-    for caps in ((n_train, n_test), (None, None, n_train)):
-        found = title(dataset, members(dataset), [Sizes.published(member, *caps) for member in members(dataset)], full)
+    for caps in (Caps(n_train, n_test), Caps(train_per_source=n_train)):
+        found = title(dataset, members(dataset), [Sizes.published(member, caps) for member in members(dataset)], full)
         assert "subset: " in found
         assert not dataset.stands_in_for or f"stands in for {dataset.stands_in_for}" in found
 
