@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_every_row_is_a_benchmark() -> None:
-    sources = "".join((ROOT / "tests" / "benchmarks" / name).read_text(encoding="utf-8") for name in performance.FILES)
-    assert all(f"def {name}(" in sources for name in performance.ROWS)
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "benchmarks").glob("*.py"))
+    assert all(f"def {name.partition('[')[0]}(" in sources for name in performance.ROWS)
 
 
 def test_a_table_says_machine_date_commit_and_medians() -> None:
@@ -23,8 +23,8 @@ def test_a_table_says_machine_date_commit_and_medians() -> None:
     table = performance.section(benchmarks, "a machine", "abc1234", "2026-01-02")
     assert table.startswith("2026-01-02, commit `abc1234`, a machine.")
     assert table.splitlines()[-2:] == [
-        "| `digits-cosine`, whole process, 30 models | < 5 s | 2.3 s |",
         "| 500 runs listed | < 300 ms | 64 ms |",
+        "| `digits-cosine`, whole process, 30 models | < 5 s | 2.3 s |",
     ]
 
 
