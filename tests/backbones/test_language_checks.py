@@ -68,7 +68,7 @@ def test_texts_a_language_model_and_a_method_that_trains_it_pass() -> None:
 
 def test_texts_longer_than_the_model_can_look_back_are_refused() -> None:
     raw = {"method": STAND_IN, "data": {"dataset": "pii-synthetic", "backbone": "lm-tiny"}, "params": {"length": 217}}
-    with pytest.raises(BadInput, match=r"^params\.length = 217: must be at most 216 with lm-tiny"):
+    with pytest.raises(BadInput, match=r"^params\.length = 217: must be at most 216: lm-tiny reads 256 tokens"):
         checks.check(checks.parse(raw))
 
 

@@ -80,11 +80,9 @@ def test_a_stop_takes_effect_in_a_long_training(store: Store, run_id: str) -> No
 
 
 def test_a_run_that_cannot_be_audited_so_is_refused_with_the_command_that_does_it(store: Store) -> None:
-    film = checks.parse({
-        "method": "peft-ensemble", "params": {"adapter": "film"}, "data": {"dataset": "mnist", "backbone": "vit-cifar100"},
-    })  # fmt: skip
-    with pytest.raises(BadInput, match=r"no weight is moved by one .* this audits it: python -m dpcl_core audit --set "):
-        Audits(store).create(store.create(film))
+    shared = checks.parse({"method": "l2dp-ml", "data": {"dataset": "mnist"}})
+    with pytest.raises(BadInput, match=r"share one draw of noise.* this audits it: python -m dpcl_core audit --set "):
+        Audits(store).create(store.create(shared))
     assert len(store.unfinished()) == 1
 
 

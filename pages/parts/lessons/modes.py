@@ -130,7 +130,7 @@ def demanded(stage: Stage) -> int | None:
     stage.see()
     rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in agreement.items())
     st.markdown(f"| matcher | agreement at ε = {epsilon_text(epsilon)} |\n|---|---:|\n{rows}")
-    st.caption("Adjusted Rand index: 1 is perfect, 0 is chance; random groupings are within about 0.1 of 0.")
+    st.caption("Adjusted Rand index: 1 for the true groups, about 0 for random ones (within 0.1).")
     lines = {} if math.isinf(epsilon) else {
         "local": modes.std_of_lists(of, epsilon), "central": modes.std_of_released(of, epsilon)
     }  # fmt: skip
