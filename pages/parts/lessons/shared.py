@@ -241,7 +241,7 @@ def repair(stage: Stage) -> int | None:
 _ATTACKER = """* **The attacker** sees the noisy pictures, knows one of them without noise, and knows the two pictures that
 she may have contributed. Differential privacy assumes even more: an attacker who knows everybody's data but hers.
 * **The method publishes** the trained network, not the noisy pictures. But the proof of its theorem says that the noisy
-pictures already have the stated ε, and that all else is post-processing. The rounds above contradict that step.
+pictures already satisfy the stated ε, and that all else is post-processing. The rounds above contradict that step.
 * **Not shown here:** how much a published network alone reveals. The Privacy page measures that attack, on the method as it
 runs here. If the noise is also used in testing, the published model contains it.
 * **What does hold:** one sum over many pictures with this noise added once has a bound, as long as no second sum shares
