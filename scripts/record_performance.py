@@ -67,11 +67,14 @@ ROWS: Mapping[str, Row] = {
 def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, date: str) -> str:
     """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which the known ones are taken."""
     found = {str(one["name"]): one["stats"] for one in benchmarks}
-    lines = [f"{date}, commit `{commit}`, {machine}. Medians.", "", "| what | budget | measured |", "| --- | --- | --- |"]
+    lines = [f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold.", "", "| what | budget | measured |", "| --- | --- | --- |"]
     for name, row in ROWS.items():
         if name in found:
+            median = float(found[name]["median"])
+            is_over = row.budget is not None and median >= row.budget
             budget = "" if row.budget is None else f"< {_time(row.budget)}"
-            lines.append(f"| {row.what} | {budget} | {_time(float(found[name]['median']))} |")
+            measured = f"**{_time(median)}**" if is_over else _time(median)
+            lines.append(f"| {row.what} | {budget} | {measured} |")
     return "\n".join(lines)
 
 
