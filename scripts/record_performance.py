@@ -67,7 +67,8 @@ ROWS: Mapping[str, Row] = {
 def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, date: str) -> str:
     """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which the known ones are taken."""
     found = {str(one["name"]): one["stats"] for one in benchmarks}
-    lines = [f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold.", "", "| what | budget | measured |", "| --- | --- | --- |"]
+    about = f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold."
+    lines = [about, "", "| what | budget | measured |", "| --- | --- | --- |"]
     for name, row in ROWS.items():
         if name in found:
             median = float(found[name]["median"])
