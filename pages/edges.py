@@ -52,7 +52,7 @@ def _card(number: int, edge: Edge) -> None:
 def _demonstration(key: str) -> Shown:
     from dpcl_core.lessons import edges  # loads the accountants, which take a second
 
-    return edges.SHOW[key]()
+    return edges.demonstration(key)
 
 
 if __name__ == "__main__":

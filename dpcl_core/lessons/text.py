@@ -74,7 +74,7 @@ def load(name: str) -> Lesson:
 class Edge(Spec):
     """A pitfall as a visitor reads it: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
-    `key` names the computation of `edges.SHOW` that shows it; `lesson` one that teaches it at length.
+    `key` names the function of `lessons/edges.py` that demonstrates it; `lesson` one that teaches it at length.
     """
 
     key: _Words
