@@ -28,8 +28,8 @@ class Protected:
 
 def _single(noun: str, article: str) -> Protected:
     changed: dict[Adjacency, str] = {
-        "add-remove": f"one {noun} there or left out, while the announced number of {noun}s stays (zero-out)",
-        "replace": f"one {noun} replaced by another",
+        "add-remove": f"one {noun} is present or left out, and the announced number of {noun}s stays the same (zero-out)",
+        "replace": f"one {noun} is exchanged for another",
     }
     in_several = f"a person with {noun}s in several tasks"
     return Protected(noun, article, "person", f"training {noun}s", f"one training {noun}", in_several, changed)
@@ -46,8 +46,8 @@ PROTECTED: Mapping[str, Protected] = {
         "one client, with everything that it holds",
         "a client that holds examples of several tasks",
         {
-            "add-remove": "all that one client contributes counted or zero, while the announced number stays (zero-out)",
-            "replace": "all that one client contributes replaced by what another would",
+            "add-remove": "one client's contribution counts or is left out, and the announced number stays (zero-out)",
+            "replace": "one client's contribution is exchanged for another's",
         },
         "a person about whom several clients hold something: each client is protected, not what they share",
     ),

@@ -273,7 +273,7 @@ def standing(given: Guarantee) -> Standing:
 
 def words(given: Guarantee) -> Words:
     """The guarantee in words, for every surface. With several channels each headline gives their epsilons."""
-    covered = (given.scope, f"any {given.unit} ({given.adjacency})")
+    covered = (given.scope, f"any {given.unit}, under {given.adjacency}")
     channels = f" {three_numbers(given)}".rstrip()
     layer = None if given.layer is None else given.layer.words
     if is_nominal(given):

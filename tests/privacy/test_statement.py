@@ -301,9 +301,9 @@ def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
 @pytest.mark.parametrize(
     ("unit", "whole", "neighbours", "rule", "counted"),
     [
-        ("example", "one training example", "one example there or", "which task an example belongs", "training examples"),
-        ("text", "one training text", "one text there or", "which task a text belongs", "training texts"),
-        ("user", "one client, with everything that it holds", "all that one client", "which task a client", "clients"),
+        ("example", "one training example", "one example is present or", "which task an example belongs", "training examples"),
+        ("text", "one training text", "one text is present or", "which task a text belongs", "training texts"),
+        ("user", "one client, with everything that it holds", "one client's contribution", "which task a client", "clients"),
     ],
 )
 def test_the_unit_is_named_as_it_is(unit: str, whole: str, neighbours: str, rule: str, counted: str) -> None:
