@@ -301,8 +301,8 @@ def test_a_method_with_one_way_out_speaks_of_one_number() -> None:
 @pytest.mark.parametrize(
     ("unit", "whole", "neighbours", "rule", "counted"),
     [
-        ("example", "one training example", "one example is present or", "which task an example belongs", "training examples"),
-        ("text", "one training text", "one text is present or", "which task a text belongs", "training texts"),
+        ("example", "one training example", "one example is present", "which task an example belongs", "training examples"),
+        ("text", "one training text", "one text is present", "which task a text belongs", "training texts"),
         ("user", "one client, with everything that it holds", "one client's contribution", "which task a client", "clients"),
     ],
 )
