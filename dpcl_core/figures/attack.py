@@ -76,12 +76,12 @@ def duel(played: Duel, *, sigma: float, epsilon: float, delta: float, dark: bool
 
 def _finding(played: Duel, sigma: float) -> str:
     right, best = 100 * played.share_right, 100 * gaussian_odds_bound(sigma)
-    said = (
+    result = (
         f"The attack was right in {right:.1f} % of {played.n_rounds:,} rounds; the best possible against this noise is "
         f"{best:.1f} %."
     )
     held = "No cut of it beats the best possible by more than chance does."
-    return f"{said} {held if is_held(played, sigma) else 'It breaks through: this noise does not hold it.'}"
+    return f"{result} {held if is_held(played, sigma) else 'It breaks through: this noise does not hold it.'}"
 
 
 def proven(

@@ -30,7 +30,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
     figure = make_subplots(
         rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.16 / len(kinds), subplot_titles=kinds
     )
-    said = []
+    sentences = []
     finite = spent[np.isfinite(spent["epsilon"])]
     naive_top = max((float(rows["step"].sum()) for _, rows in finite.groupby("people")), default=1.0)
     for row, kind in enumerate(kinds, start=1):
@@ -66,13 +66,14 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
             col=1,
         )
         last = float(epsilon[-1])
-        said.append(f"{kind}: " + ("no bound" if math.isinf(last) else f"ε = {shown(last)} after {int(tasks[-1])} tasks"))
+        spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {int(tasks[-1])} tasks"
+        sentences.append(f"{kind}: {spent_text}")
     figure.update_layout(theme.layout(dark, height=70 + 120 * len(kinds), margin={"l": 48, "r": 16, "t": 28, "b": 40}))
     figure.update_annotations(font={"size": 12, "color": inks.soft}, x=0, xanchor="left")
     figure.update_yaxes(title="ε", range=[0, 1.08 * naive_top])
     figure.update_xaxes(showgrid=False, tick0=1, dtick=max(1, int(spent["after_task"].max()) // 10))
     figure.update_xaxes(title="tasks learned", row=len(kinds), col=1)
-    finding = "; ".join(said) + "."
+    finding = "; ".join(sentences) + "."
     return Picture(figure, finding[0].upper() + finding[1:], finding[0].upper() + finding[1:])
 
 
@@ -98,7 +99,7 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
     )
     top = max(max(values) for values in noise.values())
     heights = theme.spread_labels([values[-1] for values in noise.values()], 0.085 * top, 0, top * 1.02)
-    said = []
+    sentences = []
     for index, ((setting, values), height) in enumerate(zip(noise.items(), heights, strict=True)):
         colour, name = theme.colour_of_series(index, dark), LABELS[setting]
         x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
@@ -117,8 +118,8 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
             x=len(values), y=height, text=name, font={"color": theme.readable(colour, dark), "size": 12}, showarrow=False,
             xanchor="left", xshift=8,
         )  # fmt: skip
-        said.append(_growth(name, values))
-    finding = "; ".join(said) + "."
+        sentences.append(_growth(name, values))
+    finding = "; ".join(sentences) + "."
     finding = finding[0].upper() + finding[1:]
     return Picture(figure, finding, finding)
 

@@ -309,5 +309,5 @@ def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing
     if len(at) == 1:
         return f"{when}, {score} {given(chosen[0], standing)} is {_amount(at[chosen[0]])}."
     parts = [f"{100 * at[e].mean:.1f} % {given(e, standing)}" for e in chosen]
-    n = min(found.n for found in at.values())
+    n = min(summary.n for summary in at.values())
     return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")

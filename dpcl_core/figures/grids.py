@@ -104,8 +104,8 @@ def _mean_matrix(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArra
     """Mean [n_tasks, n_tasks] over the seeds that evaluated, NaN where none did."""
     rows = accuracy[accuracy["epsilon"] == epsilon]
     values = np.full((n_tasks, n_tasks), np.nan)
-    for (k, i), found in rows.groupby(["after_task", "on_task"]):
-        values[int(k), int(i)] = float(found["accuracy"].mean())
+    for (k, i), values_of_pair in rows.groupby(["after_task", "on_task"]):
+        values[int(k), int(i)] = float(values_of_pair["accuracy"].mean())
     return values
 
 

@@ -95,9 +95,9 @@ def _name(token: str, shade: int) -> str:
 
 def _spans(kinds: Sequence[str]) -> list[list[int | str]]:
     """First token of each marked span, the one after its last, and its class."""
-    found: list[list[int | str]] = []
+    spans: list[list[int | str]] = []
     for kind, group in groupby(range(len(kinds)), key=kinds.__getitem__):
         places = list(group)
         if kind:
-            found.append([places[0], places[-1] + 1, "lookalike" if kind.startswith(LOOKALIKE) else "private"])
-    return found
+            spans.append([places[0], places[-1] + 1, "lookalike" if kind.startswith(LOOKALIKE) else "private"])
+    return spans

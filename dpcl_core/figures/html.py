@@ -21,9 +21,9 @@ def page(picture: Picture, provenance: Provenance | None) -> str:
 def report(title: str, pictures: Sequence[Picture], provenance: Provenance, statement: str) -> str:
     """A page of several figures and a plain-text privacy statement, with one copy of the drawing library."""
     drawn = "".join(_drawn(picture, with_library=place == 0) for place, picture in enumerate(pictures))
-    said = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
+    protection = f'<pre style="white-space:pre-wrap">{escape(statement)}</pre>'
     head = f"{_HEAD.format(title=escape(title))}{_BODY}<h1>{escape(title)}</h1><p>{escape(provenance.line())}</p>"
-    return f"{head}{drawn}<h2>What is protected</h2>{said}</body></html>"
+    return f"{head}{drawn}<h2>What is protected</h2>{protection}</body></html>"
 
 
 def _drawn(picture: Picture, *, with_library: bool) -> str:

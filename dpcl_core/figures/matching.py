@@ -191,11 +191,11 @@ def _which_side(
     level = min(levels, key=lambda each: abs(math.log10(max(each, 1e-9)) - math.log10(max(wanted, 1e-9))))
     best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))
     reached = at_noise[best][level]
-    said = f"At noise {level:g} {best} agrees best with the truth: {reached:.2f}"
+    sentence = f"At noise {level:g} {best} agrees best with the truth: {reached:.2f}"
     if reached < _CHANCE:
-        said = f"At noise {level:g} no matcher agrees with the truth much better than chance does"
-    asked = [f"{name} {value:.2g}" for name, value in demanded.items()]
-    return f"{said}. The budget demands: {', '.join(asked)}." if asked else f"{said}."
+        sentence = f"At noise {level:g} no matcher agrees with the truth much better than chance does"
+    demands = [f"{name} {value:.2g}" for name, value in demanded.items()]
+    return f"{sentence}. The budget demands: {', '.join(demands)}." if demands else f"{sentence}."
 
 
 def _number(value: float) -> str:

@@ -50,14 +50,14 @@ def _finding(means: pd.DataFrame) -> str:
     """Sentence on the cost of noise for both, from the largest finite budget to no noise; means by epsilon."""
     finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
     if not finite or math.inf not in means.index:
-        told = "; ".join(f"at {epsilon_label(e, 'bound')} {_pair(means.loc[e])}" for e in means.index)
-        return f"Members alone and ensemble: {told}."
+        accuracies = "; ".join(f"at {epsilon_label(e, 'bound')} {_pair(means.loc[e])}" for e in means.index)
+        return f"Members alone and ensemble: {accuracies}."
     some = max(finite)
     gains = means.loc[math.inf] - means.loc[some]
-    said = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
+    changes = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
     return (
-        f"Without noise members alone are {said['member']} than at {epsilon_label(some, 'bound')}, "
-        f"the ensemble {said['ensemble']}."
+        f"Without noise members alone are {changes['member']} than at {epsilon_label(some, 'bound')}, "
+        f"the ensemble {changes['ensemble']}."
     )
 
 

@@ -38,7 +38,7 @@ def measured_noise(
         )
     )
     tasks = list(range(1, n_tasks + 1))
-    said, worst = [], 0.0
+    growths, worst = [], 0.0
     for setting, values in measured.items():
         colour, name, line = theme.colour_of_series(_COLOURS[setting], dark), LABELS[setting], formula[setting]
         figure.add_trace(
@@ -61,10 +61,10 @@ def measured_noise(
                 hovertemplate="measured after task %{x}: %{y:.2f}<extra></extra>",
             )
         )
-        said.append(f"{name}: {values[-1] / values[0]:.2f} times the first task's noise")
+        growths.append(f"{name}: {values[-1] / values[0]:.2f} times the first task's noise")
         worst = max(worst, float(np.abs(values / np.asarray(line) - 1).max()))
     finding = (
-        f"Measured over {n_numbers:,} released numbers, after {n_tasks} tasks: {'; '.join(said)}. "
+        f"Measured over {n_numbers:,} released numbers, after {n_tasks} tasks: {'; '.join(growths)}. "
         f"No dot is further than {100 * worst:.1f} % from its formula."
     )
     return Picture(figure, finding, finding)
@@ -89,7 +89,7 @@ def accuracy_by_cuts(
             margin={"l": 52, "r": 16, "t": 40, "b": 44},
         )
     )
-    said = []
+    changes = []
     for setting, by_cut in finals.items():
         colour = theme.colour_of_series(_COLOURS[setting], dark)
         stats = [interval([100 * value for value in by_cut[cut]]) for cut in cuts]
@@ -106,14 +106,14 @@ def accuracy_by_cuts(
             )
         )
         ends = [f"{one.mean:.1f} % with {_tasks(cut)}" for one, cut in ((stats[0], cuts[0]), (stats[-1], cuts[-1]))]
-        said.append(f"{LABELS[setting]} from {ends[0]} to {ends[1]}")
+        changes.append(f"{LABELS[setting]} from {ends[0]} to {ends[1]}")
     lead = epsilon_label(epsilon)
-    finding = f"{lead[0].upper() + lead[1:] if math.isinf(epsilon) else 'At ' + lead}: {'; '.join(said)}."
+    finding = f"{lead[0].upper() + lead[1:] if math.isinf(epsilon) else 'At ' + lead}: {'; '.join(changes)}."
     return Picture(figure, finding, finding)
 
 
-def _half(found: Interval) -> float:
-    return found.high - found.mean if found.high is not None else 0.0
+def _half(stats: Interval) -> float:
+    return stats.high - stats.mean if stats.high is not None else 0.0
 
 
 def _tasks(n: int) -> str:

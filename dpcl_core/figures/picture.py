@@ -72,16 +72,16 @@ class Provenance:
         return " · ".join(part for part in parts if part)
 
     def _budgets(self) -> str:
-        said = f"ε = {epsilons(self.epsilons)}"
+        label = f"ε = {epsilons(self.epsilons)}"
         if all(math.isinf(epsilon) for epsilon in self.epsilons):
-            return said
+            return label
         kinds = set(self.standings)
         if kinds == {"claimed"}:
-            return f"claimed {said}, not verified"
+            return f"claimed {label}, not verified"
         if kinds == {"replay"}:
-            return f"replay {said}, head not private"
-        said += ", for some runs a claim, not verified" if "claimed" in kinds else ""
-        return said + (", for some runs the replay's alone, head not private" if "replay" in kinds else "")
+            return f"replay {label}, head not private"
+        label += ", for some runs a claim, not verified" if "claimed" in kinds else ""
+        return label + (", for some runs the replay's alone, head not private" if "replay" in kinds else "")
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -93,8 +93,8 @@ def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
     """The name of a line: "ε = 1", "claimed ε = 1" where no ledger supports it, "replay ε = 1, total ∞", or "no noise"."""
     if math.isinf(epsilon):
         return "no noise"
-    said = f"ε = {epsilon_text(epsilon)}"
-    return {"bound": said, "claimed": f"claimed {said}", "replay": f"replay {said}, total ∞"}[standing]
+    label = f"ε = {epsilon_text(epsilon)}"
+    return {"bound": label, "claimed": f"claimed {label}", "replay": f"replay {label}, total ∞"}[standing]
 
 
 def apart(name: str, standing: Standing) -> str:

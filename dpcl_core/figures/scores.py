@@ -70,9 +70,9 @@ def by_seed(
     )  # fmt: skip
     n_seeds = rows["seed"].nunique()
     of = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
-    said = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
+    values_text = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
     printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
-    finding = f"{_capital(given(epsilon, standing))}, mean of {of}: {said} points."
+    finding = f"{_capital(given(epsilon, standing))}, mean of {of}: {values_text} points."
     if "BWT" in means:
         learned = right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
         finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."

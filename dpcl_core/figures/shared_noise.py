@@ -58,10 +58,10 @@ def accuracy_by_scale(
                 hovertemplate=f"{name}, b = %{{x}}: %{{y:.1f}} %<extra></extra>",
             )
         )
-    said = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
+    accuracies_text = "; ".join(f"{name}: {100 * by_scale[chosen]:.1f} %" for name, by_scale in accuracies.items())
     clean = sorted(100 * by_scale[0.0] for by_scale in accuracies.values())
     before = f"Without noise {clean[0]:.1f} to {clean[-1]:.1f} %. " if chosen else ""
-    finding = f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {said}."
+    finding = f"{before}{f'With b = {scale_text(chosen)}' if chosen else 'Without noise'}: {accuracies_text}."
     return Picture(figure, finding, finding)
 
 

@@ -118,7 +118,7 @@ def on_map(
             hovertemplate="prototype of %{hovertext}<extra></extra>",
         )
     )
-    finding = found(entries)
+    finding = _finding(entries)
     return Picture(figure, finding, finding)
 
 
@@ -158,7 +158,7 @@ def _cross(n_prototypes: int, colour: str) -> dict[str, object]:
     return {"size": size, "line": {"color": colour, "width": width}}
 
 
-def found(entries: pd.DataFrame) -> str:
+def _finding(entries: pd.DataFrame) -> str:
     """The finding of one round's entries, in one sentence."""
     n, n_clients = len(entries), entries["client"].nunique()
     n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()

@@ -149,23 +149,23 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
     amount = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     n_tasks, n_classes = len(sizes), int((counts.sum(axis=0) > 0).sum())
     each = " each" if low == high and n_tasks > 1 else ""
-    said = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{each}."]
+    sentences = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{each}."]
     back = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if len(back):
         which = "All classes occur" if len(back) == n_classes else f"{len(back)} of {n_classes} classes occur"
-        said.append(f"{which} in {'every task' if (counts > 0).all() else 'several tasks'}")
+        sentences.append(f"{which} in {'every task' if (counts > 0).all() else 'several tasks'}")
         if all(sum(int(label) in home for home in homes) == 1 for label in back):
             home_of = {label: index for index, home in enumerate(homes) for label in home}
             shares = [counts[home_of[int(label)], label] / counts[:, label].sum() for label in back]
-            said[-1] += f", with {100 * float(np.mean(shares)):.0f} % of their examples at home"
-        said[-1] += "."
+            sentences[-1] += f", with {100 * float(np.mean(shares)):.0f} % of their examples at home"
+        sentences[-1] += "."
     elif n_tasks > 1:
-        said.append("Every class occurs in one task only.")
+        sentences.append("Every class occurs in one task only.")
     empty = [index + 1 for index, size in enumerate(sizes) if size == 0]
     if empty:
         listed = ", ".join(map(str, empty))
-        said.append(f"Task {listed} is empty." if len(empty) == 1 else f"Tasks {listed} are empty.")
-    return " ".join(said)
+        sentences.append(f"Task {listed} is empty." if len(empty) == 1 else f"Tasks {listed} are empty.")
+    return " ".join(sentences)
 
 
 def _plan_finding(homes: Sequence[Sequence[int]]) -> str:

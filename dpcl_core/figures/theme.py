@@ -149,8 +149,8 @@ def decimated(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[n
     rows = {0, len(x) - 1}
     for start, stop in pairwise(edges):
         rows |= {int(start + np.argmin(y[start:stop])), int(start + np.argmax(y[start:stop]))}
-    kept = np.array(sorted(rows))
-    return x[kept], y[kept]
+    indices = np.array(sorted(rows))
+    return x[indices], y[indices]
 
 
 def empty(sentence: str, dark: bool, height: int) -> go.Figure:

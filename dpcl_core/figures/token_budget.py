@@ -59,8 +59,8 @@ def true_costs(
         )
     figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
     place = list(nominal).index(chosen)
-    said = "; ".join(f"{name} {number(values[place])}" for name, values in true.items())
-    finding = f"What a nominal ε of {number(chosen)} (no guarantee) really costs: {said}."
+    costs = "; ".join(f"{name} {number(values[place])}" for name, values in true.items())
+    finding = f"What a nominal ε of {number(chosen)} (no guarantee) really costs: {costs}."
     return Picture(figure, finding, finding)
 
 

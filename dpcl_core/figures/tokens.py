@@ -50,10 +50,10 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
         )
     figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
-    said = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
-    known = [each for each, group in zip(said, groups, strict=True) if not pd.isna(by[group, "score"])]
-    finding = f"AUROC of the score for personal tokens: {', '.join(known)}."
-    finding = finding if known else "No personal token is marked here."
+    values = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
+    defined = [each for each, group in zip(values, groups, strict=True) if not pd.isna(by[group, "score"])]
+    finding = f"AUROC of the score for personal tokens: {', '.join(defined)}."
+    finding = finding if defined else "No personal token is marked here."
     return Picture(figure, finding, finding)
 
 
@@ -99,8 +99,8 @@ def by_alpha(aurocs: Mapping[str, Mapping[float, float]], *, chosen: float, dark
                 hovertemplate=f"{name}, α = %{{x}}: %{{y:.3f}}<extra></extra>",
             )
         )
-    said = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in aurocs.items())
-    finding = f"With α = {chosen:g} the AUROC is: {said}. A coin has 0.5."
+    values = ", ".join(f"{name} {by[chosen]:.2f}" for name, by in aurocs.items())
+    finding = f"With α = {chosen:g} the AUROC is: {values}. A coin has 0.5."
     return Picture(figure, finding, finding)
 
 

@@ -56,11 +56,11 @@ def trade_off(
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
     places = {name: place for place, name in enumerate(name for name in shown if standings.get(name, "bound") != "bound")}
     for name, colour, setting in zip(shown, colours, labels, strict=True):
-        for row, found in ((1, finals[name]), (2, _last_forgetting(series[name]))):
-            claimed = {e: value for e, value in found.items() if name in places and math.isfinite(e)}
+        for row, by_epsilon in ((1, finals[name]), (2, _last_forgetting(series[name]))):
+            claimed = {e: value for e, value in by_epsilon.items() if name in places and math.isfinite(e)}
             shift = (places.get(name, 0) - (len(places) - 1) / 2) * _BAR
             _bars(figure, row, apart(name, standings.get(name, "bound")), claimed, shift, colour)
-            rest = {e: value for e, value in found.items() if e not in claimed}
+            rest = {e: value for e, value in by_epsilon.items() if e not in claimed}
             _points(figure, row, name, rest, column, colour, setting)
     right = 16 if len(finals) == 1 else 110
     figure.update_layout(theme.layout(dark, height=HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
@@ -125,15 +125,15 @@ def _points(
     figure: go.Figure,
     row: int,
     name: str,
-    found: Mapping[float, Interval],
+    by_epsilon: Mapping[float, Interval],
     column: float,
     colour: str,
     setting: LabelSetting,
 ) -> None:
-    finite = sorted(epsilon for epsilon in found if math.isfinite(epsilon))
-    groups = [([math.log10(e) for e in finite], [found[e] for e in finite], "lines+markers")] if finite else []
-    if math.inf in found:
-        groups.append(([column], [found[math.inf]], "markers"))
+    finite = sorted(epsilon for epsilon in by_epsilon if math.isfinite(epsilon))
+    groups = [([math.log10(e) for e in finite], [by_epsilon[e] for e in finite], "lines+markers")] if finite else []
+    if math.inf in by_epsilon:
+        groups.append(([column], [by_epsilon[math.inf]], "markers"))
     for x, stats, mode in groups:
         figure.add_trace(
             go.Scatter(
@@ -152,15 +152,15 @@ def _points(
 
 
 def _bars(
-    figure: go.Figure, row: int, name: str, found: Mapping[float, Interval], shift: float, colour: str
+    figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], shift: float, colour: str
 ) -> None:
     """Budgets that are no bound on all that gets out: hatched bars, beside one another where several runs have them."""
-    if not found:
+    if not by_epsilon:
         return
-    stats = [found[epsilon] for epsilon in sorted(found)]
+    stats = [by_epsilon[epsilon] for epsilon in sorted(by_epsilon)]
     figure.add_trace(
         go.Bar(
-            x=[math.log10(epsilon) + shift for epsilon in sorted(found)],
+            x=[math.log10(epsilon) + shift for epsilon in sorted(by_epsilon)],
             y=[100 * s.mean for s in stats],
             width=0.9 * _BAR,
             error_y={**_spread(stats), "color": colour, "thickness": 1.2, "width": 3},
@@ -189,8 +189,8 @@ def _finding(name: str, final: Mapping[float, Interval], score: str, standing: S
         first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
         verb = "rises" if last > first + 0.05 else "falls" if last < first - 0.05 else "stays"
         change = f"at {first:.1f} %" if verb == "stays" else f"from {first:.1f} to {last:.1f} %"
-        label, *whole = epsilon_label(finite[0], standing).split(", ")
-        budgets = f"{label} to {epsilon_text(finite[-1])}" + "".join(f" ({each})" for each in whole)
+        label, *remarks = epsilon_label(finite[0], standing).split(", ")
+        budgets = f"{label} to {epsilon_text(finite[-1])}" + "".join(f" ({remark})" for remark in remarks)
         parts.append(f"from {budgets} final {score} {verb} {change}")
     elif finite:
         parts.append(f"{given(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")

@@ -35,8 +35,8 @@ def pulls(
         )  # fmt: skip
     for index, (name, line) in enumerate(weights.items()):
         figure.add_trace(_line(name, scores, line, index, dark, "Score %{x:.2f}: %{y:.2f}"))
-    said = "; ".join(f"{name} {_signed(value)}" for name, value in at.items())
-    finding = f"At a Score of {chosen:g} the token counts: {said}."
+    weights_text = "; ".join(f"{name} {_signed(value)}" for name, value in at.items())
+    finding = f"At a Score of {chosen:g} the token counts: {weights_text}."
     return Picture(figure, finding, finding)
 
 
@@ -90,11 +90,11 @@ def exposures(
         line = _line(name, names, means, index, dark, "%{x}: %{y:.1f} bits on average")
         line.mode = "lines+markers"
         figure.add_trace(line)
-        each = [(place, value) for place, seeds in zip(names, by_level, strict=True) for value in seeds]
+        points = [(place, value) for place, seeds in zip(names, by_level, strict=True) for value in seeds]
         figure.add_trace(
             go.Scatter(
-                x=[place for place, _ in each],
-                y=[value for _, value in each],
+                x=[place for place, _ in points],
+                y=[value for _, value in points],
                 mode="markers",
                 marker={"color": line.line.color, "symbol": line.marker.symbol, "size": 6, "opacity": 0.45},
                 name=name,
@@ -127,7 +127,7 @@ def _line(
     y: Sequence[float] | NDArray[np.float64],
     index: int,
     dark: bool,
-    told: str,
+    hover_text: str,
 ) -> go.Scatter:
     colour = theme.colour_of_series(index, dark)
     return go.Scatter(
@@ -137,7 +137,7 @@ def _line(
         line={"color": colour, "width": 2.2, "dash": _DASHES[index % len(_DASHES)]},
         marker={"color": colour, "symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 9},
         name=name,
-        hovertemplate=f"{name}, {told}<extra></extra>",
+        hovertemplate=f"{name}, {hover_text}<extra></extra>",
     )
 
 

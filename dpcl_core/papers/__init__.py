@@ -1,1 +1,1 @@
-"""Papers whose experiments are carried out here: what they printed, what came out, and why the two can differ."""
+"""Reproduced papers: their published numbers, our results, and the reasons for differences."""

@@ -20,7 +20,7 @@ def paper(name: str) -> Paper:
 
 def experiment(of: Paper, name: str) -> Experiment:
     """An experiment of a paper. Raises BadInput naming the known ones."""
-    for found in of.experiments:
-        if found.name == name:
-            return found
-    raise unknown("--experiment", name, (known.name for known in of.experiments))
+    by_name = {experiment.name: experiment for experiment in of.experiments}
+    if name not in by_name:
+        raise unknown("--experiment", name, by_name)
+    return by_name[name]

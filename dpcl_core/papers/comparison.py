@@ -1,4 +1,4 @@
-"""Published beside ours: row by row, with what must be known about the printed number, and why the two can differ."""
+"""Comparison of published numbers with ours, row by row, with remarks on them and the reasons for differences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ METRICS = {
 
 
 def quantity(metric: str, specs: Iterable[RunSpec]) -> str:
-    """What a metric of runs on one kind of data is, as it is written: where names are marked, F1 stands for accuracy."""
+    """The displayed name of a metric for runs on one kind of data; for named-entity data, F1 in place of accuracy."""
     scores = {datasets.score(spec.data.dataset) for spec in specs}
     return METRICS[metric].replace("accuracy", scores.pop()) if len(scores) == 1 else METRICS[metric]
 
@@ -46,12 +46,12 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number of a table: what was printed (None: nothing), what came out here (None: not run), both in percent.
+    """One number of a table: the printed value (None: none) and ours (None: not run), both in percent.
 
     `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
-    paper claims the epsilon, and no ledger bears it out. `ways`: what ours is accounted for, the largest of the seeds:
+    paper claims the epsilon, and no ledger supports it. `ways`: our accounted budgets, the largest of the seeds:
     epsilon of "replay", "head" and "total" where private data leave in two ways. `layer`: of our run, empty where there is
-    none; `is_one_of_several`: runs of ours in other layers stand beside the same printed number.
+    none; `is_one_of_several`: runs of ours in other layers share the same printed number.
     """
 
     method: str
@@ -70,14 +70,14 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Method and what it trains, as one reads it, and its layer where the printed number stands beside several."""
+        """Method and variant as displayed, with our run's layer where several share the printed number."""
         more = [self.variant] if self.variant else []
         more += [self.layer] if self.is_one_of_several and self.layer else []
         return f"{self.method} ({', '.join(more)})" if more else self.method
 
     @property
     def usable(self) -> float | None:
-        """The printed value in percent where it can be drawn and reckoned with."""
+        """The printed value in percent; None where it is missing or doubtful."""
         return None if self.printed is None or self.is_doubtful else self.printed.percent
 
     @property
@@ -89,12 +89,12 @@ class Row:
 
 
 def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> tuple[Row, ...]:
-    """Every number that the paper's table prints or our runs (by label) have, a method's together, in the table's order.
+    """One row per number that the paper's table or our runs (by label) have, grouped by method, in the table's order.
 
-    Where the paper prints plots alone, only ours, each under its run's label.
+    Where the paper has only plots: our numbers alone, each under its run's label.
     """
     printed = {_key(row): row for row in _printed_rows(paper, experiment)}
-    found = {(key, ""): row for key, row in printed.items()}  # by layer of ours; those without any of ours under ""
+    by_layer = {(key, ""): row for key, row in printed.items()}  # layer "": no run of ours
     comparable = all(_is_its_data(run.spec.data.dataset, experiment) for run in runs.values())
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
@@ -102,19 +102,19 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
             row, ways = Row(method, variant, epsilon, metric), run.ways(epsilon)
             layer = methods.layer(run.spec)
             name = "" if layer is None else layer.name
-            found.pop((_key(row), ""), None)
-            known = printed.get(_key(row), row)
-            remarks = (*known.remarks, *run.made_before)
-            found[_key(row), name] = replace(
-                known, ours=ours, remarks=remarks, is_comparable=comparable, ways=ways, layer=name
+            by_layer.pop((_key(row), ""), None)
+            published_row = printed.get(_key(row), row)
+            remarks = (*published_row.remarks, *run.made_before)
+            by_layer[_key(row), name] = replace(
+                published_row, ours=ours, remarks=remarks, is_comparable=comparable, ways=ways, layer=name
             )
-    several = Counter(key for key, _ in found)
-    found = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in found.items()}
-    order = list(dict.fromkeys([row.name for row in printed.values()] + [row.name for row in found.values()]))
-    told = [
-        replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in found.values()
+    several = Counter(key for key, _ in by_layer)
+    by_layer = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in by_layer.items()}
+    order = list(dict.fromkeys([row.name for row in printed.values()] + [row.name for row in by_layer.values()]))
+    marked = [
+        replace(row, is_nominal=row.method in paper.nominal and math.isfinite(row.epsilon)) for row in by_layer.values()
     ]
-    return tuple(sorted(told, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
+    return tuple(sorted(marked, key=lambda row: (order.index(row.name), row.epsilon, row.metric, row.layer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,30 +126,31 @@ class Earlier:
 
 
 def earlier(paper: Paper, experiment: Experiment, later: Sequence[Row]) -> tuple[Earlier, ...]:
-    """What an earlier version prints of the experiment, in its order, beside the `later` rows; empty where there is none.
+    """The numbers of an earlier version of the paper, in its order, with their `later` rows; empty without such a version.
 
-    An earlier version may not say what a method trains: it then stands beside the first row of the method.
+    An earlier version may not name what a method trains: its number is then paired with the first row of the method.
     """
-    found = []
+    pairs = []
     for row in published.read(paper.name):
         metric = row.shared_metric
         if experiment.earlier is None or row.table != experiment.earlier or metric is None or row.epsilon is None:
             continue
-        same = (one for one in later if (one.method, one.epsilon, one.metric) == (row.method, row.epsilon, metric))
-        found.append(Earlier(Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
-    return tuple(found)
+        key = (row.method, row.epsilon, metric)
+        same = (other for other in later if (other.method, other.epsilon, other.metric) == key)
+        pairs.append(Earlier(Row(row.method, row.variant, row.epsilon, metric, row), next(same, None)))
+    return tuple(pairs)
 
 
 def printed_difference(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> float | None:
-    """What the paper's table says about an ordering: first minus second in points; None where it prints no such numbers."""
-    known = {_key(row): row.usable for row in _printed_rows(paper, experiment)}
+    """The difference first - second of an ordering in the paper's table, in points; None without both numbers."""
+    usable = {_key(row): row.usable for row in _printed_rows(paper, experiment)}
     sides = (ordering.first, ordering.second)
     if any(side.rule is not None for side in sides):
         return None
     first, second = (
-        known.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides
+        usable.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric)) for side in sides
     )
     return first - second if first is not None and second is not None else None
 
@@ -157,38 +158,38 @@ def printed_difference(
 def printed_interval(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec]
 ) -> Interval | None:
-    """The same with the interval of printed deviations, where the paper forms such; None else."""
+    """The same difference with its interval from printed deviations (`effects.eq_23`); None where the paper forms none."""
     if not paper.is_unpaired:
         return None
-    known = {_key(row): row.printed for row in _printed_rows(paper, experiment)}
+    numbers = {_key(row): row.printed for row in _printed_rows(paper, experiment)}
     first, second = (
-        known.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
+        numbers.get((*paper.printed_as(specs[side.run]), side.epsilon, ordering.metric))
         for side in (ordering.first, ordering.second)
     )
     return effects.of_printed(first, second) if first is not None and second is not None else None
 
 
 def table_remarks(paper: Paper, experiment: Experiment) -> tuple[str, ...]:
-    """What is to be known about the whole table."""
+    """The remarks on the tables as a whole."""
     return tuple(note.text for note in paper.remarks if note.is_about_the_table and note.table in experiment.tables)
 
 
 def reasons(paper: Paper, experiment: Experiment, size: Size, runs: Iterable[Measured]) -> tuple[str, ...]:
-    """Why ours cannot be the same as what was printed: what the runs' settings and data show, and what is known beside.
+    """The reasons why our numbers differ from the printed ones: from the runs' settings and data, and known ones.
 
-    Every setting that differs from print is among them, by the layers of the runs.
+    They include every setting that differs from the paper, from the layers of the runs.
     """
-    own = list(runs)
-    told = [reason for run in own for reason in paper.departs(run)]
-    known = experiment.departures if size == "full" else (*experiment.departures, *experiment.small_departures)
-    layers = [layer for run in own if (layer := methods.layer(run.spec)) is not None]
-    differs = [one.sentence for layer in layers for one in layer.departures]
-    return tuple(dict.fromkeys([*told, *known, *differs])) if told or differs else ()
+    measured = list(runs)
+    deviations = [reason for run in measured for reason in paper.departs(run)]
+    listed = experiment.departures if size == "full" else (*experiment.departures, *experiment.small_departures)
+    layers = [layer for run in measured if (layer := methods.layer(run.spec)) is not None]
+    differs = [departure.sentence for layer in layers for departure in layer.departures]
+    return tuple(dict.fromkeys([*deviations, *listed, *differs])) if deviations or differs else ()
 
 
 def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
-    """What the paper prints of the experiment in metrics that ours have too, in its order; of repeats the first."""
-    seen = set()
+    """The paper's numbers of the experiment in metrics that we measure too, in its order; the first of repeats."""
+    keys = set()
     for row in published.read(paper.name):
         metric = row.shared_metric or ""
         if metric not in paper.metrics or row.epsilon is None or not experiment.prints(row):
@@ -198,8 +199,8 @@ def _printed_rows(paper: Paper, experiment: Experiment) -> Iterator[Row]:
             *paper.named(row), row.epsilon, metric, row,
             remarks=tuple(note.text for note in notes), is_doubtful=any(note.is_doubtful for note in notes),
         )  # fmt: skip
-        if _key(made) not in seen:
-            seen.add(_key(made))
+        if _key(made) not in keys:
+            keys.add(_key(made))
             yield made
 
 
@@ -208,7 +209,7 @@ def _key(row: Row) -> tuple[str, str, float, str]:
 
 
 def _figures(run: Measured, metrics: Sequence[str]) -> Iterator[tuple[float, str, Ours]]:
-    """Budget, metric and summary of everything that the run's models have of these metrics."""
+    """Budget, metric and summary over seeds of every given metric that the run's models have."""
     for epsilon in sorted({model.epsilon for model in run.models}):
         for metric in metrics:
             values = [100 * value for value in run.by_seed(epsilon, metric).values()]
@@ -222,6 +223,6 @@ def _summary(values: Sequence[float]) -> Ours:
 
 
 def _is_its_data(name: str, experiment: Experiment) -> bool:
-    """Whether accuracy on the dataset is the quantity that the paper measured: no stand-in, and as many classes."""
+    """Whether accuracy on the dataset is the quantity of the paper: no stand-in data, and the same number of classes."""
     card = datasets.CARDS.get(name)
     return card is not None and card.stands_in_for is None and card.n_classes == experiment.n_classes

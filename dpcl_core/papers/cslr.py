@@ -1,4 +1,4 @@
-"""Shihab et al., CSLR: the paper's names of our runs, and how these depart; the rest is in `assets/papers/cslr.toml`.
+"""Shihab et al., CSLR: the paper's names of our runs, and their differences; the rest is in `assets/papers/cslr.toml`.
 
 Its epsilon is claimed for the replay release and not borne out by any accountant; of our runs the repairs keep theirs, by
 their ledgers. Comparisons "at equal epsilon" repeat what the paper compares, and say nothing about privacy.
@@ -20,41 +20,41 @@ _USUAL = ("L = 4", "m = 100")  # what sweeps call the method as it is elsewhere
 
 
 def printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and variant; methods that it does not have are called repairs, or added."""
+    """The paper's names of a run's method and variant; methods that are not in the paper are named repairs, or added."""
     return methods.card(spec.method).table_names(spec)
 
 
 def named(row: Published) -> tuple[str, str]:
-    """The same of a printed number; lists of one entry are DP-Stat-Share, whose numbers they have."""
+    """The same names for a printed number; lists of one entry (L = 1) are DP-Stat-Share, with the same numbers."""
     if row.variant == "L = 1":
         return "DP-Stat-Share", ""
     return row.method, "" if row.variant in _USUAL else row.variant
 
 
 def printed_scores(spec: RunSpec, epsilon: float) -> dict[str, list[float]]:
-    """What tables 2 to 4 print for a run's dataset, method and budget, in points, by metric; empty where nothing.
+    """The values of Tables 2 to 4 for a run's dataset, method and budget, in points, by metric; empty where none.
 
     Its budgets are claims for the replay release alone: reference lines, never the same promise.
     """
     if spec.data.dataset == _STAND_IN:
         return {}
     names = printed.BENCHMARKS.get(spec.data.dataset), methods.card(spec.method).reference
-    found: dict[str, list[float]] = {}
+    by_metric: dict[str, list[float]] = {}
     for row in published.read("cslr"):
-        is_asked = (row.dataset, row.method, row.epsilon) == (*names, epsilon) and not row.variant
-        if is_asked and row.table in ("2", "3", "4") and row.percent is not None and row.shared_metric in ("AA", "BWT"):
-            values = found.setdefault(row.shared_metric, [])
+        is_same = (row.dataset, row.method, row.epsilon) == (*names, epsilon) and not row.variant
+        if is_same and row.table in ("2", "3", "4") and row.percent is not None and row.shared_metric in ("AA", "BWT"):
+            values = by_metric.setdefault(row.shared_metric, [])
             if row.percent not in values:
                 values.append(row.percent)
-    return found
+    return by_metric
 
 
 def departs(run: Measured) -> list[str]:
-    """How a run differs from what the paper did, and what it took where the paper says nothing."""
-    spec, told = run.spec, differences.of_data(run)
+    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
+    spec, sentences = run.spec, differences.of_data(run)
     if isinstance(spec.scenario, Federated):
-        told.append(f"Protocol: {spec.scenario.protocol}, the task {_known(spec.scenario)} when tested. {_PROTOCOL}")
-    return [*told, *methods.card(spec.method).differences(spec)]
+        sentences.append(f"Protocol: {spec.scenario.protocol}, the task {_known(spec.scenario)} when tested. {_PROTOCOL}")
+    return [*sentences, *methods.card(spec.method).differences(spec)]
 
 
 def _known(scenario: Federated) -> str:

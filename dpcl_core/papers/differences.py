@@ -1,4 +1,4 @@
-"""How a run can differ from any paper's, in sentences that all papers share."""
+"""Sentences on differences between a run and a paper that all papers share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dpcl_core.papers.measured import Measured
 
 
 def of_data(run: Measured) -> list[str]:
-    """What the data were, where they were not the full set."""
+    """The data used, where they were not the full set; else empty."""
     name = run.spec.data.dataset
     full = datasets.CARDS[name].title if name in datasets.CARDS else name
     return [] if run.dataset_title == full else [f"Data: {run.dataset_title}, not the full set."]
 
 
 def backbone_title(name: str) -> str:
-    """A network's title, or its name where no card knows it."""
+    """A network's title, or its name where it has no card."""
     try:
         return backbones.card(name).title
     except BadInput:

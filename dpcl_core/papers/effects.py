@@ -1,4 +1,4 @@
-"""How large a difference is and how sure: intervals from printed deviations, and from our own seeds without pairing them."""
+"""Unpaired intervals of a difference: from printed standard deviations, and from our own seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def eq_23(first: tuple[float, float], second: tuple[float, float], n: int) -> In
 
 
 def of_printed(first: Published, second: Published) -> Interval | None:
-    """The same for two printed shares, in points; None without deviations of as many repetitions."""
+    """The same for two printed numbers, in points; None unless both have deviations over the same number of repetitions."""
     if None in (first.percent, second.percent, first.percent_std, second.percent_std):
         return None
     if first.n_seeds is None or first.n_seeds != second.n_seeds or first.n_seeds < MIN_SEEDS:
@@ -36,7 +36,7 @@ def of_printed(first: Published, second: Published) -> Interval | None:
 
 
 def unpaired(first: Sequence[float], second: Sequence[float]) -> Interval | None:
-    """The same for our own values, as many on each side; None with fewer than three."""
+    """The same for our own values; None unless both sides have the same number, at least three."""
     if len(first) != len(second) or len(first) < MIN_SEEDS:
         return None
     return eq_23((fmean(first), stdev(first)), (fmean(second), stdev(second)), len(first))

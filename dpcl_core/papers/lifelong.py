@@ -1,4 +1,4 @@
-"""Lai et al. 2022: the paper's names of our runs, and how these depart; the rest is in `assets/papers/lifelong.toml`.
+"""Lai et al. 2022: the paper's names of our runs, and their differences; the rest is in `assets/papers/lifelong.toml`.
 
 Its epsilon for L2DP-ML is a nominal number (see the claim beside every such run): comparisons "at equal epsilon" repeat what
 the paper compares, and say nothing about privacy.
@@ -18,7 +18,7 @@ _SELECTED = "selected by the paper"
 
 
 def printed_as(spec: RunSpec) -> tuple[str, str]:
-    """The paper's names of a run's method and variant; of the recordings of activities with the order of the rates."""
+    """The paper's names of a run's method and variant; for activity recordings, with the order of the sampling rates."""
     method, variant = methods.card(spec.method).table_names(spec)
     return method, ", ".join(part for part in (variant, _order(spec)) if part)
 
@@ -30,12 +30,12 @@ def _order(spec: RunSpec) -> str:
 
 
 def named(row: Published) -> tuple[str, str]:
-    """The same of a printed number, without the settings that the paper chose for its baseline from a grid."""
+    """The same names for a printed number, without the settings of the paper's baseline that it selected from a grid."""
     variant = "" if row.note == _SELECTED else row.variant
     order = f"{row.dataset.removeprefix(_HARW)} Hz" if row.dataset.startswith(_HARW) else ""
     return row.method, ", ".join(part for part in (variant, order) if part)
 
 
 def departs(run: Measured) -> list[str]:
-    """How a run differs from what the paper did, and what it took where the paper says nothing."""
+    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
     return [*differences.of_data(run), *methods.card(run.spec.method).differences(run.spec)]

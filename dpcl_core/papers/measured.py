@@ -1,7 +1,7 @@
-"""What came out here: the final figures of finished runs, from a store's events or from a recorded file.
+"""Final results of finished runs, from a store's events or from a recorded file.
 
-`assets/reproduction/PAPER.json` holds the last recorded figures: spec, what the data truly were, date, seconds, device,
-and the figures of every model. Accuracies and forgetting lie in [0, 1].
+`assets/reproduction/PAPER.json` holds the last recorded results: spec, the data actually used, date, seconds, device,
+and the metrics of every model. Accuracies and forgetting are in [0, 1].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpcl_core.privacy.statement import ways_out
 from dpcl_core.runs.store import Run
 from dpcl_core.spec import RunSpec
 
-EDITION = 2  # of what settings mean: rises when the same ones take other rows or other equations than before
+EDITION = 2  # version of what settings mean: raised when the same settings select other rows or equations than before
 _MADE_BEFORE = {
     2: "Recorded by older code, before public coins dealt out rows and before some equations became exact as printed: today "
     "it may come out otherwise.",
@@ -30,7 +30,7 @@ _MADE_BEFORE = {
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The end of one model: metrics (None: not defined), and final average accuracy by rule, where it has several.
+    """The results of one model: metrics (None: not defined), and final average accuracy by rule, where it has several.
 
     Beside the metrics of events there is "pooled": accuracy over all test examples together. It does not depend on which
     classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
@@ -53,9 +53,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run's figures. `dataset_title` says truthfully what the data were; `run_id` is None for a recorded run.
+    """One run's results. `dataset_title`: the data actually used; `run_id` is None for a recorded run.
 
-    `edition`: of what settings meant when it was made, see EDITION.
+    `edition`: the version of what settings meant when it was made, see EDITION.
     """
 
     spec: RunSpec
@@ -69,32 +69,32 @@ class Measured:
 
     @property
     def made_before(self) -> tuple[str, ...]:
-        """What has changed since the figures were made, a sentence each; nothing of today's."""
+        """The changes since the results were recorded, one sentence each; empty for a current edition."""
         return tuple(change for edition, change in _MADE_BEFORE.items() if self.edition < edition)
 
     def by_seed(self, epsilon: float, metric: str, rule: str | None = None) -> dict[int, float]:
-        """The metric of every seed's model of one budget that has it."""
+        """The metric by seed, for the models of one budget that have it."""
         values = {model.seed: model.value(metric, rule) for model in self.models if model.epsilon == epsilon}
         return {seed: value for seed, value in values.items() if value is not None}
 
     def ways(self, epsilon: float) -> dict[str, float]:
-        """Accounted epsilon of each way out at a budget, the largest of all seeds; empty where there is one alone."""
-        found = [model.ways for model in self.models if model.epsilon == epsilon]
-        return {name: max(ways[name] for ways in found) for name in (found[0] if found else ())}
+        """Accounted epsilon by kind of release at a budget, the largest of all seeds; empty with one kind alone."""
+        budgets = [model.ways for model in self.models if model.epsilon == epsilon]
+        return {name: max(ways[name] for ways in budgets) for name in (budgets[0] if budgets else ())}
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The prediction rules whose accuracies are known, the run's own first."""
+        """The prediction rules with recorded accuracies, the run's own first."""
         return tuple(self.models[0].by_rule) if self.models else ()
 
 
-def of_run(run: Run, said: Iterable[Event]) -> Measured:
-    """The figures of a stored run that is over, from what it said; models that did not finish are left out."""
+def of_run(run: Run, events: Iterable[Event]) -> Measured:
+    """The results of a stored run that has ended, from its events; unfinished models are left out."""
     spec, title, models = run.spec, run.spec.data.dataset, list[Model]()
     started, finished = run.started or run.created, run.finished or run.created
     last: dict[tuple[float, int], Mapping[str, float]] = {}
     ends: dict[tuple[float, int], dict[str, float | None]] = {}
-    for event in said:
+    for event in events:
         if isinstance(event, Started):
             title = event.dataset_title
         elif isinstance(event, TaskLearned):
@@ -107,21 +107,21 @@ def of_run(run: Run, said: Iterable[Event]) -> Measured:
             cell = event.cell
             rules = last.get((cell.epsilon, cell.seed), {})
             metrics = {**event.metrics, **ends.get((cell.epsilon, cell.seed), {"pooled": None})}
-            given = event.guarantee
-            models.append(Model(cell.epsilon, cell.seed, given.epsilon, metrics, rules, ways_out(given)))
+            bound = event.guarantee
+            models.append(Model(cell.epsilon, cell.seed, bound.epsilon, metrics, rules, ways_out(bound)))
     date = time.strftime("%Y-%m-%d", time.localtime(finished))
     return Measured(spec, title, date, finished - started, run.device, run.id, tuple(models))
 
 
 @cache
 def recorded(paper: str) -> tuple[Measured, ...]:
-    """The last recorded figures of a paper's experiments; empty where none were recorded yet."""
+    """The last recorded results of a paper's experiments; empty where none were recorded yet."""
     path = paths.assets_dir() / "reproduction" / f"{paper}.json"
     return read(path) if path.exists() else ()
 
 
 def read(path: Path) -> tuple[Measured, ...]:
-    """The figures that `write` put into a file. Raises BadInput for a file that holds something else."""
+    """The results in a file of `write`. Raises BadInput for a file of other content."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return tuple(_from_json(run) for run in document["runs"])
@@ -130,10 +130,10 @@ def read(path: Path) -> tuple[Measured, ...]:
 
 
 def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
-    """Puts the figures into the file, in place of older ones of the same settings. Raises BadInput where that fails."""
-    kept = [run for run in (read(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
+    """Writes the results into the file, replacing older ones of the same settings. Raises BadInput where that fails."""
+    unchanged = [run for run in (read(path) if path.exists() else ()) if all(run.spec != new.spec for new in fresh)]
     # One line a run: a new record then changes the lines of the runs that were repeated, and no other.
-    lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*kept, *fresh])
+    lines = ",\n".join(json.dumps(_to_json(run), ensure_ascii=False, allow_nan=False) for run in [*unchanged, *fresh])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'{{"paper": {json.dumps(paper)}, "runs": [\n{lines}\n]}}\n', encoding="utf-8")
@@ -142,7 +142,7 @@ def write(path: Path, paper: str, fresh: Sequence[Measured]) -> None:
 
 
 def find(spec: RunSpec, among: Iterable[Measured]) -> Measured | None:
-    """The first of the runs with exactly these settings."""
+    """The first of the runs with exactly these settings; None where there is none."""
     return next((run for run in among if run.spec == spec), None)
 
 

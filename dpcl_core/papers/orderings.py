@@ -1,4 +1,4 @@
-"""Orderings that a paper claims, as pairs to compare, and whether ours show them. Nothing is assumed to come out.
+"""Orderings that a paper claims, as pairs to compare, and whether our runs show them. No outcome is assumed.
 
 Differences are formed seed by seed and count where their 95 % interval decides; with fewer than three seeds nothing does.
 """
@@ -14,7 +14,7 @@ from dpcl_core.papers import effects
 from dpcl_core.papers.measured import Measured
 
 State = Literal["found", "not found", "cannot tell", "not run"]
-ALIKE_POINTS = 2.0  # "no change" means: the whole interval lies within so many points of zero (our choice)
+ALIKE_POINTS = 2.0  # "no change": the whole interval is within this many points of zero (our choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What ours say about an ordering; the difference first - second in points, None where a side has not run.
+    """The verdict of our runs on an ordering; the difference first - second in points, None where a side has not run.
 
     "not found": the interval shows the opposite. "cannot tell": it shows neither.
     """
@@ -55,8 +55,8 @@ def judge(ordering: Ordering, runs: Mapping[str, Measured]) -> Judged:
     shared = sorted(sides[0].keys() & sides[1].keys())
     if not shared:
         return Judged(ordering, "not run", None)
-    found = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
-    return Judged(ordering, _state(ordering.kind, found), found)
+    difference = interval([100 * (sides[0][seed] - sides[1][seed]) for seed in shared])
+    return Judged(ordering, _state(ordering.kind, difference), difference)
 
 
 def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | None:
@@ -66,14 +66,14 @@ def unpaired(ordering: Ordering, runs: Mapping[str, Measured]) -> Interval | Non
     return effects.unpaired([100 * first[seed] for seed in shared], [100 * second[seed] for seed in shared])
 
 
-def _state(kind: Literal["higher", "alike"], found: Interval) -> State:
-    if found.low is None or found.high is None:
+def _state(kind: Literal["higher", "alike"], difference: Interval) -> State:
+    if difference.low is None or difference.high is None:
         return "cannot tell"
     if kind == "higher":
-        return "found" if found.low > 0 else "not found" if found.high < 0 else "cannot tell"
-    if found.low >= -ALIKE_POINTS and found.high <= ALIKE_POINTS:
+        return "found" if difference.low > 0 else "not found" if difference.high < 0 else "cannot tell"
+    if difference.low >= -ALIKE_POINTS and difference.high <= ALIKE_POINTS:
         return "found"  # even where zero is left out: a difference, but one too small to matter
-    return "not found" if found.low > 0 or found.high < 0 else "cannot tell"
+    return "not found" if difference.low > 0 or difference.high < 0 else "cannot tell"
 
 
 def _values(side: Side, metric: str, runs: Mapping[str, Measured]) -> dict[int, float]:

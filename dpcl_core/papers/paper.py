@@ -1,4 +1,4 @@
-"""What is kept of a paper: its experiments, the runs that repeat them, and where its own numbers need a remark."""
+"""The record of a paper: its experiments, the runs that reproduce them, and remarks on its printed numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SIZES: tuple[Size, ...] = get_args(Size)
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment. Preset NAME is the paper's protocol, NAME-small a form that two cores carry out in minutes.
+    """One experiment. Preset NAME is the paper's protocol, NAME-small a version that takes minutes on two cores.
 
-    NAME-bundled, where there is one, takes all data at hand and a bundled network. `prints` picks its numbers among all that
-    the paper prints, `table` names the table (or figure, or several: "2, 3") they are in; None where the paper prints plots
+    NAME-bundled, where there is one, uses all available data and a bundled network. `prints` selects its numbers among all
+    of the paper, `table` names the table (or figure, or several: "2, 3") they are in; None where the paper prints plots
     alone. `n_classes` of its data: accuracy over fewer classes is another quantity, and no difference is formed from it.
-    `departures`: how ours differ from the paper beyond what settings show; `small_departures`: what comes on top with a
-    bundled network. `has_match_rates`: its tables also print how often an anchor tells two list entries apart, a number of
-    lists and not of models. `earlier`: the table of an earlier version of the paper that prints the same experiment.
+    `departures`: how ours differ from the paper beyond what settings show; `small_departures`: further differences with a
+    bundled network. `has_match_rates`: its tables also print how often an anchor separates two list entries, a property
+    of lists and not of models. `earlier`: the table of an earlier version of the paper that prints the same experiment.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Experiment:
 
     @property
     def place(self) -> str:
-        """Where its numbers are printed, as one reads it."""
+        """Where its numbers are printed, as displayed."""
         table = self.table or "plots"
         if table.startswith(("figure", "plots")):
             return table
@@ -51,7 +51,7 @@ class Experiment:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that its numbers are in, one by one."""
+        """The tables of its numbers, one by one."""
         return tuple((self.table or "").split(", ")) if self.table else ()
 
     def preset(self, size: Size) -> str:
@@ -60,7 +60,7 @@ class Experiment:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """The forms that there are presets for, smallest first."""
+        """The sizes with a preset, smallest first."""
         known = presets.names()
         return tuple(size for size in SIZES if self.preset(size) in known)
 
@@ -70,9 +70,9 @@ class Paper:
     """A paper. `printed_as` gives the names of method and variant under which its tables print a run's results.
 
     `named` gives the same names for a printed number. `nominal`: methods, as printed, whose epsilon is only claimed.
-    `departs` says how a run differs from what the paper did, as far as its settings and data show: whole sentences.
+    `departs` gives the differences of a run from the paper that its settings and data show, one sentence each.
     `metrics`: what its tables print, by our names. `is_unpaired`: its intervals of differences pair no seeds
-    (`effects.eq_23`), and stand beside ours.
+    (`effects.eq_23`), and are shown beside ours.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Zhan et al., PeCL: the paper's names of our runs, and how these depart; the rest is in `assets/papers/pecl.toml`.
+"""Zhan et al., PeCL: the paper's names of our runs, and their differences; the rest is in `assets/papers/pecl.toml`.
 
-The budgets of its tokens, 1 to 10, are nominal numbers: no bound stands behind them (see the claim beside every such run).
-Its rows stand at 10, the budget of the least noised token; the baselines' 1 is for a text, or for a token, never for both.
+The budgets of its tokens, 1 to 10, are nominal numbers without a bound (see the claim beside every such run). Its rows
+are listed at 10, the budget of the least noised token; the baselines' 1 is for a text, or for a token, never for both.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def _order(spec: RunSpec) -> str:
 
 
 def _sources(spec: RunSpec) -> tuple[str, ...]:
-    """The parts of a dataset in the order in which the paper numbers the tasks that they stand for."""
+    """The parts of a dataset, in the order of the paper's task numbers."""
     card = datasets.CARDS.get(spec.data.dataset)
     return () if card is None else card.members or tuple(name for name, _ in card.sources)
 
 
 def named(row: Published) -> tuple[str, str]:
-    """The same of a printed number."""
+    """The same names for a printed number."""
     variant = row.variant if row.variant not in _FULL else ""
     if variant == "lambda 0":
         variant = _UNLEARNING
@@ -51,11 +51,11 @@ def named(row: Published) -> tuple[str, str]:
 
 
 def departs(run: Measured) -> list[str]:
-    """How a run differs from what the paper did, and what it took where the paper says nothing."""
-    spec, told = run.spec, differences.of_data(run)
-    if (kept := spec.data.train_per_class or spec.data.train_per_source) is not None:
+    """The differences of a run from the paper, and its choices where the paper specifies none; one sentence each."""
+    spec, lines = run.spec, differences.of_data(run)
+    if (n_texts := spec.data.train_per_class or spec.data.train_per_source) is not None:
         of_what = "task" if spec.data.train_per_class is None else "class"
-        told.append(f"Sizes: about {kept:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
+        lines.append(f"Sizes: about {n_texts:,} texts of a {of_what}. The paper draws 3,000 of every task; FOMC has fewer.")
     if spec.data.backbone != f"hf:{_BASE}":
-        told.append(f"Model: {differences.backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
-    return [*told, *methods.card(spec.method).differences(spec)]
+        lines.append(f"Model: {differences.backbone_title(spec.data.backbone)}, instead of LLaMA-2 with 7 billion weights.")
+    return [*lines, *methods.card(spec.method).differences(spec)]

@@ -1,6 +1,6 @@
-"""Papers as they are written down in `assets/papers/NAME.toml`, checked: a slip is told with its file and key.
+"""Reads and checks the papers of `assets/papers/NAME.toml`; an error names the file and the key.
 
-What is a function (the names of a run's method, how a run departs) stays in the Python `module` that the file names.
+Functions (the names of a run's method, the differences of a run) are in the Python `module` that the file names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Names = _Words | tuple[_Words, ...] | None
 
 
 class _Prints(Spec):
-    """Which printed numbers are an experiment's: of these tables (none: of all) and datasets whose name begins so.
+    """The printed numbers of an experiment: those of these tables (none given: all) and datasets with this prefix.
 
     `notes`: of a table, only the rows with this note.
     """
@@ -41,7 +41,7 @@ class _Prints(Spec):
 
 
 class _Claimed(Spec):
-    """One statement, at each of several budgets or pairs of budgets, one a side."""
+    """One claimed ordering, at each of several budgets or pairs of budgets (one per side)."""
 
     says: _Words
     first: _Words
@@ -53,12 +53,12 @@ class _Claimed(Spec):
 
     def orderings(self) -> tuple[Ordering, ...]:
         rules = self.rules or (None, None)
-        pairs = (one if isinstance(one, tuple) else (one, one) for one in self.at)
+        pairs = (budget if isinstance(budget, tuple) else (budget, budget) for budget in self.at)
         return tuple(
             Ordering(
-                self.says, Side(self.first, one, rules[0]), Side(self.second, other, rules[1]), self.metric, self.kind
+                self.says, Side(self.first, budget, rules[0]), Side(self.second, other, rules[1]), self.metric, self.kind
             )
-            for one, other in pairs
+            for budget, other in pairs
         )
 
 
@@ -77,7 +77,7 @@ class _Experiment(Spec):
 
 
 class _Remark(Spec):
-    """A remark on every number of these tables, methods, variants, datasets and metrics; nothing named: any."""
+    """A remark on every number of these tables, methods, variants, datasets and metrics; None: any."""
 
     text: _Words
     table: _Words | tuple[_Words, ...]
@@ -90,10 +90,10 @@ class _Remark(Spec):
 
     def remarks(self) -> tuple[Remark, ...]:
         named = (self.table, self.method, self.variant, self.dataset, self.metric)
-        every = product(*(one if isinstance(one, tuple) else (one,) for one in named))
+        combinations = product(*(one if isinstance(one, tuple) else (one,) for one in named))
         return tuple(
             Remark(self.text, str(table), method, variant, self.epsilon, metric, self.is_doubtful, dataset)
-            for table, method, variant, dataset, metric in every
+            for table, method, variant, dataset, metric in combinations
         )
 
 
@@ -119,27 +119,27 @@ def load(name: str) -> Paper:
 def parsed(name: str, text: str, file: str) -> Paper:
     """A paper of this TOML text. Raises BadInput naming the file and the key that is wrong."""
     try:
-        found = _File.model_validate(tomllib.loads(text))
+        record = _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise BadInput(file, "", f"must be TOML: {error}") from error
     except ValidationError as error:
-        told = first_of(error)
-        raise BadInput(f"{file}: {told.field}", told.value, told.allowed) from error
-    if not found.module.startswith(f"{__package__}."):
-        raise BadInput(f"{file}: module", found.module, f"must be a module of {__package__}")
-    functions = import_module(found.module)
+        slip = first_of(error)
+        raise BadInput(f"{file}: {slip.field}", slip.value, slip.allowed) from error
+    if not record.module.startswith(f"{__package__}."):
+        raise BadInput(f"{file}: module", record.module, f"must be a module of {__package__}")
+    functions = import_module(record.module)
     return Paper(
         name=name,
-        title=found.title,
-        source=found.source,
-        experiments=tuple(_experiment(one, found, file) for one in found.experiments),
-        remarks=tuple(remark for one in found.remarks for remark in one.remarks()),
+        title=record.title,
+        source=record.source,
+        experiments=tuple(_experiment(one, record, file) for one in record.experiments),
+        remarks=tuple(remark for one in record.remarks for remark in one.remarks()),
         printed_as=functions.printed_as,
         departs=functions.departs,
         named=functions.named,
-        nominal=found.nominal,
-        metrics=found.metrics,
-        is_unpaired=found.is_unpaired,
+        nominal=record.nominal,
+        metrics=record.metrics,
+        is_unpaired=record.is_unpaired,
     )
 
 

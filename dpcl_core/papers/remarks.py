@@ -1,4 +1,4 @@
-"""What is to be known about printed numbers: slips, contradictions and gaps, each with the numbers that it is about."""
+"""Remarks on printed numbers: slips, contradictions and gaps, each with the numbers it concerns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dpcl_core.published import Published
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something to know before a printed number is used: a slip, a contradiction, a gap. None matches every row.
+    """A remark on printed numbers: a slip, a contradiction or a gap. A field that is None matches every row.
 
-    One that names nothing but its table is about the table, and touches no single number. `is_doubtful`: the number is
-    very likely not what was meant; it is shown as printed, but neither drawn nor used.
+    A remark with no field but its table is about the table as a whole, not about single numbers. `is_doubtful`: the number
+    is very likely a misprint; it is shown as printed, but neither drawn nor used.
     """
 
     text: str
@@ -41,9 +41,9 @@ class Remark:
             (self.epsilon, row.epsilon),
             (self.metric, row.metric),
         )
-        return all(wanted is None or wanted == found for wanted, found in pairs)
+        return all(wanted is None or wanted == value for wanted, value in pairs)
 
 
-def about(row: Published, known: Sequence[Remark]) -> tuple[Remark, ...]:
-    """What is to be known about this number."""
-    return tuple(remark for remark in known if remark.touches(row))
+def about(row: Published, remarks: Sequence[Remark]) -> tuple[Remark, ...]:
+    """The remarks on this number."""
+    return tuple(remark for remark in remarks if remark.touches(row))

@@ -1,4 +1,4 @@
-"""What `reproduce` runs, and what it says afterwards: as one document, and as text."""
+"""The runs of `reproduce`, and its report as JSON and as text."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Done = Mapping[str, Mapping[str, Measured]]
 
 
 def planned(experiments: Sequence[Experiment], size: Size, sets: Sequence[str], *, named: bool) -> Planned:
-    """The runs of the experiments by label, each changed by `sets`; experiments without this form are left out.
+    """The runs of each experiment by label, with the changes of `sets`; experiments without this form are left out.
 
-    Raises BadInput where none has it, or where the one that was `named` has not.
+    Raises BadInput where no experiment has this form, or where the `named` one has not.
     """
     having = [experiment for experiment in experiments if size in experiment.sizes]
     if not having:
         what = experiments[0].name if named else "all"
         raise BadInput("--experiment", what, f"has no {size} form; there are {', '.join(experiments[0].sizes)}")
-    found: dict[Experiment, Mapping[str, RunSpec]] = {}
+    by_experiment: dict[Experiment, Mapping[str, RunSpec]] = {}
     for experiment in having:
         runs = presets.variants(experiment.preset(size))
         if sets:
             runs = {label: _changed(spec, sets) for label, spec in runs.items()}
-        found[experiment] = runs
-    return found
+        by_experiment[experiment] = runs
+    return by_experiment
 
 
 def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, JsonValue]:
-    """Everything as JSON: for each experiment its runs, its rows, why ours differ, and the orderings."""
+    """The report as JSON: for each experiment its runs, its rows, the reasons for differences, and the orderings."""
     return {
         "paper": paper.name,
         "size": size,
@@ -54,9 +54,9 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
                 "table_remarks": list(comparison.table_remarks(paper, experiment)),
                 "reasons": list(comparison.reasons(paper, experiment, size, done[experiment.name].values())),
                 "orderings": [
-                    _judged(found, comparison.printed_difference(paper, experiment, found.ordering, runs))
-                    | _unpaired(paper, experiment, found.ordering, runs, done[experiment.name])
-                    for found in judged(experiment, runs, done[experiment.name])
+                    _judged(verdict, comparison.printed_difference(paper, experiment, verdict.ordering, runs))
+                    | _unpaired(paper, experiment, verdict.ordering, runs, done[experiment.name])
+                    for verdict in judged(experiment, runs, done[experiment.name])
                 ],
             }
             for experiment, runs in plan.items()
@@ -65,7 +65,7 @@ def document(paper: Paper, size: Size, plan: Planned, done: Done) -> dict[str, J
 
 
 def judged(experiment: Experiment, labels: Mapping[str, object], runs: Mapping[str, Measured]) -> list[Judged]:
-    """Every ordering whose two sides this form of the experiment has runs for, judged by those that are done."""
+    """The verdict on every ordering whose two sides have runs in this form of the experiment, from the finished runs."""
     return [
         judge(ordering, runs)
         for ordering in experiment.orderings
@@ -74,42 +74,43 @@ def judged(experiment: Experiment, labels: Mapping[str, object], runs: Mapping[s
 
 
 def text(paper: Paper, size: Size, plan: Planned, done: Done) -> str:
-    """The same for a terminal."""
+    """The report as text for a terminal."""
     lines: list[str] = []
     for experiment, runs in plan.items():
-        own = done[experiment.name]
+        measured = done[experiment.name]
         lines += [f"{experiment.title} ({experiment.preset(size)}), {paper.title}"]
         if experiment.table is None:
             lines += ["  The paper shows this experiment in plots alone; no published numbers to print."]
-        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, own), runs)]
+        lines += [f"  {line}" for line in _table(comparison.rows(paper, experiment, measured), runs)]
         lines += [f"  Table: {remark}" for remark in comparison.table_remarks(paper, experiment)]
-        lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, own.values())]
-        lines += [f"  {_sentence(found)}" for found in judged(experiment, runs, own)]
+        lines += [f"  Differs: {reason}" for reason in comparison.reasons(paper, experiment, size, measured.values())]
+        lines += [f"  {_sentence(verdict)}" for verdict in judged(experiment, runs, measured)]
         lines += [""]
     return "\n".join(lines)
 
 
-def range_text(found: Judged) -> str:
+def range_text(verdict: Judged) -> str:
     """The difference with its interval, in points."""
-    return "not run" if found.difference is None else interval_text(found.difference)
+    return "not run" if verdict.difference is None else interval_text(verdict.difference)
 
 
-def interval_text(found: Interval | None) -> str:
+def interval_text(difference: Interval | None) -> str:
     """A difference with its interval, in points; empty for None."""
-    if found is None:
+    if difference is None:
         return ""
-    span = f" ({found.low:+.1f} to {found.high:+.1f})" if found.low is not None and found.high is not None else ""
-    return f"{found.mean:+.1f}{span} points"
+    low, high = difference.low, difference.high
+    span = f" ({low:+.1f} to {high:+.1f})" if low is not None and high is not None else ""
+    return f"{difference.mean:+.1f}{span} points"
 
 
-def _sentence(found: Judged) -> str:
-    ordering = found.ordering
-    return f"{found.state}: {ordering.statement}, {budgets_of(found)}: {range_text(found)}"
+def _sentence(verdict: Judged) -> str:
+    ordering = verdict.ordering
+    return f"{verdict.state}: {ordering.statement}, {budgets_of(verdict)}: {range_text(verdict)}"
 
 
-def budgets_of(found: Judged) -> str:
-    """The budget that an ordering is about, or both."""
-    first, second = found.ordering.first.epsilon, found.ordering.second.epsilon
+def budgets_of(verdict: Judged) -> str:
+    """The budget of an ordering, or both of its budgets."""
+    first, second = verdict.ordering.first.epsilon, verdict.ordering.second.epsilon
     return epsilon_label(first) if first == second else f"{epsilon_label(first)} against {epsilon_label(second)}"
 
 
@@ -123,8 +124,8 @@ def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     for row, budget in zip(rows, budgets, strict=True):
         what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
         gap = f"{row.difference:+.1f}" if row.difference is not None else ""
-        ways = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.ways.items())
-        lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {ways}".rstrip())
+        budgets_spent = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.ways.items())
+        lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {budgets_spent}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
     return lines
 
@@ -139,14 +140,14 @@ def printed_text(row: Row) -> str:
 
 
 def ours_text(row: Row) -> str:
-    """Our mean and standard deviation; a dash where nothing has run."""
+    """Our mean and standard deviation, in percent; a dash where no run is finished."""
     if row.ours is None:
         return "–"
     return f"{row.ours.mean:.1f}" if row.ours.std is None else f"{row.ours.mean:.1f} ± {row.ours.std:.1f}"
 
 
 def layer_words(spec: RunSpec) -> str | None:
-    """How a run stands to its publication, with all that differs; None where no print is at hand."""
+    """The layer of a run (its relation to the publication) with all differences; None where there is no publication."""
     layer = methods.layer(spec)
     return None if layer is None else layer.words
 
@@ -192,7 +193,7 @@ def _row(row: Row) -> JsonValue:
 def _unpaired(
     paper: Paper, experiment: Experiment, ordering: Ordering, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]
 ) -> dict[str, JsonValue]:
-    """Low and high end of intervals that pair no seeds, published and ours, where the paper forms such."""
+    """Low and high ends of the unpaired intervals, published and ours, where the paper forms them."""
     if not paper.is_unpaired:
         return {}
     published, ours = comparison.printed_interval(paper, experiment, ordering, specs), unpaired(ordering, runs)
@@ -202,8 +203,8 @@ def _unpaired(
     }
 
 
-def _judged(found: Judged, printed: float | None) -> dict[str, JsonValue]:
-    ordering, difference = found.ordering, found.difference
+def _judged(verdict: Judged, printed: float | None) -> dict[str, JsonValue]:
+    ordering, difference = verdict.ordering, verdict.difference
     return {
         "statement": ordering.statement,
         "metric": ordering.metric,
@@ -211,7 +212,7 @@ def _judged(found: Judged, printed: float | None) -> dict[str, JsonValue]:
         "second": ordering.second.run,
         "epsilons": [plain_number(ordering.first.epsilon), plain_number(ordering.second.epsilon)],
         "rules": [ordering.first.rule, ordering.second.rule],
-        "state": found.state,
+        "state": verdict.state,
         "published_difference": printed,
         "difference": None if difference is None else difference.mean,
         "low": None if difference is None else difference.low,
