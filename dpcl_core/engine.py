@@ -245,7 +245,7 @@ def inputs(
     if spec.params.inputs == "images":
         from dpcl_core.backbones import adaptable, pictures  # a network that is trained loads torch
 
-        read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).asked)
+        read = pictures.table(as_pictures(images, spec.data.backbone), adaptable.load(spec.data.backbone).input_format)
         return (yield from _counted(read, len(images), span, text))
     return (yield from _counted(cache.computed(spec.data.backbone, images, device), len(images), span, text))
 

@@ -20,8 +20,8 @@ Entry = Mapping[str, object]
 def bibtex() -> str:
     """One BibTeX entry for the project, then one for each of its references."""
     cited = cast(Entry, yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8")))
-    own = {**cited, "year": str(cited["date-released"])[:4], "notes": f"Version {cited['version']}"}
-    return "\n".join(map(_entry, [own, *cast(Sequence[Entry], cited["references"])]))
+    project = {**cited, "year": str(cited["date-released"])[:4], "notes": f"Version {cited['version']}"}
+    return "\n".join(map(_entry, [project, *cast(Sequence[Entry], cited["references"])]))
 
 
 def _entry(cited: Entry) -> str:

@@ -82,11 +82,11 @@ def pages_made() -> dict[str, Callable[[], str]]:
 
 
 def readme(text: str) -> str:
-    """The README with its results written anew between the two marks."""
+    """The README with the current results between its two marks."""
     before, _, rest = text.partition(START)
     _, _, after = rest.partition(END)
-    found = "\n".join(f"- {_sentence(paper)}" for paper in catalog.PAPERS.values())
-    return f"{before}{START}\n{found}\n{END}{after}"
+    results = "\n".join(f"- {_sentence(paper)}" for paper in catalog.PAPERS.values())
+    return f"{before}{START}\n{results}\n{END}{after}"
 
 
 def _methods() -> str:
@@ -195,8 +195,8 @@ _FORMS: Mapping[Size, str] = {"small": "small form", "bundled": "bundled network
 
 def _recorded(paper: Paper, experiment: Experiment, size: Size) -> tuple[Mapping[str, RunSpec], dict[str, Measured]]:
     specs, among = presets.variants(experiment.preset(size)), measured.recorded(paper.name)
-    found = {label: measured.find(spec, among) for label, spec in specs.items()}
-    return specs, {label: run for label, run in found.items() if run is not None}
+    by_label = {label: measured.find(spec, among) for label, spec in specs.items()}
+    return specs, {label: run for label, run in by_label.items() if run is not None}
 
 
 def _row(row: Row) -> tuple[str, str, str, str]:
@@ -205,16 +205,17 @@ def _row(row: Row) -> tuple[str, str, str, str]:
 
 
 def _sentence(paper: Paper) -> str:
-    """What became of the paper's orderings in everything that is recorded."""
+    """The outcome of the paper's orderings in all recorded runs, in two sentences."""
     states: Counter[str] = Counter()
     for experiment in paper.experiments:
         for size in experiment.sizes:
             specs, runs = _recorded(paper, experiment, size)
             states.update(judged.state for judged in report.judged(experiment, specs, runs))
-    told = states["found"] + states["not found"] + states["cannot tell"]
+    n_judged = states["found"] + states["not found"] + states["cannot tell"]
     return (
-        f"**{paper.title}.** Of {told} comparisons that the paper draws and our records can judge, {states['found']} came "
-        f"out as claimed, {states['not found']} the other way round, and {states['cannot tell']} cannot be told apart."
+        f"**{paper.title}.** Of {n_judged} comparisons that the paper draws and our records can judge, "
+        f"{states['found']} came out as claimed, {states['not found']} the other way round, and "
+        f"{states['cannot tell']} cannot be told apart."
     )
 
 
@@ -235,7 +236,7 @@ def _flat(text: str) -> str:
 
 
 def main() -> int:
-    """Writes the README's results anew."""
+    """Updates the results in the README."""
     path = ROOT / "README.md"
     if sys.argv[1:] != ["--readme"]:
         print("usage: python -m scripts.docs_pages --readme", file=sys.stderr)

@@ -71,10 +71,10 @@ def guarantees(about: dict[str, Any]) -> dict[str, list[object]]:
     n_classes, n_people = len(about["classes"]), about["n_train"]
 
     def finished(setting: LabelSetting, n_tasks: int, epsilon: float) -> object:
-        found = promised(
+        bound = promised(
             setting, epsilon, DELTA, n_tasks=n_tasks, n_classes=n_classes, n_people=n_people, n_seeds=len(SEEDS)
         )
-        return events.to_json(events.CellFinished(Cell(epsilon, 0), {}, found, 0.0))
+        return events.to_json(events.CellFinished(Cell(epsilon, 0), {}, bound, 0.0))
 
     return {
         f"{setting}-{n_tasks}": [finished(setting, n_tasks, epsilon) for epsilon in STOPS]

@@ -67,20 +67,20 @@ class Split:
 
 def read(dataset: str) -> tuple[Split, Split]:
     """Training and test part, decoded. Raises BadInput or DataMissing as the loader does."""
-    loaded, found = load.load(DataSpec(dataset=dataset)), files.find(catalog.card(dataset))
+    loaded, data_files = load.load(DataSpec(dataset=dataset)), files.find(catalog.card(dataset))
     train, test = (
         Split(
             torch.from_numpy(np.concatenate(list(split.images.batches(SIZE, 3, 1000)))),
             torch.from_numpy(split.labels),
             tuple(weights.digest(path) for path in paths if path.is_file()),
         )
-        for split, paths in ((loaded.train, found.train), (loaded.test, found.test or found.train))
+        for split, paths in ((loaded.train, data_files.train), (loaded.test, data_files.test or data_files.train))
     )
     return train, test
 
 
 def is_here(dataset: str) -> bool:
-    """Whether the dataset lies on this computer: probes are not worth a download."""
+    """Whether the dataset is on this computer: probes are not worth a download."""
     try:
         files.find(catalog.card(dataset))
     except BadInput:
@@ -200,7 +200,7 @@ class Clock:
         return self.n_steps * BATCH / self.n_images
 
     def resume(self, checkpoint: dict[str, Tensor]) -> None:
-        """Takes over what an earlier run had used."""
+        """Continues with the time and steps that an earlier run has used."""
         self.seconds, self.cpu_seconds = checkpoint["clock"].tolist()
         self.n_steps = int(checkpoint["counts"][0])
 
@@ -228,7 +228,7 @@ def train(
     seed: int,
     mixes: bool = False,
 ) -> None:
-    """Trains until the clock says so; `averaged` gets the weights to export. Goes on where `scratch` holds a run.
+    """Trains until the time is up; `averaged` gets the weights to export. Continues the run in `scratch`, if any.
 
     `mixes`: every picture is blended with another one of its batch, and so are their labels (mixup).
     """
@@ -286,7 +286,7 @@ def outputs(compute: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.f
 
 
 def probe(network: Whitened, dataset: str) -> float:
-    """Test accuracy of a linear softmax classifier fitted by L-BFGS on standardised features: how much they tell apart."""
+    """Test accuracy of a linear softmax classifier fitted by L-BFGS on standardised features."""
     fit, test = read(dataset)
     features = torch.from_numpy(outputs(network.frozen, fit.images))
     mean, spread = features.mean(0), features.std(0) + 1e-6
@@ -315,7 +315,7 @@ def export(
     seed: int,
     mixes: bool = False,
 ) -> None:
-    """Writes fp16 weights and the JSON card; everything the card says is measured on the weights as written."""
+    """Writes fp16 weights and the JSON card; its numbers are measured on the weights as written."""
     fitted, unseen = splits
     network.eval()
     network.whiten(torch.from_numpy(outputs(network.pooled, fitted.images)))

@@ -65,13 +65,13 @@ def public_texts() -> dict[str, list[str]]:
     names = [(source, label) for source, labels in corpus.classes() for label in labels]
     assert isinstance(companion.images, Texts)
     strings = companion.images.strings
-    asked = [
+    with_answers = [
         f"{string}{template(source)} {label}"
         for string, (source, label) in zip(strings, (names[place] for place in companion.labels), strict=True)
     ]
     return {
         "companion": list(strings[ANSWERED:]),
-        "companion with answers": asked[:ANSWERED],
+        "companion with answers": with_answers[:ANSWERED],
         "wikipedia": [str(text) for text in sentences["text"].to_pylist()],
     }
 
@@ -160,15 +160,15 @@ def held_out_loss(model: torch.nn.Module, texts: Sequence[Sequence[int]], tokeni
 def write(folder: Path, model: torch.nn.Module, inner: tokenizers.Tokenizer, facts: Mapping[str, object]) -> None:
     """The three files; weights in half precision, the tied last layer left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {name: values.half().contiguous() for name, values in model.state_dict().items() if name != "lm_head.weight"}
-    weights, tokenizer = save(kept), inner.to_str().encode()
+    half = {name: values.half().contiguous() for name, values in model.state_dict().items() if name != "lm_head.weight"}
+    weights, tokenizer = save(half), inner.to_str().encode()
     (folder / f"{BUNDLED}.safetensors").write_bytes(weights)
     (folder / "tokenizer.json").write_bytes(tokenizer)
     card = {
         "name": BUNDLED,
         "architecture": "GPT-2",
         "shape": asdict(SHAPE),
-        "n_parameters": sum(values.numel() for values in kept.values()),
+        "n_parameters": sum(values.numel() for values in half.values()),
         **facts,
         "trained_on": str(date.today()),
         "script": "scripts/pretrain_language_model.py",
@@ -184,10 +184,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=paths.assets_dir() / "language")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     ensure_torchvision()
-    torch.manual_seed(asked.seed)
-    shuffle = random.Random(asked.seed)
+    torch.manual_seed(arguments.seed)
+    shuffle = random.Random(arguments.seed)
     training, testing = {}, {}
     for source, texts in public_texts().items():
         shuffle.shuffle(texts)
@@ -199,7 +199,7 @@ def main() -> None:
     saw = {source: {"texts": len(texts), "tokens": sum(map(len, texts))} for source, texts in encoded.items()}
     model = causal.fresh(SHAPE)
     together = [text for texts in encoded.values() for text in texts]
-    n_steps = train(model, batches(together, ready, SHAPE.context, asked.seed), asked.minutes)
+    n_steps = train(model, batches(together, ready, SHAPE.context, arguments.seed), arguments.minutes)
     for values in model.state_dict().values():
         values.copy_(values.half())  # tested as it is stored
     losses = {
@@ -208,7 +208,7 @@ def main() -> None:
     }
     print(f"{n_steps} steps; held out: {losses}")
     facts = {"saw": saw, "held_out_texts": {s: len(t) for s, t in testing.items()}, "held_out_nats_per_token": losses}
-    write(asked.out, model, inner, {**facts, "recipe": RECIPE, "processor_minutes": asked.minutes, "steps": n_steps})
+    write(arguments.out, model, inner, {**facts, "recipe": RECIPE, "processor_minutes": arguments.minutes, "steps": n_steps})
 
 
 if __name__ == "__main__":

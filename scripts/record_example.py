@@ -11,12 +11,12 @@ NAME = "digits-cosine"
 
 
 def main() -> None:
-    """Runs the preset and writes its settings and everything it said, progress left out."""
+    """Runs the preset and writes its settings and all its events but progress."""
     folder = paths.assets_dir() / "examples"
     folder.mkdir(exist_ok=True)
     spec = presets.load(NAME)
-    said = [event for event in engine.run(spec) if not isinstance(event, Progress)]
-    lines = (json.dumps(events.to_json(event), ensure_ascii=False, allow_nan=False) for event in said)
+    recorded = [event for event in engine.run(spec) if not isinstance(event, Progress)]
+    lines = (json.dumps(events.to_json(event), ensure_ascii=False, allow_nan=False) for event in recorded)
     (folder / f"{NAME}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / f"{NAME}.toml").write_text(checks.to_toml(spec), encoding="utf-8")
 

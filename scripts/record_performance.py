@@ -1,4 +1,4 @@
-"""Writes the measured table of `docs/performance.md`: what visitors wait for, with machine, date and commit.
+"""Writes the table of waiting times in `docs/performance.md`, with machine, date and commit.
 
 Run on a quiet machine: python -m scripts.record_performance
 """
@@ -65,13 +65,13 @@ ROWS: Mapping[str, Row] = {
 
 
 def section(benchmarks: Sequence[Mapping[str, Any]], machine: str, commit: str, date: str) -> str:
-    """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which the known ones are taken."""
-    found = {str(one["name"]): one["stats"] for one in benchmarks}
+    """The table as Markdown. `benchmarks`: entries of pytest-benchmark's JSON, of which those in `ROWS` are shown."""
+    stats = {str(one["name"]): one["stats"] for one in benchmarks}
     about = f"{date}, commit `{commit}`, {machine}. Medians; over budget in bold."
     lines = [about, "", "| what | budget | measured |", "| --- | --- | --- |"]
     for name, row in ROWS.items():
-        if name in found:
-            median = float(found[name]["median"])
+        if name in stats:
+            median = float(stats[name]["median"])
             is_over = row.budget is not None and median >= row.budget
             budget = "" if row.budget is None else f"< {_time(row.budget)}"
             measured = f"**{_time(median)}**" if is_over else _time(median)

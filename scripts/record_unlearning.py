@@ -1,4 +1,4 @@
-"""Measures what PeCL's unlearning term and its repairs make of planted codes, and keeps it in assets/lessons/sign.json.
+"""Measures exposure of planted codes under PeCL's unlearning term and its repairs; writes assets/lessons/sign.json.
 
     python scripts/record_unlearning.py
 
@@ -51,7 +51,7 @@ VARIANTS: tuple[tuple[Loss, Form, float, Score], ...] = (
 )
 
 Key = tuple[str, str, float, str]
-Found = dict[str, object]
+Json = dict[str, object]
 
 
 def main() -> None:
@@ -62,9 +62,9 @@ def main() -> None:
     options = parser.parse_args()
     settings: dict[str, object] = {**asdict(SETTINGS), "model": files.bundled().weights_sha256[:16]}
     known = _known(options.out, settings)
-    done: dict[tuple[Key, int], Found] = dict(known["done"])  # type: ignore[call-overload]
+    done: dict[tuple[Key, int], Json] = dict(known["done"])  # type: ignore[call-overload]
     started, before = time.perf_counter(), float(known["minutes"])  # type: ignore[arg-type]
-    base = known["base"] or _told(planted_canaries.untrained(SETTINGS, planted_canaries.mails(SETTINGS)[0]))
+    base = known["base"] or _levels_of(planted_canaries.untrained(SETTINGS, planted_canaries.mails(SETTINGS)[0]))
     wanted = [(key, seed) for key in VARIANTS for seed in range(planted_canaries.N_GROUPS) if (key, seed) not in done]
     print(f"{len(wanted)} trainings, {len(done)} are there already", flush=True)
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
@@ -76,15 +76,15 @@ def main() -> None:
             print(jobs[job], json.dumps(job.result()["exposure"]), f"{minutes:.1f} min", flush=True)
 
 
-def measured(key: Key, seed: int) -> Found:
+def measured(key: Key, seed: int) -> Json:
     """One training."""
     torch.set_num_threads(1)
     loss, form, strength, score = key
     variant = Variant(loss, Unlearning(form, strength), score)  # type: ignore[arg-type]
-    return _told(planted_canaries.trained(SETTINGS, variant, planted_canaries.mails(SETTINGS)[seed], seed))
+    return _levels_of(planted_canaries.trained(SETTINGS, variant, planted_canaries.mails(SETTINGS)[seed], seed))
 
 
-def _told(outcome: Outcome) -> Found:
+def _levels_of(outcome: Outcome) -> Json:
     def by_level(mean: object) -> dict[str, float]:
         return {str(level): round(mean(level), 4) for level in LEVELS}  # type: ignore[operator]
 
@@ -98,7 +98,7 @@ def _told(outcome: Outcome) -> Found:
     }
 
 
-def _record(settings: Found, base: object, done: Mapping[tuple[Key, int], Found], minutes: float) -> Found:
+def _record(settings: Json, base: object, done: Mapping[tuple[Key, int], Json], minutes: float) -> Json:
     """The file's content: variants in the order above, seeds in theirs."""
     variants = []
     for key in VARIANTS:
@@ -117,17 +117,17 @@ def _record(settings: Found, base: object, done: Mapping[tuple[Key, int], Found]
     }
 
 
-def _known(path: Path, settings: Found) -> Found:
-    """What the file holds of this model and these settings."""
+def _known(path: Path, settings: Json) -> Json:
+    """The file's results for this model and these settings; empty ones where there are none."""
     if path.is_file():
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["settings"] == settings:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["settings"] == settings:
             done = {
-                ((one["loss"], one["form"], one["strength"], one["score"]), seed): found
-                for one in told["variants"]
-                for seed, found in zip(one["at"], one["seeds"], strict=True)
+                ((one["loss"], one["form"], one["strength"], one["score"]), seed): result
+                for one in record["variants"]
+                for seed, result in zip(one["at"], one["seeds"], strict=True)
             }
-            return {"done": done, "base": told["base"], "minutes": told["minutes"]}
+            return {"done": done, "base": record["base"], "minutes": record["minutes"]}
     return {"done": {}, "base": None, "minutes": 0.0}
 
 

@@ -26,18 +26,19 @@ class Pictures(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: nn.Module, asked: Input, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    def __init__(self, network: nn.Module, input_format: Input, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         self.network = network
-        self.asked = asked
+        self.input_format = input_format
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
         maps = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)
-        if pixels.shape[1] != self.asked.size:
+        form = self.input_format
+        if pixels.shape[1] != form.size:
             # With `antialias` torch resizes as Pillow does, which the frozen extractor uses.
-            maps = functional.interpolate(maps, size=self.asked.size, mode=self.asked.interpolation, antialias=True)
+            maps = functional.interpolate(maps, size=form.size, mode=form.interpolation, antialias=True)
             maps = maps.round().clamp(0, 255)
         features: Tensor = self.network((maps - self.mean) / self.std)
         return features
@@ -53,8 +54,8 @@ class Network:
     device: str
 
     @property
-    def asked(self) -> Input:
-        return self.features.asked
+    def input_format(self) -> Input:
+        return self.features.input_format
 
 
 class MakeNetwork(Protocol):

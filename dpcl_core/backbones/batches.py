@@ -30,7 +30,7 @@ class Input:
 
 def in_batches(
     forward: Callable[[Tensor], Tensor],
-    asked: Input,
+    form: Input,
     images: Images,
     feature_dim: int,
     device: str,
@@ -43,9 +43,9 @@ def in_batches(
     where even one image does not fit.
     """
     yield np.zeros((0, feature_dim), np.float32)
-    seen = max(asked.size, enlarged_to)
-    limit = max(1, min(_MOST, _PIXELS_A_BATCH // seen**2)) * (8 if device.startswith("cuda") else 1)
-    for batch in images.batches(asked.size, asked.n_channels, limit, asked.interpolation):
+    side = max(form.size, enlarged_to)
+    limit = max(1, min(_MOST, _PIXELS_A_BATCH // side**2)) * (8 if device.startswith("cuda") else 1)
+    for batch in images.batches(form.size, form.n_channels, limit, form.interpolation):
         start = 0
         while start < len(batch):
             try:
@@ -54,7 +54,7 @@ def in_batches(
                 if not is_out_of_memory(error):
                     raise
                 if limit == 1:
-                    raise MemoryError(f"one image of {asked.size}x{asked.size} pixels does not fit into memory") from error
+                    raise MemoryError(f"one image of {form.size}x{form.size} pixels does not fit into memory") from error
                 limit = min(limit, len(batch) - start) // 2 or 1
                 continue
             start += len(rows)

@@ -13,22 +13,22 @@ from dpcl_core.data.images import Images
 _BATCH = 1000
 
 
-def side(images: Images, asked: Input) -> int:
+def side(images: Images, form: Input) -> int:
     """Side of the stored squares: the pictures' own where it is public and smaller, else the network's."""
-    return asked.size if images.shape is None else min(asked.size, max(images.shape[:2]))
+    return form.size if images.shape is None else min(form.size, max(images.shape[:2]))
 
 
-def table(images: Images, asked: Input) -> Generator[int, None, NDArray[np.uint8]]:
+def table(images: Images, form: Input) -> Generator[int, None, NDArray[np.uint8]]:
     """Decodes all pictures: yields the number done, returns uint8 [n, side, side, channels].
 
     They are stored at the smaller of their own and the network's size: 32x32 pictures for a network of 224x224 then take 49
     times less memory. Raises BadInput naming a picture that cannot be decoded.
     """
-    square = side(images, asked)
-    kept = np.empty((len(images), square, square, asked.n_channels), np.uint8)
+    square = side(images, form)
+    squares = np.empty((len(images), square, square, form.n_channels), np.uint8)
     done = 0
-    for batch in images.batches(square, asked.n_channels, _BATCH, asked.interpolation):
-        kept[done : done + len(batch)] = batch
+    for batch in images.batches(square, form.n_channels, _BATCH, form.interpolation):
+        squares[done : done + len(batch)] = batch
         done += len(batch)
         yield done
-    return kept
+    return squares

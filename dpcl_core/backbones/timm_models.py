@@ -30,7 +30,7 @@ class TimmExtractor:
     network: nn.Module
     feature_dim: int
     identity: str
-    asked: Input
+    input_format: Input
     mean: tuple[float, ...]
     std: tuple[float, ...]
     device: str
@@ -43,7 +43,7 @@ class TimmExtractor:
             pooled: Tensor = self.network(((pixels.float() - mean) / std).permute(0, 3, 1, 2))
             return pooled
 
-        return in_batches(forward, self.asked, pictures(images, self.identity), self.feature_dim, self.device)
+        return in_batches(forward, self.input_format, pictures(images, self.identity), self.feature_dim, self.device)
 
 
 def make(card: BackboneCard, device: str) -> TimmExtractor:
@@ -68,14 +68,14 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
     if height != width or n_channels not in (1, 3):
         raise BadInput(weights.FIELD, card.name, "must take square images of one or three channels")
     digest = _load(network, card.name, model)
-    asked = Input(height, n_channels, "bicubic" if settings["interpolation"] == "bicubic" else "bilinear")
+    form = Input(height, n_channels, "bicubic" if settings["interpolation"] == "bicubic" else "bilinear")
     mean, std = tuple(map(float, settings["mean"])), tuple(map(float, settings["std"]))
-    resolved = f"{n_channels}x{height}x{width} {asked.interpolation} whole mean={mean} std={std}"
+    resolved = f"{n_channels}x{height}x{width} {form.interpolation} whole mean={mean} std={std}"
     return TimmExtractor(
         network=network.to(device),
         feature_dim=_feature_dim(network, n_channels, height),
         identity=f"{card.name}|{digest}|timm {timm.__version__}|{resolved}|{precision(device)}",
-        asked=asked,
+        input_format=form,
         mean=mean,
         std=std,
         device=device,
@@ -86,7 +86,7 @@ def make_network(card: BackboneCard, device: str) -> Network:
     """The model without its classifier, for adapting its layers. Raises what `make` raises."""
     opened = make(card, device)
     mean, std = (tuple(255 * value for value in values) for values in (opened.mean, opened.std))
-    pictures = Pictures(with_plain_norms(opened.network), opened.asked, mean, std).eval().to(device)
+    pictures = Pictures(with_plain_norms(opened.network), opened.input_format, mean, std).eval().to(device)
     return Network(card.name, pictures, opened.feature_dim, device)
 
 
@@ -125,8 +125,8 @@ def _load(network: nn.Module, name: str, model: str) -> str:
     heads = (classifier,) if isinstance(classifier, str) else tuple(str(part) for part in classifier)  # type: ignore[attr-defined]
     try:
         state = load_file(path)
-        kept = {key: value for key, value in state.items() if not key.startswith(tuple(f"{head}." for head in heads))}
-        network.load_state_dict(kept)
+        prefixes = tuple(f"{head}." for head in heads)
+        network.load_state_dict({key: value for key, value in state.items() if not key.startswith(prefixes)})
     except (OSError, RuntimeError, SafetensorError) as error:
         raise weights.damaged(name, path, error) from error
     return weights.digest(path)

@@ -55,14 +55,14 @@ def in_hub_cache(repository: str) -> Path | None:
     """The weights of a hub repository in the download cache, if they are there."""
     from huggingface_hub import try_to_load_from_cache  # takes a moment to import, and only timm's models need it
 
-    found = try_to_load_from_cache(repository, _HUB_FILE)
-    return Path(found) if isinstance(found, str) else None
+    cached = try_to_load_from_cache(repository, _HUB_FILE)
+    return Path(cached) if isinstance(cached, str) else None
 
 
 def from_hub(repository: str, model: str) -> Path:
     """The weights of a hub repository, downloaded if necessary. Raises DataMissing naming the file to add."""
-    if found := in_hub_cache(repository):
-        return found
+    if cached := in_hub_cache(repository):
+        return cached
     if not hub.is_reachable():
         raise DataMissing(FIELD, f"timm:{model}", wish(model, "the Hugging Face hub cannot be reached"))
     from huggingface_hub import hf_hub_download

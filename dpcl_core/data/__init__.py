@@ -1,1 +1,1 @@
-"""What the data are: bundled, parquet (local folder, cache or hub), and a person's own."""
+"""Datasets: bundled, in parquet (local folder, cache or hub), and the user's own."""

@@ -1,4 +1,4 @@
-"""Dataset cards: what is known before a file is read, such as the source and the published sizes."""
+"""Dataset cards: facts available before a file is read, such as the source and the published sizes."""
 
 from __future__ import annotations
 

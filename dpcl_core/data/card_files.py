@@ -16,16 +16,16 @@ _Card = TypeVar("_Card")
 
 
 def tables(file: str) -> dict[str, Table]:
-    """The tables of a file by name, in its order. A table that is `like` another has all that it does not say itself.
+    """The tables of a file by name, in its order. A table that is `like` another inherits its keys.
 
     Raises BadInput naming the file, and the table where it is one.
     """
     try:
-        found = tomllib.loads((paths.assets_dir() / "cards" / file).read_text(encoding="utf-8"))
+        written = tomllib.loads((paths.assets_dir() / "cards" / file).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(file, type(error).__name__, f"must be a TOML file: {error}") from error
     full: dict[str, Table] = {}
-    for name, table in found.items():
+    for name, table in written.items():
         if not isinstance(table, dict):
             raise BadInput(f"{file}: {name}", table, f"must be a table, such as [{name}]")
         other = table.pop("like", None)
@@ -36,7 +36,7 @@ def tables(file: str) -> dict[str, Table]:
 
 
 def checked(form: TypeAdapter[_Card], file: str, name: str, table: Table) -> _Card:
-    """A table as what it stands for. Raises BadInput naming file, table, key and what is allowed."""
+    """A table as an instance of its type. Raises BadInput naming file, table, key and what is allowed."""
     try:
         return form.validate_python(table)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The datasets by name: what `assets/cards/datasets.toml` says of each, and what follows from it."""
+"""The datasets by name: the contents of `assets/cards/datasets.toml`, and derived fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS: Mapping[Kind, tuple[str, ...]] = {
 
 
 class _Table(BaseModel):
-    """The keys of a table from which others follow; all others are fields of the card as they stand.
+    """The keys of a table from which fields are derived; all other keys are fields of the card.
 
     `tags`: types of names, which become BIO tags. `domains`: sources that can all hold every class. `sources`: the classes
     of each. `titled_classes`: the labels of a set with `members` carry their titles.
@@ -53,7 +53,7 @@ _TABLE, _CARD = TypeAdapter(_Table), TypeAdapter(DatasetCard)
 
 
 def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]) -> DatasetCard:
-    """The card that a table stands for; `above`: those before it, of which it may be put together."""
+    """The card of a table; `above`: earlier cards, which it may combine."""
     table = card_files.checked(_TABLE, _FILE, name, written)
     classes = table.classes or (tags_of(table.tags) if table.tags else ())
     sources = dict.fromkeys(table.domains, classes) or table.sources
@@ -76,7 +76,7 @@ def _card(name: str, written: card_files.Table, above: Mapping[str, DatasetCard]
 
 
 def _of_members(table: _Table, members: list[DatasetCard]) -> dict[str, object]:
-    """What a combined set takes from its members."""
+    """The fields that a combined set derives from its members."""
     titled = [(f"{card.title}: " if table.titled_classes else "", card.classes) for card in members]
     return {
         "members": table.members,

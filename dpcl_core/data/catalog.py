@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 BUNDLED = "digits"
-_TOLD = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
+_PUBLIC_PARTS = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
 _HELD_OUT = 0.2  # of a person's own texts without a test part
 
 
@@ -62,16 +62,16 @@ def card(name: str) -> DatasetCard:
         return CARDS[name]
     if not name.startswith("own:"):
         raise unknown(files.FIELD, name, CARDS, ", or own:NAME for a folder of yours")
-    return schema.declared(_own(name))
+    return schema.declared(_folder_card(name))
 
 
-def _own(name: str) -> DatasetCard:
+def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
-    own = name.removeprefix("own:")
-    paths.inside(paths.home() / "data", own, files.FIELD)
+    folder_name = name.removeprefix("own:")
+    paths.inside(paths.home() / "data", folder_name, files.FIELD)
     images = DatasetCard(
         name=name,
-        title=own,
+        title=folder_name,
         summary="Your own images, read from a folder on this computer.",
         source="your own",
         licence="your own",
@@ -79,16 +79,16 @@ def _own(name: str) -> DatasetCard:
         n_train=0,
         n_test=0,
         may_show=False,
-        limits=(_TOLD,),
+        limits=(_PUBLIC_PARTS,),
     )
     from dpcl_core.data import header, showing
 
     kind = header.kind(images)
     if kind == "sensor":
         summary = "Your own sensor windows, read from a folder on this computer."
-        return replace(images, summary=summary, kind="sensor", limits=(*LIMITS["sensor"], _TOLD))
+        return replace(images, summary=summary, kind="sensor", limits=(*LIMITS["sensor"], _PUBLIC_PARTS))
     if kind == "tagged":
-        tagged = replace(images, kind="tagged", limits=(*LIMITS[kind], _TOLD), held_out=_HELD_OUT)
+        tagged = replace(images, kind="tagged", limits=(*LIMITS[kind], _PUBLIC_PARTS), held_out=_HELD_OUT)
         summary = "Your own sentences with tagged names, read from a folder on this computer."
         return replace(tagged, summary=summary, held_out=None if files.find(tagged).test else _HELD_OUT)
     if kind == "text":
@@ -96,7 +96,7 @@ def _own(name: str) -> DatasetCard:
         return replace(
             texts,
             summary="Your own texts, read from a folder on this computer.",
-            limits=(*LIMITS[kind], _TOLD),
+            limits=(*LIMITS[kind], _PUBLIC_PARTS),
             held_out=None if files.find(texts).test else _HELD_OUT,
             may_show=showing.is_marked(texts),
         )
@@ -142,7 +142,7 @@ def facts(
     """
     dataset = card(name)
     parts = outlines(dataset)
-    full, kept = (
+    full, subset = (
         [
             Sizes.published(member, caps) if part is None else Sizes.of(part, caps)
             for member, part in zip(members(dataset), parts, strict=True)
@@ -152,10 +152,10 @@ def facts(
     only = parts[0] if not dataset.members else None
     return DatasetFacts(
         name=name,
-        title=title(dataset, members(dataset), kept, full),
-        n_train=sum(sizes.totals[0] for sizes in kept),
-        n_test=sum(sizes.totals[1] for sizes in kept),
-        n_classes=sum(len(sizes.train) for sizes in kept),
+        title=title(dataset, members(dataset), subset, full),
+        n_train=sum(sizes.totals[0] for sizes in subset),
+        n_test=sum(sizes.totals[1] for sizes in subset),
+        n_classes=sum(len(sizes.train) for sizes in subset),
         classes=only.classes if only else (dataset.classes or None),
         sources=only.sources if only else dataset.members,
         is_here=None not in parts,

@@ -87,8 +87,8 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
 
 @lru_cache(maxsize=8)
 def _read(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
-    kept = [outline.thinned(caps.train_per_class, caps.test_per_class, caps.train_per_source) for outline in outlines]
-    return joined(card, kept, keyed=keyed)
+    thinned = [outline.thinned(caps.train_per_class, caps.test_per_class, caps.train_per_source) for outline in outlines]
+    return joined(card, thinned, keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:

@@ -31,9 +31,9 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     data_files = [_find(member) for member in members]
     full = [outline(member, files_) for member, files_ in zip(members, data_files, strict=True)]
     chosen = [one.opened() for one in full] if undeclared else full
-    kept = [one.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for one in chosen]
-    pairs = [_read(*member) for member in zip(members, data_files, kept, strict=True)]
-    named = labels.joined(card, kept, keyed=True)
+    thinned = [one.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for one in chosen]
+    pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
+    named = labels.joined(card, thinned, keyed=True)
     train, test = (
         Split(_concatenated(read) if card.members else read[0], split.labels, split.sources, split.keys)
         for read, split in zip(zip(*pairs, strict=True), (named.train, named.test), strict=True)
@@ -45,7 +45,7 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
         train, canaries = plant(train, tuple(source.name for source in named.sources))
     return Dataset(
         name=card.name,
-        title=title(card, members, [Sizes.of(part) for part in kept], [Sizes.of(part) for part in full]),
+        title=title(card, members, [Sizes.of(part) for part in thinned], [Sizes.of(part) for part in full]),
         classes=named.classes,
         train=train,
         test=test,
@@ -76,12 +76,12 @@ def _concatenated(read: Sequence[Content]) -> Images | Texts:
     return parquet.concatenated([one for one in read if isinstance(one, Images)], None)
 
 
-def _read(card: DatasetCard, data_files: DataFiles | None, kept: Outline) -> tuple[Content, Content]:
+def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
     files_ = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
     if card.kind == "sensor":
         trained, tested = (
-            parquet.read_windows(paths, card, part.rows) for paths, part in zip(files_, (kept.train, kept.test), strict=True)
+            parquet.read_windows(paths, card, part.rows) for paths, part in zip(files_, (rows.train, rows.test), strict=True)
         )
         if card.scaled_by == "training":
             return windows.z_scored(trained, tested)
@@ -89,16 +89,16 @@ def _read(card: DatasetCard, data_files: DataFiles | None, kept: Outline) -> tup
     if card.kind == "tagged":
         words = [
             tagged_files.read_sentences(paths, card, part.rows)
-            for paths, part in zip(files_, (kept.train, kept.test), strict=True)
+            for paths, part in zip(files_, (rows.train, rows.test), strict=True)
         ]
         return words[0], words[1]
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_divided = data_files is not None and not data_files.test
-        texts = text_files.read_texts(files_[0], card, kept.train.rows, is_private=True)
-        return texts, text_files.read_texts(files_[1], card, kept.test.rows, is_private=is_divided)
-    test = _images(card, files_[1], kept.test, is_private=False)
-    train = _images(replace(card, shape=card.shape or test.shape), files_[0], kept.train, is_private=True)
+        texts = text_files.read_texts(files_[0], card, rows.train.rows, is_private=True)
+        return texts, text_files.read_texts(files_[1], card, rows.test.rows, is_private=is_divided)
+    test = _images(card, files_[1], rows.test, is_private=False)
+    train = _images(replace(card, shape=card.shape or test.shape), files_[0], rows.train, is_private=True)
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")

@@ -133,11 +133,11 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    kept = usable_rows(data.own, data.trained, data.known)
-    private = data.own.checked(kept, data.known)
+    usable = usable_rows(data.own, data.trained, data.known)
+    private = data.own.checked(usable, data.known)
     test = _part(data.public, data.tested, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
-    everything = _part(numbered, kept, data.sources, data.contents[0])
+    everything = _part(numbered, usable, data.sources, data.contents[0])
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
     n_found = len(private) if train.of_words else len(data.trained)
     n_train = _n_train(card, data_files, n_found, test)
@@ -244,10 +244,10 @@ def _refuse_missing(card: DatasetCard, labels: NDArray[np.int64], classes: tuple
 
 
 def _source_names(card: DatasetCard, public: Rows) -> tuple[str, ...]:
-    found = set() if public.sources is None else set(public.sources.tolist())
-    if not found or not card.sources:
-        return tuple(sorted(found, key=_natural))
-    for name in sorted(found - {name for name, _ in card.sources}):
+    names = set() if public.sources is None else set(public.sources.tolist())
+    if not names or not card.sources:
+        return tuple(sorted(names, key=_natural))
+    for name in sorted(names - {name for name, _ in card.sources}):
         raise BadInput(f"{card.name} {parquet.source_column(card)}", name, "is none of the sources of this dataset")
     return tuple(name for name, _ in card.sources)
 

@@ -116,8 +116,8 @@ def stretches(samples: pd.DataFrame) -> list[Stretch]:
             ends = [*(np.flatnonzero(labels[1:] != labels[:-1]) + 1).tolist(), len(labels)]
             for first, end in zip([0, *ends], ends, strict=False):
                 times = stamps[session][first:end]
-                kept = values[session][first:end][trimmed(times)]
-                pieces.append(Stretch(kept.astype(np.float32), rate, str(labels[first]), str(subject)))
+                usable = values[session][first:end][trimmed(times)]
+                pieces.append(Stretch(usable.astype(np.float32), rate, str(labels[first]), str(subject)))
     return [stretch for stretch in pieces if len(stretch.values)]
 
 

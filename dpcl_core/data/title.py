@@ -52,12 +52,12 @@ class Sizes:
         return int(self.train.sum()), int(self.test.sum())
 
 
-def title(card: DatasetCard, members: Sequence[DatasetCard], kept: Sequence[Sizes], full: Sequence[Sizes]) -> str:
-    """The card's title with its difference from the published set: of each member `kept` was read and `full` present.
+def title(card: DatasetCard, members: Sequence[DatasetCard], subset: Sequence[Sizes], full: Sequence[Sizes]) -> str:
+    """The card's title with its difference from the published set: of each member the `subset` was read out of `full`.
 
     For instance "CIFAR-100 (subset: 300 of 500 training and 40 of 100 test images a class)".
     """
-    read = [sizes.totals for sizes in kept]
+    read = [sizes.totals for sizes in subset]
     published = [
         sizes.totals if member.is_own else (member.n_train, member.n_test)
         for member, sizes in zip(members, full, strict=True)
@@ -66,7 +66,7 @@ def title(card: DatasetCard, members: Sequence[DatasetCard], kept: Sequence[Size
     if card.stands_in_for:
         notes.append(f"stands in for {card.stands_in_for}")
     if any(_differs(*member) for member in zip(members, read, published, strict=True)):
-        notes.append(_difference(card, kept, _sum(read), _sum(published)))
+        notes.append(_difference(card, subset, _sum(read), _sum(published)))
     return f"{card.title} ({'; '.join(notes)})" if notes else card.title
 
 
@@ -75,14 +75,14 @@ def _differs(card: DatasetCard, read: tuple[int, int], published: tuple[int, int
     return read != published if card.held_out is None else sum(read) != sum(published)
 
 
-def _difference(card: DatasetCard, kept: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
+def _difference(card: DatasetCard, subset: Sequence[Sizes], read: tuple[int, int], published: tuple[int, int]) -> str:
     what = {"image": "images", "sensor": "windows", "text": "texts", "tagged": "words"}[card.kind]
     if sum(read) > sum(published) or (card.held_out is None and (read[0] > published[0] or read[1] > published[1])):
         instead = f"{published[0]:,} and {published[1]:,}"
         return f"not as published: {read[0]:,} training and {read[1]:,} test {what} instead of {instead}"
     if card.held_out is not None:
         return f"subset: {read[0]:,} training and {read[1]:,} test {what} of {sum(published):,}"
-    unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (kept[0].train, kept[0].test)) else ""
+    unit = " a class" if card.is_balanced and all(np.ptp(sizes) == 0 for sizes in (subset[0].train, subset[0].test)) else ""
     per = card.n_classes if unit else 1
     train, test = (_share(n // per, of // per) for n, of in zip(read, published, strict=True))
     return f"subset: {train} training and {test} test {what}{unit}"

@@ -1,1 +1,1 @@
-"""What pages let a visitor explore: maps, matching what-ifs, layers of a text, replays at another budget."""
+"""Interactive computations for pages: maps, matching what-ifs, layers of a text, replays at another budget."""

@@ -105,7 +105,7 @@ def by_anchors(
             separations[m].append(separation(signatures[:, order[:m]], modes, gamma))
     names = ("mean_hit", "least_hit", "least_margin", "apart_inside")
     return {
-        m: Separation(*(float(np.mean([getattr(each, name) for each in draws])) for name in names))
+        m: Separation(*(float(np.mean([getattr(draw, name) for draw in draws])) for name in names))
         for m, draws in separations.items()
     }
 

@@ -34,8 +34,8 @@ def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np
         np.take_along_axis(values, at[..., None], axis=1) for values in (lists.means, lists.covariances, lists.targets)
     )
     mask = exists[..., None]
-    kept = Lists(weights * exists, means * mask, np.where(mask, covariances, 1 / d), targets * mask)
-    return kept, np.where(exists, kept_modes, -1)
+    shortened = Lists(weights * exists, means * mask, np.where(mask, covariances, 1 / d), targets * mask)
+    return shortened, np.where(exists, kept_modes, -1)
 
 
 def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -156,11 +156,12 @@ def anchor_scores(
     return AnchorScores(
         gap=GAP,
         m=tuple(counts),
-        mean_rate=tuple(each.mean_hit for each in separations),
-        least_rate=tuple(each.least_hit for each in separations),
-        least_gap=tuple(each.least_margin for each in separations),
+        mean_rate=tuple(separation.mean_hit for separation in separations),
+        least_rate=tuple(separation.least_hit for separation in separations),
+        least_gap=tuple(separation.least_margin for separation in separations),
         needed=tuple(
-            cslr_theorems.anchors_needed(n, FAILURE, each.least_hit) if each.least_hit else math.inf for each in separations
+            cslr_theorems.anchors_needed(n, FAILURE, separation.least_hit) if separation.least_hit else math.inf
+            for separation in separations
         ),
         agreement=tuple(agreements),
     )

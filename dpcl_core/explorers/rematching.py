@@ -126,27 +126,27 @@ class Rematch:
         if not self.has_truth:
             return {}
         matchers = self._matchers(m)
-        kept = {
+        recorded = {
             name: value for name, value in self.now.agreement.items() if name in matchers and not self._reads_anchors(name)
         } if not noise and self._is_compared_alike else {}  # fmt: skip
-        remaining = {name: matcher for name, matcher in matchers.items() if name not in kept}
+        remaining = {name: matcher for name, matcher in matchers.items() if name not in recorded}
         lists, modes = self._compared_part
         noised = _noised(lists, noise)
         computed = matcher_comparison.agreement(noised, modes, remaining, self.public.view, 0, most_starts=_STARTS)
-        return {name: {**kept, **computed}[name] for name in matchers}
+        return {name: {**recorded, **computed}[name] for name in matchers}
 
     def sweep(self, m: int) -> dict[str, tuple[float, ...]]:
         """`agreement` at every level of noise."""
         if not self.has_truth:
             return {}
         matchers = self._matchers(m)
-        kept = {
+        recorded = {
             name: tuple(values) for name, values in self.now.agreement_at.items() if not self._reads_anchors(name)
         } if self._is_compared_alike else {}  # fmt: skip
         names = [name for name in matcher_comparison.SWEPT if name in matchers]
-        remaining, view = [name for name in names if name not in kept], self.public.view
+        remaining, view = [name for name in names if name not in recorded], self.public.view
         computed = matcher_comparison.under_noise(*self._compared_part, matchers, view, [0], remaining, most_starts=_STARTS)
-        return {name: {**kept, **computed}[name] for name in names}
+        return {name: {**recorded, **computed}[name] for name in names}
 
     def scores(self, noise: float) -> AnchorScores | None:
         """Separation and agreement by number of anchors, on lists with this noise."""

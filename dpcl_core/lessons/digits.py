@@ -1,4 +1,4 @@
-"""Lesson 7: noise added in floating point tells by its last digits who took part; noise rounded with its sum does not.
+"""Lesson 7: noise added in floating point reveals by its last digits who took part; noise rounded with its sum does not.
 
 A floating-point number of at least 2^k is a multiple of 2^(k - 52). So fl(x + noise) is a multiple of x's own grid where the
 sum came out smaller than x, while noise alone, drawn finer, need not be (Mironov 2012). All of it is made up: nobody's data.
@@ -26,17 +26,17 @@ _IMPOSSIBLE, _NOTHING_SEEN = -1.0, 1.0
 
 @lru_cache(maxsize=1)
 def person() -> NDArray[np.float64]:
-    """Her numbers [N_NUMBERS], a made-up vector of length 1. The attacker knows them; he asks only whether she is in."""
+    """Her numbers [N_NUMBERS], a made-up vector of length 1. The attacker has them; he decides only whether she is in."""
     random = np.random.default_rng(7)
     numbers = random.choice([-1.0, 1.0], N_NUMBERS) * (1 + 0.1 * random.random(N_NUMBERS))
-    own: NDArray[np.float64] = numbers / np.linalg.norm(numbers)
-    return own
+    unit_vector: NDArray[np.float64] = numbers / np.linalg.norm(numbers)
+    return unit_vector
 
 
 def spacing(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """The distance of neighbouring floating-point numbers just below the power of two under each of these [n]."""
-    found: NDArray[np.float64] = np.spacing(2.0 ** (np.floor(np.log2(np.abs(numbers))) - 1))
-    return found
+    distances: NDArray[np.float64] = np.spacing(2.0 ** (np.floor(np.log2(np.abs(numbers))) - 1))
+    return distances
 
 
 def std_of(epsilon: float) -> float:
@@ -58,14 +58,14 @@ def releases(is_in: bool, epsilon: float, n: int, way: Way) -> NDArray[np.float6
 
 
 def cannot_be_hers(released: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which numbers [n, N_NUMBERS] cannot be sums of hers and of noise: small ones that are off the grid of her own."""
+    """Mask [n, N_NUMBERS] of the numbers that cannot be sums of hers and noise: small ones off the grid of her own."""
     small = np.abs(released) < np.abs(person()) / 4
-    found: NDArray[np.bool_] = small & (np.mod(released / spacing(person()), 1.0) != 0)
-    return found
+    is_impossible: NDArray[np.bool_] = small & (np.mod(released / spacing(person()), 1.0) != 0)
+    return is_impossible
 
 
 def play(epsilon: float, n: int, way: Way) -> Duel:
-    """The attacker against n releases a side: he says "not in" where a digit is impossible, else "in"."""
+    """The duel over n releases a side; the attacker says "not in" where a digit is impossible, else "in"."""
     sides = []
     for is_in in (True, False):
         parts = [min(_ROUNDS_AT_ONCE, n - start) for start in range(0, n, _ROUNDS_AT_ONCE)]
@@ -75,11 +75,11 @@ def play(epsilon: float, n: int, way: Way) -> Duel:
 
 
 def smallest(released: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Places [count] of the numbers of one release [N_NUMBERS] that came out smallest, where digits tell most."""
+    """Indices [count] of the smallest numbers of one release [N_NUMBERS], whose digits reveal most."""
     places: NDArray[np.intp] = np.argsort(np.abs(released), kind="stable")[:count]
     return places
 
 
 def steps_of(released: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Released numbers in steps of the public grid, which depends on the noise's standard deviation alone."""
+    """Released numbers in units of the public grid, which depends on the noise's standard deviation alone."""
     return released / rounded.grid(std_of(epsilon))

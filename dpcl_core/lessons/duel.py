@@ -33,12 +33,12 @@ class Duel:
 
     @property
     def hits(self) -> int:
-        """Releases with the person that he named so."""
+        """Hits: releases with the person that he identified."""
         return int((self.took_part > 0).sum())
 
     @property
     def false_alarms(self) -> int:
-        """Releases without the person that he took for ones with."""
+        """False alarms: releases without the person that he took for ones with her."""
         return int((self.stayed_away > 0).sum())
 
     @property
@@ -51,15 +51,15 @@ class Duel:
 
     @property
     def share_right(self) -> float:
-        """Share of rounds in which he was right; 0.5 is a coin."""
+        """Share of rounds in which he was right; 0.5 is chance."""
         return self.n_right / self.n_rounds
 
     def joined(self, more: Duel) -> Duel:
-        """This game and the rounds of another after it."""
+        """This game followed by the rounds of another."""
         return Duel(np.concatenate([self.took_part, more.took_part]), np.concatenate([self.stayed_away, more.stayed_away]))
 
     def curve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Share of false alarms and of hits [cuts] if he cried at any evidence above a cut, for every cut there is."""
+        """Shares of false alarms and of hits [cuts] of the rule "in above the cut", for every cut."""
         cuts = np.unique(np.concatenate([self.took_part, self.stayed_away]))
         alarms, hits = (
             1 - np.searchsorted(np.sort(side), cuts, side="right") / len(side) for side in (self.stayed_away, self.took_part)
@@ -72,8 +72,8 @@ def exact_hits(false_alarms: NDArray[np.float64], sigma: float) -> NDArray[np.fl
 
     Args: false_alarms [n] in [0, 1].
     """
-    found: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
-    return found
+    hits: NDArray[np.float64] = ndtr(ndtri(false_alarms) + 1 / sigma)
+    return hits
 
 
 def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.float64]:
@@ -89,7 +89,7 @@ def promised_hits(false_alarms: NDArray[np.float64], epsilon: float, delta: floa
 
 
 def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
-    """How far chance may lift a share measured in n rounds, at any cut at all (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
+    """How far chance may raise a share measured in n rounds, over all cuts (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
     return math.sqrt(math.log(2 / false_alarm) / (2 * n))
 
 
@@ -104,7 +104,7 @@ def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
 
 
 def proven(duel: Duel, rounds: Sequence[int], delta: float, confidence: float = 0.95) -> list[float]:
-    """What the first `rounds` releases of each side prove: epsilon is at least this, at the confidence for each number."""
+    """Lower bound on epsilon from the first `rounds` releases of each side, at the confidence for each number."""
     return [
         bound_of_counts(int((duel.took_part[:n] > 0).sum()), n, int((duel.stayed_away[:n] > 0).sum()), n, delta, confidence)
         for n in rounds

@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What came out: a small table, the wrong way in its first row and the right one in its last, and the finding."""
+    """A result: a small table, with the wrong way in its first row and the right one in its last, and the finding."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -36,7 +36,7 @@ def fresh_accountant() -> Shown:
 
 
 def labels_from_data() -> Shown:
-    """A list of labels read from the data, with the only person who has one and without."""
+    """A list of labels read from the data, with and without the only person who has one of them."""
     others = ["flu", "cold", "flu", "fever", "cold"]
     public = "cold, fever, flu, gout"
     lists = [", ".join(sorted({*others, *more})) for more in ([], ["gout"])]
@@ -47,11 +47,11 @@ def labels_from_data() -> Shown:
 
 def memory_reuse() -> Shown:
     """A kept example that nine later tasks replay, each time under the noise that its own task had."""
-    own = 1.0
-    total = composition.in_every_task([own] * 10, DELTA)
+    epsilon_of_task = 1.0
+    total = composition.in_every_task([epsilon_of_task] * 10, DELTA)
     rows = tuple((f"after {n} replays" if n > 1 else "after 1 replay", shown(total[n])) for n in (1, 4, 9))
     finding = f"Nine replays bring her from ε = 1 to {shown(total[9])}, whatever the ledger of the later tasks says."
-    return Shown(("her ledger", "ε"), (("replays uncharged", shown(own)), *rows), finding)
+    return Shown(("her ledger", "ε"), (("replays uncharged", shown(epsilon_of_task)), *rows), finding)
 
 
 def realised_batch() -> Shown:
@@ -72,8 +72,8 @@ def batch_clipping() -> Shown:
         return np.minimum(np.maximum(np.asarray(value, dtype=np.float64), -1.0), 1.0)
 
     batch = abs(float(clipped(np.append(others, -hers).mean()) - clipped(np.append(others, 0.0).mean())))
-    each = abs(float(clipped(np.append(others, -hers)).sum() - others.sum())) / 32
-    rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{each:.3f}", "0.031"))
+    by_example = abs(float(clipped(np.append(others, -hers)).sum() - others.sum())) / 32
+    rows = (("the average", f"{batch:.3f}", "0.031"), ("each example", f"{by_example:.3f}", "0.031"))
     finding = f"Clipped as an average, the step moves {batch * 32:.0f} times as far as is accounted."
     return Shown(("clipped is", "she moves the step by", "accounted"), rows, finding)
 
@@ -95,7 +95,7 @@ def normalisation() -> Shown:
 
 
 def class_counts() -> Shown:
-    """The number of examples of a class, exact, and under the noise that epsilon 1 asks for."""
+    """The number of examples of a class, exact and with the noise of epsilon 1."""
     sigma = gaussian.sigma(1.0, DELTA)
     noisy = 24 + sigma * np.random.default_rng().standard_normal(2) - np.array([1, 0])
     best = f"{100 * gaussian_odds_bound(sigma):.1f} %"
@@ -105,7 +105,7 @@ def class_counts() -> Shown:
 
 
 def early_stopping() -> Shown:
-    """Steps until the private loss has all but stopped falling, and a number of steps fixed beforehand."""
+    """The number of steps until the private loss hardly falls, and a number fixed beforehand."""
     random = np.random.default_rng(5)
     x = random.normal(size=20)
     y = 2 * x + 0.1 * random.normal(size=20)
@@ -116,9 +116,9 @@ def early_stopping() -> Shown:
             weight, last, step = weight - 0.05 * float(((weight * x - y) * x).mean()), loss, step + 1
         return step
 
-    found = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
-    rows = (("the loss falls no more", *(f"{n}" for n in found)), ("60 steps are done", "60", "60"))
-    finding = f"The number of steps alone gives her away: {found[0]} without her, {found[1]} with her."
+    counts = steps(x, y), steps(np.append(x, 3.0), np.append(y, -6.0))
+    rows = (("the loss falls no more", *(f"{n}" for n in counts)), ("60 steps are done", "60", "60"))
+    finding = f"The number of steps alone gives her away: {counts[0]} without her, {counts[1]} with her."
     return Shown(("stops when", "without her", "with her"), rows, finding)
 
 
@@ -130,7 +130,7 @@ def recorded_seed() -> Shown:
     fresh = truth + sigma * float(np.random.default_rng().standard_normal())
     guessed = fresh - sigma * float(np.random.default_rng(2024).standard_normal())
     pairs = (("seed 2024, recorded", released, subtracted), ("not recorded", fresh, guessed))
-    rows = tuple((name, f"{told:.3f}", f"{rest:.3f}") for name, told, rest in pairs)
+    rows = tuple((name, f"{value:.3f}", f"{rest:.3f}") for name, value, rest in pairs)
     finding = f"The truth is {truth:.3f}. Anyone who knows the seed can subtract the noise and read it."
     return Shown(("noise", "released", "less the seed's noise"), rows, finding)
 
@@ -147,7 +147,7 @@ def last_digits() -> Shown:
 
 
 def by_rank() -> Shown:
-    """A thousand rows dealt out by a shuffle of their places or by a coin of their own bytes, and one row more on top."""
+    """A thousand rows split by a shuffle of their places or by a coin of their own bytes, and with one row added on top."""
     rows = [f"row {n}" for n in range(1000)]
     more = ["hers", *rows]
 
@@ -158,15 +158,15 @@ def by_rank() -> Shown:
     def by_coin(table: list[str]) -> dict[str, bool]:
         return {row: int.from_bytes(blake2b(row.encode(), digest_size=8).digest()) < 0.8 * 2**64 for row in table}
 
-    dealt = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
-    changed = [sum(before[row] != after[row] for row in rows) for before, after in dealt]
+    splits = [(deal(rows), deal(more)) for deal in (shuffled, by_coin)]
+    changed = [sum(before[row] != after[row] for row in rows) for before, after in splits]
     finding = f"One row more moves {changed[0]} others between the training and the test part."
-    ways = (("rank", f"{changed[0]}"), ("a coin of each row's bytes", f"{changed[1]}"))
-    return Shown(("dealt out by", "others moved"), ways, finding)
+    table_rows = (("rank", f"{changed[0]}"), ("a coin of each row's bytes", f"{changed[1]}"))
+    return Shown(("dealt out by", "others moved"), table_rows, finding)
 
 
 def private_tuning() -> Shown:
-    """Twenty trainings of epsilon 1 on the same people, of which the best is kept."""
+    """Twenty trainings of epsilon 1 on the same people; the best one is used."""
     total = composition.in_every_task([1.0] * 20, DELTA)[-1]
     rows = (("the best one alone", "1"), ("all that were looked at", shown(total)))
     return Shown(("counted is", "ε"), rows, f"Twenty trainings looked at these people: together ε = {shown(total)}.")

@@ -16,7 +16,7 @@ _Words = Annotated[str, Field(min_length=1)]
 
 
 class Word(Spec):
-    """One word and its meaning in one or two sentences. `also`: other forms under which it is found in a text."""
+    """One word and its meaning in one or two sentences. `also`: other forms that it has in texts."""
 
     word: _Words
     meaning: _Words
@@ -24,7 +24,7 @@ class Word(Spec):
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Everything that it is written as."""
+        """The word and all its other forms."""
         return (self.word, *self.also)
 
 
@@ -42,12 +42,12 @@ def words() -> tuple[Word, ...]:
 @lru_cache(maxsize=512)
 def explained(text: str) -> str:
     """The glossary's words that occur in a short text, with their meanings, as Markdown; empty where there is none."""
-    found = [word for word in words() if _pattern(word).search(text)]
-    return "\n\n".join(f"**{word.word}**: {word.meaning}" for word in found)
+    occurring = [word for word in words() if _pattern(word).search(text)]
+    return "\n\n".join(f"**{word.word}**: {word.meaning}" for word in occurring)
 
 
 @cache
 def _pattern(word: Word) -> re.Pattern[str]:
-    """Whole words; short forms of capitals, such as AA, as they are written."""
+    """A pattern for whole words; abbreviations in capitals, such as AA, match only in capitals."""
     forms = (re.escape(form) if form.isupper() else f"(?i:{re.escape(form)})" for form in word.forms)
     return re.compile(rf"(?<!\w)(?:{'|'.join(forms)})(?!\w)")

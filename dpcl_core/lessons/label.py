@@ -19,7 +19,7 @@ from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.lessons.duel import Duel
 from dpcl_core.methods.features.cards.cosine import CosineParams
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, ReleaseNoise
@@ -42,7 +42,7 @@ _ADJACENCY: Adjacency = "add-remove"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """A dataset and one person more, whose label is `label`: known [n, K] and labels [n] without, person [1, K].
+    """A dataset with and without one person of label `label`: known [n, K] and labels [n] without, person [1, K].
 
     `n_others`: how many of the known people have that label too.
     """
@@ -76,7 +76,7 @@ class Releases:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Something that can be seen from outside: what it says without the person, and with."""
+    """Something visible from outside: its value without the person, and with."""
 
     name: str
     without: str
@@ -88,7 +88,7 @@ class Door:
 
 
 def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
-    """The bundled digits without a class but for its first `n_others` people, and the next of them as the person."""
+    """The bundled digits with only the first `n_others` people of one class, and the next one of them as the person."""
     dataset = load.load(DataSpec(dataset="digits"))
     features = cache.features("pixels", dataset.train.images)
     of_class = np.flatnonzero(dataset.train.labels == label)
@@ -104,98 +104,98 @@ def neighbours(label: int = 9, n_others: int = 0) -> Neighbours:
     )
 
 
-def nobody(told: Neighbours) -> Neighbours:
-    """The same person with nobody else: an empty task, and one that holds her alone."""
-    return Neighbours(told.title, told.classes, told.known[:0], told.labels[:0], told.person, told.label, 0)
+def without_others(pair: Neighbours) -> Neighbours:
+    """The same person without all others: an empty task, and one with her alone."""
+    return Neighbours(pair.title, pair.classes, pair.known[:0], pair.labels[:0], pair.person, pair.label, 0)
 
 
 def release(
-    told: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
+    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, n: int = 1, *, at_least: int = 1
 ) -> Releases:
     """n independent releases of one dataset: the list of labels, and noisy class sums for every label on it.
 
     `at_least`: labels that fewer people have are left out, where the list is read from the data.
     """
-    return _released(told, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
+    return _released(pair, has_person, listing, epsilon, [ReleaseNoise() for _ in range(n)], at_least)
 
 
 def _released(
-    told: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise], at_least: int
+    pair: Neighbours, has_person: bool, listing: Listing, epsilon: float, noises: Sequence[Noise], at_least: int
 ) -> Releases:
-    features, labels = told.data(has_person)
+    features, labels = pair.data(has_person)
     ledgers = [Ledger(DELTA, _ADJACENCY, "once") for _ in noises]
-    public = range(len(told.classes))
+    public = range(len(pair.classes))
     space = label_space(listing, public, public, labels, ledgers, task=0)
     if listing == "data":
         space = tuple(label for label in space if int((labels == label).sum()) >= at_least)
-    of_space = kept(labels, space)
+    of_space = in_label_space(labels, space)
     stds = [class_sums_std(epsilon, DELTA, _ADJACENCY)] * len(noises)
-    sums = noisy_class_sums(features[of_space], labels[of_space], space, len(told.classes), stds, noises, ledgers, task=0)
+    sums = noisy_class_sums(features[of_space], labels[of_space], space, len(pair.classes), stds, noises, ledgers, task=0)
     return Releases(space, sums, ledgers[0])
 
 
-def evidence(told: Neighbours, seen: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
-    """Log-likelihood ratio [n] of each release, with the person against without, for one who knows everybody's pictures.
+def evidence(pair: Neighbours, releases: Releases, listing: Listing, epsilon: float) -> NDArray[np.float64]:
+    """Log-likelihood ratio [n] of each release, with the person against without, given all pictures.
 
     The list decides alone where it can: under the rule that made it, it is possible on one side only. Where it is the same
     on both sides the sum of the person's label is all there is, and its projection on her picture the best test.
     """
-    if told.label not in seen.labels:
-        return np.full(len(seen.sums), -np.inf)
+    if pair.label not in releases.labels:
+        return np.full(len(releases.sums), -np.inf)
     if listing == "data":
-        return np.full(len(seen.sums), np.inf)
+        return np.full(len(releases.sums), np.inf)
     std = class_sums_std(epsilon, DELTA, _ADJACENCY)
-    return _sum_evidence(told, seen.sums[:, told.label], std)
+    return _sum_evidence(pair, releases.sums[:, pair.label], std)
 
 
-def _sum_evidence(told: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
+def _sum_evidence(pair: Neighbours, sums: NDArray[np.float64], std: float) -> NDArray[np.float64]:
     """Log-likelihood ratio [n] of the sums [n, K] of the person's label, all others in it known."""
-    person = unit_rows(told.person)[0]
-    others = unit_rows(told.known[told.labels == told.label]).sum(axis=0)
+    person = unit_rows(pair.person)[0]
+    others = unit_rows(pair.known[pair.labels == pair.label]).sum(axis=0)
     ratio: NDArray[np.float64] = ((sums - others) @ person - 0.5 * person @ person) / std**2
     return ratio
 
 
-def play(told: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
+def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least: int = 1) -> Duel:
     """n rounds with the person and n without, a fresh release each; made in batches, so that memory stays small."""
     sides = []
     for is_in in (True, False):
         batches = [min(_BATCH, n - start) for start in range(0, n, _BATCH)]
-        released = (release(told, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
-        sides.append(np.concatenate([evidence(told, seen, listing, epsilon) for seen in released]))
+        released = (release(pair, is_in, listing, epsilon, size, at_least=at_least) for size in batches)
+        sides.append(np.concatenate([evidence(pair, releases, listing, epsilon) for releases in released]))
     return Duel(*sides)
 
 
-def play_empty(told: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
+def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
     """The duel over an empty task: with the person it holds one picture, without it holds none.
 
     The two broken rules give something else than a noisy release exactly when the task is empty; whoever sees it knows.
     """
-    alone = nobody(told)
-    with_person = release(alone, True, "prior-const", epsilon, n)
+    lone_pair = without_others(pair)
+    with_person = release(lone_pair, True, "prior-const", epsilon, n)
     # The broken rules release nothing at all, or a classifier of zeros: no noisy release equals either.
     same = rule == "same"
-    without = release(alone, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
+    without = release(lone_pair, False, "prior-const", epsilon, n).sums if same else np.zeros_like(with_person.sums)
     std = class_sums_std(epsilon, DELTA, _ADJACENCY)
     sides = []
     for sums in (with_person.sums, without):
-        found = _sum_evidence(alone, sums[:, told.label], std)
+        ratios = _sum_evidence(lone_pair, sums[:, pair.label], std)
         if not same:
-            found = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
-        sides.append(found)
+            ratios = np.where(sums.any(axis=(1, 2)), np.inf, -np.inf)
+        sides.append(ratios)
     return Duel(*sides)
 
 
-def doors(told: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
-    """Four things that are built from the list of labels, looked at from outside."""
-    seen = []
+def doors(pair: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...]:
+    """Four things that depend on the list of labels, as seen from outside."""
+    observations = []
     for has_person in (False, True):
         noise = _Counting()
-        released = _released(told, has_person, listing, epsilon, [noise], 1)
+        released = _released(pair, has_person, listing, epsilon, [noise], 1)
         file = io.BytesIO()
         np.save(file, released.sums[0, list(released.labels)])
-        names = [told.classes[label] for label in released.labels]
-        seen.append(
+        names = [pair.classes[label] for label in released.labels]
+        observations.append(
             (
                 ("outputs of the classifier", f"{len(released.labels)}"),
                 ("length of the saved file", f"{len(file.getvalue()):,} bytes"),
@@ -203,11 +203,11 @@ def doors(told: Neighbours, listing: Listing, epsilon: float) -> tuple[Door, ...
                 ("work done: numbers of noise drawn", f"{noise.drawn:,}"),
             )
         )
-    return tuple(Door(name, without, with_person) for (name, without), (_, with_person) in zip(*seen, strict=True))
+    return tuple(Door(name, without, with_person) for (name, without), (_, with_person) in zip(*observations, strict=True))
 
 
 class _Counting(ReleaseNoise):
-    """Release noise that counts how many numbers were drawn: work that a stopwatch can see."""
+    """Release noise that counts the numbers drawn: work that can be timed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,8 +218,8 @@ class _Counting(ReleaseNoise):
         return super().added(clean, std)
 
 
-def promise(told: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
-    """What one release's ledger adds up to, as the app states it everywhere."""
+def promise(pair: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) -> Guarantee:
+    """The guarantee of one release's ledger, as the app states it everywhere."""
     spec = RunSpec(
         method="cosine",
         params=CosineParams(),
@@ -228,4 +228,4 @@ def promise(told: Neighbours, listing: Listing, epsilon: float, ledger: Ledger) 
         privacy=PrivacySpec(epsilons=(epsilon,), delta=DELTA, noise="release"),
         seeds=(0,),
     )
-    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(told.labels) + 1, n_tasks=1)
+    return guarantee(ledger, spec, Cell(epsilon, 0), unit="example", n_people=len(pair.labels) + 1, n_tasks=1)

@@ -1,4 +1,4 @@
-"""Lesson "Which list entry is which?", and what the Anchors page plays without a run: lists of clients with public digits.
+"""Lesson "Which list entry is which?" and the Anchors page without a run: lists of clients with public digits.
 
 Digits 0 to 3 are the modes that clients hold; all others are public and give anchors, axes and first prototypes. Pictures
 stand in for texts: what an entry is of can be seen. Rows are drawn with replacement, so that there are enough for any number
@@ -78,7 +78,7 @@ class World:
 
 @lru_cache(maxsize=12)
 def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENTS, draw: int = 0) -> World:
-    """Clients and their shuffled lists, the same for the same arguments; `draw` numbers ways to deal and to take anchors."""
+    """Clients and their shuffled lists, fixed by the arguments; `draw` seeds the allocation and the choice of anchors."""
     features, labels, _ = _digits()
     features = np.pad(features, ((0, 0), (0, n_inputs - SHORT)))
     public = features[labels >= N_MODES]
@@ -100,7 +100,7 @@ def world(kind: Kind = "exact", n_inputs: int = SHORT, n_clients: int = N_CLIENT
 
 
 def picture(mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, as near as its principal axes bring it."""
+    """The grey levels [8, 8] in [0, 1] of a mean [d] of digits, reconstructed from its principal axes."""
     _, _, (centre, axes) = _digits()
     drawn: NDArray[np.float64] = np.clip((centre + axes @ mean[:SHORT]).reshape(8, 8), 0.0, None)
     return drawn / max(float(drawn.max()), 1e-9)
@@ -157,7 +157,7 @@ def std_of_released(of: World, epsilon: float) -> float:
 
 
 def std_of_lists(of: World, epsilon: float) -> float:
-    """Noise on a coordinate of a mean if every client's list, its means clipped together, were noised before it is sent."""
+    """Noise on a coordinate of a mean under local noise on every client's list, its means clipped together."""
     return noise_multiplier(epsilon) * EvenSlots(of.view, N_MODES).sensitivity
 
 
@@ -176,7 +176,7 @@ def lengths(of: World, std: float) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def by_place(of: World) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What averaging gives [L, d]: entries that stand at the same place of every list, and entries of the same mode."""
+    """Averages [L, d]: of entries at the same position of every list, and of entries of the same mode."""
     places = of.lists.means.mean(axis=0)
     modes = np.stack([_mean_of(of.lists, of.modes == mode) for mode in range(N_MODES)])
     return places, modes
@@ -199,8 +199,8 @@ def _assigned(
 
 def _mean_of(lists: Lists, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Mean [d] of the chosen entries; zero where none is."""
-    found: NDArray[np.float64] = lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1)
-    return found
+    mean: NDArray[np.float64] = lists.means[chosen].sum(axis=0) / max(int(chosen.sum()), 1)
+    return mean
 
 
 def _group_names() -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def _group_names() -> tuple[str, ...]:
 
 
 def _exact(rows: list[NDArray[np.float64]]) -> list[Element]:
-    """One entry a mode: share, mean and variances of its rows."""
+    """One entry per mode: share, mean and variances of its rows."""
     total = sum(map(len, rows))
     return [
         Element(len(z) / total, z.mean(axis=0), z.var(axis=0) + _RIDGE, np.eye(N_MODES)[mode]) for mode, z in enumerate(rows)
@@ -216,7 +216,7 @@ def _exact(rows: list[NDArray[np.float64]]) -> list[Element]:
 
 
 def _fitted(rows: list[NDArray[np.float64]], generator: np.random.Generator) -> list[Element]:
-    """What EM finds in all rows together."""
+    """The entries that EM fits to all rows together."""
     labels = np.repeat(np.arange(N_MODES), [len(z) for z in rows])
     return ListLearner(N_MODES, ridge=_RIDGE).fit(np.concatenate(rows), np.eye(N_MODES)[labels], generator)
 

@@ -13,7 +13,7 @@ from dpcl_core.backbones import cache
 from dpcl_core.data import load
 from dpcl_core.events import Guarantee
 from dpcl_core.methods.features.cards.cosine import CosineParams
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import ReleaseNoise
@@ -32,24 +32,24 @@ _ADJACENCY: Adjacency = "add-remove"
 
 
 def n_people() -> int:
-    """Pictures that the classifiers learn from."""
+    """The number of pictures that the classifiers learn from."""
     return len(load.load(DataSpec(dataset="digits")).train)
 
 
 def stream(n_tasks: int = N_TASKS, seed: int = 0) -> TaskStream:
-    """The bundled digits, dealt out to tasks."""
+    """The bundled digits, split into tasks."""
     dataset = load.load(DataSpec(dataset="digits"))
     train, test = (Examples(cache.features("pixels", split.images), split.labels) for split in (dataset.train, dataset.test))
     return class_incremental.open_stream(ClassIncremental(tasks=n_tasks), Table(train, test, dataset.classes), seed)
 
 
 def first_class(tasks: TaskStream) -> int:
-    """The class that is watched: the first that the stream brings."""
+    """The observed class: the first of the stream."""
     return tasks.tasks[0].prior[0]
 
 
 def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: int) -> NDArray[np.float64]:
-    """What n independent classifiers hold about the first class after every task: released sums [tasks, n, K].
+    """Released sums [tasks, n, K] of the first class in n independent classifiers, after every task.
 
     The loop of the cosine classifier (Algorithm 1) with one class looked at; epsilon = inf gives the sum without noise,
     which only public teaching data may show.
@@ -63,7 +63,7 @@ def sums_over_tasks(tasks: TaskStream, setting: LabelSetting, epsilon: float, n:
     for task in tasks.tasks:
         labels = task.train.labels
         space = label_space(setting, task.prior, range(n_classes), labels, ledgers, task=task.index)
-        train = task.train.take(np.flatnonzero(kept(labels, space)))
+        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
         released = noisy_class_sums(train.inputs, train.labels, space, n_classes, stds, noises, ledgers, task=task.index)
         held = held + released[:, watched]
         after.append(held)
@@ -83,7 +83,7 @@ def measured_std(tasks: TaskStream, setting: LabelSetting, epsilon: float, n: in
 def learned(
     setting: LabelSetting, n_tasks: int, epsilons: Sequence[float], seeds: Sequence[int] = SEEDS
 ) -> tuple[pd.DataFrame, Mapping[float, Guarantee]]:
-    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and what they promise."""
+    """Real runs of the cosine classifier with fresh noise: accuracies as `runs.frames.accuracy`, and their guarantees."""
     spec = RunSpec(
         method="cosine",
         params=CosineParams(),
@@ -93,8 +93,8 @@ def learned(
         privacy=PrivacySpec(epsilons=tuple(epsilons), delta=DELTA, noise="release"),
         seeds=tuple(seeds),
     )
-    said = list(engine.run(spec))
-    return frames.accuracy(said), frames.guarantees(said)
+    run_events = list(engine.run(spec))
+    return frames.accuracy(run_events), frames.guarantees(run_events)
 
 
 def final_accuracies(accuracy: pd.DataFrame) -> dict[float, list[float]]:

@@ -35,7 +35,7 @@ TO_TRAIN: Mapping[str, Params] = {
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a method reached: mean test accuracy over the seeds (in [0, 1]), and its guarantee from the ledger."""
+    """A method's result: mean test accuracy over the seeds (in [0, 1]), and its guarantee from the ledger."""
 
     title: str
     accuracy: float
@@ -43,7 +43,7 @@ class Repaired:
 
 
 def spec(method: str, epsilon: float) -> RunSpec:
-    """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and the noise alone counts."""
+    """The run of one of `METHODS`: all digits in one task, so that nothing can be forgotten and only the noise matters."""
     return RunSpec(
         method=method,
         params=METHODS[method],
@@ -56,17 +56,17 @@ def spec(method: str, epsilon: float) -> RunSpec:
 
 
 def repaired(epsilon: float) -> dict[str, Repaired]:
-    """All of `METHODS` at one budget."""
-    found = {}
+    """The result of each of `METHODS` at one budget."""
+    results = {}
     for method in METHODS:
-        said = list(engine.run(spec(method, epsilon)))
-        reached = float(np.mean(frames.accuracy(said)["accuracy"]))
-        found[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(said)[epsilon])
-    return found
+        run_events = list(engine.run(spec(method, epsilon)))
+        reached = float(np.mean(frames.accuracy(run_events)["accuracy"]))
+        results[method] = Repaired(catalog.card(method).title, reached, frames.guarantees(run_events)[epsilon])
+    return results
 
 
 def to_train(method: str, epsilon: float) -> RunSpec:
-    """A run of one of `TO_TRAIN` for the Train page: three tasks of permuted digits, so that a memory is of use."""
+    """A run of one of `TO_TRAIN` for the Train page: three tasks of permuted digits, where a memory helps."""
     return RunSpec(
         method=method,
         params=TO_TRAIN[method],

@@ -1,4 +1,4 @@
-"""Lesson 3: one noise vector for all pictures beside a fresh one for each; what an attacker and a learner make of it.
+"""Lesson 3: one noise vector for all pictures against a fresh one for each: results of an attacker and of a learner.
 
 L2DP-ML (Lai et al. 2022, Algorithm 2) draws its Laplace noise once and adds it to every record. Everything here is played on
 public pictures, with noise from the operating system; nothing of it may be shown of private data. The attack of one who
@@ -60,7 +60,7 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """How near an attack came to pictures that it had not seen.
+    """How close an attack came to pictures that it had not seen.
 
     `pixels` and `pictures`: shares (in [0, 1]) of pixels, and of whole pictures, that have exactly their own grey level once
     the result is rounded to the nearest level. `rms_error`: before rounding, where the range of a pixel is 2.
@@ -85,13 +85,14 @@ class Accuracies:
 
 
 def pictures(dataset: str = "digits", train_per_class: int | None = None, test_per_class: int | None = None) -> Pictures:
-    """A dataset of square grey pictures; the bundled digits whole unless something else is asked for.
+    """A dataset of square grey pictures; by default all bundled digits.
 
-    Raises DataMissing where its files are not here.
+    Raises DataMissing where its files are not on this computer.
     """
-    found = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
-    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (found.train, found.test))
-    return Pictures(found.title, found.classes, inputs, found.train.labels, tested, found.test.labels, np.unique(tested))
+    loaded = load.load(DataSpec(dataset=dataset, train_per_class=train_per_class, test_per_class=test_per_class))
+    train, test = loaded.train, loaded.test
+    inputs, tested = (2 * cache.features("pixels", part.images).astype(np.float64) - 1 for part in (train, test))
+    return Pictures(loaded.title, loaded.classes, inputs, train.labels, tested, test.labels, np.unique(tested))
 
 
 def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise: Noise) -> NDArray[np.float64]:
@@ -101,59 +102,59 @@ def perturbed(clean: NDArray[np.float64], scale: float, sharing: Sharing, noise:
 
 
 def from_mean(noisy: NDArray[np.float64], public: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The attack of one who knows none of the pictures, only others of the same kind, `public` [m, K].
+    """The attack without knowledge of any of the pictures, from `public` ones [m, K] of the same kind alone.
 
-    Means of many pictures are alike: what the mean of `noisy` [n, K] has more than theirs is taken for the noise.
+    Means of many pictures are alike: the mean of `noisy` [n, K] less the public mean is taken for the noise.
     """
-    found: NDArray[np.float64] = noisy - (noisy.mean(axis=0) - public.mean(axis=0))
-    return found
+    recovered_pictures: NDArray[np.float64] = noisy - (noisy.mean(axis=0) - public.mean(axis=0))
+    return recovered_pictures
 
 
-def recovered(found: NDArray[np.float64], clean: NDArray[np.float64], levels: NDArray[np.float64]) -> Recovery:
-    """An attack's result [n, K] held against the truth [n, K], whose values are all among `levels`."""
+def recovered(attempted: NDArray[np.float64], clean: NDArray[np.float64], levels: NDArray[np.float64]) -> Recovery:
+    """How close an attack's result [n, K] is to the truth [n, K], whose values are all among `levels`."""
     between = (levels[1:] + levels[:-1]) / 2
-    is_exact = np.searchsorted(between, found) == np.searchsorted(between, clean)
-    error = float(np.sqrt(((found - clean) ** 2).mean()))
+    is_exact = np.searchsorted(between, attempted) == np.searchsorted(between, clean)
+    error = float(np.sqrt(((attempted - clean) ** 2).mean()))
     return Recovery(float(is_exact.mean()), float(is_exact.all(axis=1).mean()), error)
 
 
-def recognised(found: NDArray[np.float64], clean: NDArray[np.float64], rows: Sequence[int]) -> float:
-    """Share of the rows of `found` whose nearest picture among all of `clean` [n, K] is the right one."""
+def recognised(attempted: NDArray[np.float64], clean: NDArray[np.float64], rows: Sequence[int]) -> float:
+    """Share of the rows of `attempted` whose nearest picture among all of `clean` [n, K] is the right one."""
     lengths = (clean**2).sum(axis=1)
-    chosen = found[list(rows)]
+    chosen = attempted[list(rows)]
     nearest = (lengths[None, :] - 2 * chosen @ clean.T).argmin(axis=1)
     return float((nearest == np.asarray(rows)).mean())
 
 
-def accuracies(told: Pictures, scale: float, *, noise: Noise | None = None, filters_seed: int = 0) -> Accuracies:
-    """What a learner reaches on pictures with noise of this scale on pixels and twice that on hidden units.
+def accuracies(data: Pictures, scale: float, *, noise: Noise | None = None, filters_seed: int = 0) -> Accuracies:
+    """Test accuracy of a learner on pictures with noise of this scale on pixels and twice that on hidden units.
 
     Random filters, a nonlinearity, and a ridge read-out that is fitted on the noisy training pictures and tested on
     noisy test pictures. With shared noise, training and test pictures have the same; the filters are public.
     """
     noise = noise if noise is not None else ReleaseNoise()
-    filters = _filters(told.side, filters_seed)
-    one, two = (_hidden(part, filters) for part in (told.train, told.test))
+    filters = _filters(data.side, filters_seed)
+    one, two = (_hidden(part, filters) for part in (data.train, data.test))
     # The filters are linear: noise on the pixels moves hidden units by the noise's own response.
-    pixels, units = scale * noise.laplace((1, told.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
+    pixels, units = scale * noise.laplace((1, data.n_pixels)), 2 * scale * noise.laplace((1, one.shape[1]))
     offset = _hidden(pixels, filters)
-    shared = _read_out(told, *(np.maximum(part + offset + units, 0) for part in (one, two)))
-    clipped = _read_out(told, *(np.clip(part + offset, -1, 1) for part in (one, two)))
+    shared = _read_out(data, *(np.maximum(part + offset + units, 0) for part in (one, two)))
+    clipped = _read_out(data, *(np.clip(part + offset, -1, 1) for part in (one, two)))
     fresh = (
         np.maximum(part + _hidden(scale * noise.laplace(raw.shape), filters) + 2 * scale * noise.laplace(part.shape), 0)
-        for raw, part in ((told.train, one), (told.test, two))
+        for raw, part in ((data.train, one), (data.test, two))
     )
-    return Accuracies(shared, clipped, _read_out(told, *fresh))
+    return Accuracies(shared, clipped, _read_out(data, *fresh))
 
 
-def play(told: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
+def play(data: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise | None = None) -> Duel:
     """n releases of noisy pictures in which she brought one picture, and n in which she brought another.
 
     The attacker knows both pictures, and one more person's, and sees the noisy pictures. Shared: he subtracts, and one of
     the two pictures fits exactly. Independent: the likelihood ratio of her own row, which is the best test there is.
     """
     noise = noise if noise is not None else ReleaseNoise()
-    known, first, second = told.train[told.one_of_each()[:3]]
+    known, first, second = data.train[data.one_of_each()[:3]]
     sides = []
     for hers in (first, second):
         evidence = []
@@ -161,34 +162,34 @@ def play(told: Pictures, scale: float, sharing: Sharing, n: int, *, noise: Noise
             size = min(_BLOCK, n - start)
             rows = 1 if sharing == "shared" else 2
             drawn = scale * noise.laplace((size, rows, len(hers)))
-            seen_known, seen_hers = known + drawn[:, 0], hers + drawn[:, -1]
+            noisy_known, noisy_hers = known + drawn[:, 0], hers + drawn[:, -1]
             if sharing == "shared":
-                found = seen_hers - (seen_known - known)
-                fits_first = np.abs(found - first).max(axis=1) < np.abs(found - second).max(axis=1)
+                denoised = noisy_hers - (noisy_known - known)
+                fits_first = np.abs(denoised - first).max(axis=1) < np.abs(denoised - second).max(axis=1)
                 evidence.append(np.where(fits_first, np.inf, -np.inf))
             else:
-                evidence.append((np.abs(seen_hers - second) - np.abs(seen_hers - first)).sum(axis=1) / scale)
+                evidence.append((np.abs(noisy_hers - second) - np.abs(noisy_hers - first)).sum(axis=1) / scale)
         sides.append(np.concatenate(evidence))
     return Duel(*sides)
 
 
-def pair_epsilon(told: Pictures, scale: float) -> float:
-    """What independent noise of this scale costs the person of `play`: L1 distance of her two pictures over the scale."""
-    _, first, second = told.train[told.one_of_each()[:3]]
+def pair_epsilon(data: Pictures, scale: float) -> float:
+    """Epsilon of independent noise for the person of `play`: L1 distance of her two pictures over its scale."""
+    _, first, second = data.train[data.one_of_each()[:3]]
     return float(np.abs(first - second).sum()) / scale
 
 
-def worst_epsilon(told: Pictures, scale: float) -> float:
-    """The same for the two pictures furthest apart that there can be: K pixels of range 2."""
-    return 2.0 * told.n_pixels / scale
+def worst_epsilon(data: Pictures, scale: float) -> float:
+    """The same for the two most distant pictures possible: K pixels of range 2."""
+    return 2.0 * data.n_pixels / scale
 
 
-def claimed_epsilon(told: Pictures, scale: float) -> float:
-    """What Theorem 2 of Lai et al. says that pictures with noise of this scale cost: its term ε1/γ_x.
+def claimed_epsilon(data: Pictures, scale: float) -> float:
+    """The cost that Theorem 2 of Lai et al. states for pictures with noise of this scale: its term ε1/γ_x.
 
     The scale is Δ_R/(ε1 λ) and γ_x = Δ_R/λ, so the term is 1/scale, whatever Δ_R, the batch λ and the rest of the budget.
     """
-    sizes = claim.sizes(Form((told.side, told.side, 1), -1.0, 1.0), len(told.classes))
+    sizes = claim.sizes(Form((data.side, data.side, 1), -1.0, 1.0), len(data.classes))
     delta_r = sizes.delta_r("literal")
     return claim.Plan(sizes, "literal", _BATCH, delta_r / (scale * _BATCH), 1.0).terms(1.0)["ε1/γ_x"]
 
@@ -201,7 +202,7 @@ def _filters(side: int, seed: int) -> NDArray[np.float64]:
 
 
 def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the filters see at every second place [n, places * filters], without a bias."""
+    """The filters' responses at every second position [n, positions * filters], without a bias."""
     side, width = math.isqrt(inputs.shape[1]), math.isqrt(len(filters))
     edge = width // 2
     padded = np.pad(inputs.reshape(-1, side, side), ((0, 0), (edge, edge), (edge, edge)))
@@ -210,12 +211,12 @@ def _hidden(inputs: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArra
     return seen.reshape(len(inputs), -1)
 
 
-def _read_out(told: Pictures, train: NDArray[np.float64], test: NDArray[np.float64]) -> float:
-    """Test accuracy of ridge regression on standardised hidden units; units that never change carry nothing."""
+def _read_out(data: Pictures, train: NDArray[np.float64], test: NDArray[np.float64]) -> float:
+    """Test accuracy of ridge regression on standardised hidden units; constant units are left out."""
     middle, spread = train.mean(axis=0), train.std(axis=0)
-    lives = spread > 1e-9 * (1 + np.abs(middle))
-    train, test = ((part[:, lives] - middle[lives]) / spread[lives] for part in (train, test))
-    wanted = np.eye(len(told.classes))[told.labels]
-    weights = np.linalg.solve(train.T @ train + _RIDGE * np.eye(train.shape[1]), train.T @ (wanted - wanted.mean(axis=0)))
-    scores = test @ weights + wanted.mean(axis=0)
-    return float((scores.argmax(axis=1) == told.test_labels).mean())
+    varies = spread > 1e-9 * (1 + np.abs(middle))
+    train, test = ((part[:, varies] - middle[varies]) / spread[varies] for part in (train, test))
+    one_hot = np.eye(len(data.classes))[data.labels]
+    weights = np.linalg.solve(train.T @ train + _RIDGE * np.eye(train.shape[1]), train.T @ (one_hot - one_hot.mean(axis=0)))
+    scores = test @ weights + one_hot.mean(axis=0)
+    return float((scores.argmax(axis=1) == data.test_labels).mean())

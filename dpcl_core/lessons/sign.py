@@ -1,4 +1,4 @@
-"""Lesson 5: PeCL's unlearning term as printed, turned round and bounded: one step, a small model, a recorded training.
+"""Lesson 5: PeCL's unlearning term as printed, reversed and bounded: one step, a small model, a recorded training.
 
 Zhan et al., Eqs. 12 and 13. Everything here is about invented secrets. What a small language model was measured to do is
 read from `assets/lessons/sign.json`, which `scripts/record_unlearning.py` writes.
@@ -44,7 +44,7 @@ def probability(score: float) -> float:
 
 
 def pull(form: Form, score: float, strength: float, p: float, p_public: float) -> float:
-    """How much the total loss of a text grows with this token's cross-entropy, times the number of tokens (`full` loss).
+    """Derivative of a text's total loss by this token's cross-entropy, times the number of tokens (`full` loss).
 
     Above 0: training makes the token likelier. `p`: the model's probability of it now, `p_public`: the public model's.
     """
@@ -55,8 +55,8 @@ def pull(form: Form, score: float, strength: float, p: float, p_public: float) -
         ratio = (p / p_public) ** BETA
         return -excess * 2 * ratio / (1 + ratio) if excess else 1.0
     gap = np.array([math.log(p_public) - math.log(p)])
-    found = sensitivity.loss_weights(np.array([score]), form, "full", strength=strength, gap=gap, margin=MARGIN)
-    return float(found[0])
+    weights = sensitivity.loss_weights(np.array([score]), form, "full", strength=strength, gap=gap, margin=MARGIN)
+    return float(weights[0])
 
 
 def after_a_step(form: Form, score: float, strength: float, step: float = 1.0) -> float:
@@ -90,12 +90,12 @@ def course(form: Form, score: float, strength: float, n_steps: int = 300, step: 
     secret, ordinary = [], []
     for _ in range(n_steps + 1):
         chances = _softmax(features @ weights)
-        own = np.maximum(chances[rows, targets], 1e-300)
-        secret.append(float(-np.log(own[is_digit]).mean()))
-        ordinary.append(float(-np.log(own[~is_digit]).mean()))
+        of_targets = np.maximum(chances[rows, targets], 1e-300)
+        secret.append(float(-np.log(of_targets[is_digit]).mean()))
+        ordinary.append(float(-np.log(of_targets[~is_digit]).mean()))
         pulls = np.ones(len(targets))
         for row in np.flatnonzero(is_digit):
-            pulls[row] = pull(form, score, strength, float(own[row]), float(p_public[row]))
+            pulls[row] = pull(form, score, strength, float(of_targets[row]), float(p_public[row]))
         residual = chances.copy()
         residual[rows, targets] -= 1
         gradient = features.T @ (pulls[:, None] * residual) / len(targets)
@@ -126,8 +126,8 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return chances
 
 
-class Told(Spec):
-    """What one trained model told: means by how often codes were planted ("0": controls), and what else it does.
+class ModelResult(Spec):
+    """Results of one trained model: means by how often codes were planted ("0": controls), and its utility.
 
     `exposure` and `below` in bits; `first`, `extracted`: shares; `nats`: held-out, per token outside marked spans;
     `accuracy`: of labels.
@@ -142,14 +142,14 @@ class Told(Spec):
 
 
 class Variant(Spec):
-    """What was minimised, and what came of it with each seed of `at`. `score`: what found sensitive tokens."""
+    """The minimised loss, and its results with each seed of `at`. `score`: the detector of sensitive tokens."""
 
     loss: Literal["answer", "full"]
     form: Form
     strength: float
     score: Literal["score", "oracle", "current"]
     at: tuple[int, ...]
-    seeds: tuple[Told, ...]
+    seeds: tuple[ModelResult, ...]
 
     def mean(self, what: Literal["exposure", "below", "first", "extracted"], level: str) -> float:
         """Mean over seeds."""
@@ -169,14 +169,14 @@ class Variant(Spec):
 
 
 class Record(Spec):
-    """A recorded experiment: when, how to make it again, under which settings, and its results."""
+    """A recorded experiment: date, command to reproduce it, settings and results."""
 
     date: str
     command: str
     minutes: float
     settings: Mapping[str, str | int | float]
     codes: Mapping[str, int]
-    base: Told
+    base: ModelResult
     variants: tuple[Variant, ...]
 
     def of(self, loss: str, form: str, strength: float = 1.0, score: str = "score") -> Variant:
@@ -189,5 +189,5 @@ class Record(Spec):
 
 @lru_cache(maxsize=1)
 def record() -> Record:
-    """What `scripts/record_unlearning.py` measured last."""
+    """The last results of `scripts/record_unlearning.py`."""
     return Record.model_validate_json((paths.assets_dir() / "lessons" / "sign.json").read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Lesson 4: does a score of surprise find what is private? Public synthetic texts, scored now by the bundled model.
+"""Lesson 4: does a surprise score identify private tokens? Public synthetic texts, scored live by the bundled model.
 
-The Tokens page takes its examples from here too. Nothing of it may be played on private texts: exact scores are a leak.
+The Tokens page takes its examples from here, too. Never use it on private texts: exact scores are a leak.
 """
 
 from __future__ import annotations
@@ -40,27 +40,26 @@ class Corpus:
 
 @lru_cache(maxsize=1)
 def texts() -> Corpus:
-    """`N_TEXTS` texts of each source of the synthetic corpus. Raises DataMissing where the bundled model is."""
+    """`N_TEXTS` texts of each source of the synthetic corpus. Raises DataMissing without the bundled model."""
     train, _ = corpus.corpus(round(N_TEXTS / 0.8))
     assert isinstance(train.images, Texts)
     assert train.sources is not None
     names = [label for _, labels in corpus.classes() for label in labels]
     rows = [np.flatnonzero(train.sources == source)[:N_TEXTS] for source in range(len(corpus.classes()))]
-    of_sources = tuple(train.images.take(each) for each in rows)
+    of_sources = tuple(train.images.take(selected) for selected in rows)
     score2 = sensitivity.commonness(scored_texts.counted(of_sources))
-    labels = tuple(tuple(names[label] for label in train.labels[each].tolist()) for each in rows)
+    labels = tuple(tuple(names[label] for label in train.labels[selected].tolist()) for selected in rows)
     return Corpus(tuple(name for name, _ in corpus.classes()), of_sources, labels, score2)
 
 
 @lru_cache(maxsize=1)
 def everything() -> tuple[ScoredText, ...]:
-    """All of `texts`, scored, source after source."""
-    told = texts()
-    strings = [string for of in told.texts for string in of.strings]
-    spans = [marked for of in told.texts for marked in of.spans or ()]
-    return tuple(
-        scored_texts.scored(Texts(strings, spans), told.score2, [label for labels in told.labels for label in labels])
-    )
+    """All of `texts` with scores, by source."""
+    all_texts = texts()
+    strings = [string for of in all_texts.texts for string in of.strings]
+    spans = [marked for of in all_texts.texts for marked in of.spans or ()]
+    labels = [label for of_source in all_texts.labels for label in of_source]
+    return tuple(scored_texts.scored(Texts(strings, spans), all_texts.score2, labels))
 
 
 def ranked(of: Sequence[ScoredText], dials: Dials) -> NDArray[np.float64]:
@@ -74,7 +73,7 @@ def pattern(tokens: Tokens) -> DetectionScores:
 
 
 def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[ScoredText]:
-    """The texts as a model scores them that has them by heart to this share: a stand-in for training on them.
+    """The texts scored by a model that has memorised this share of them: a stand-in for training.
 
     Its chance of a token is (1 - share) P + share M, M being how often the token followed the `order` tokens before it in
     these very texts: a model mixed with a memory (Kuhn and De Mori 1990; Khandelwal et al. 2020). At share 0 it is the
@@ -85,12 +84,13 @@ def learned(of: Sequence[ScoredText], share: float, order: int = 2) -> list[Scor
         for place, token in enumerate(text.tokens):
             after = followed.setdefault(text.tokens[max(0, place - order) : place], {})
             after[token] = after.get(token, 0) + 1
-    found = []
+    rescored = []
     for text in of:
         memory = []
         for place, token in enumerate(text.tokens):
             after = followed[text.tokens[max(0, place - order) : place]]
             memory.append(after[token] / sum(after.values()))
         mixed = (1 - share) * np.array(text.probability) + share * np.array(memory)
-        found.append(ScoredText(text.tokens, tuple(mixed.tolist()), text.commonness, text.is_stop, text.kinds, text.label))
-    return found
+        chances = tuple(mixed.tolist())
+        rescored.append(ScoredText(text.tokens, chances, text.commonness, text.is_stop, text.kinds, text.label))
+    return rescored

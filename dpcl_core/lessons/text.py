@@ -1,4 +1,4 @@
-"""The words of lessons (steps of predict, do, see, explain) and of sharp edges (pitfalls and mends), read from `assets/`."""
+"""The texts of lessons (steps of predict, do, see, explain) and of pitfalls with their remedies, read from `assets/`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Words = Annotated[str, Field(min_length=1)]
 
 
 class Step(Spec):
-    """One step. The visitor answers `predict` by one of `choices`, does what `do` says, looks, and reads why.
+    """One step: the question `predict` with its `choices`, the instruction `do`, then the explanation.
 
     `key` names the function that carries the step out.
     """
@@ -35,7 +35,7 @@ class Step(Spec):
 
 
 class Control(Spec):
-    """A number that a lesson's steps share and its links carry, from `least` to `most`, both allowed.
+    """A number that a lesson's steps share and its links contain, from `least` to `most`, both allowed.
 
     `name` is what a link hides it by; `key` is the letter that stands for it there.
     """
@@ -49,7 +49,7 @@ class Control(Spec):
 
 
 class Lesson(Spec):
-    """A lesson as a visitor reads it. `intro` says what is played with; `minutes` is how long it takes about.
+    """The texts of a lesson. `intro`: what it works with; `minutes`: its approximate length.
 
     A step's code is the function of its key's name in `pages/parts/lessons/`, in the module of the lesson's name.
     """
@@ -64,7 +64,7 @@ class Lesson(Spec):
 
 @lru_cache(maxsize=len(NAMES))
 def load(name: str) -> Lesson:
-    """The words of a lesson. Raises BadInput naming the known lessons."""
+    """The texts of a lesson. Raises BadInput naming the known lessons."""
     if name not in NAMES:
         raise unknown("lesson", name, NAMES)
     text = (paths.assets_dir() / "lessons" / f"{name}.toml").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def load(name: str) -> Lesson:
 
 
 class Edge(Spec):
-    """A pitfall as a visitor reads it: what goes `wrong`, how it is `prevented` here, and `where` in the code.
+    """The texts of a pitfall: what goes `wrong`, how it is `prevented` here, and `where` in the code.
 
     `key` names the function of `lessons/edges.py` that demonstrates it; `lesson` one that teaches it at length.
     """

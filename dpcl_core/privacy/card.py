@@ -198,7 +198,7 @@ def sentence(check: Checked) -> str:
 
 
 def checked_document(checks: Sequence[Checked]) -> dict[str, JsonValue]:
-    """The check as JSON; the exact number lies between `low` and `high`."""
+    """The check as JSON; the exact number is between `low` and `high`."""
     return {
         "exit_status": exit_status(checks),
         "finds": SAID,

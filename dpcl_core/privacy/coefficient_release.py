@@ -122,7 +122,7 @@ def _noisy_symmetric(
 def _sums(
     features: NDArray[np.generic], labels: NDArray[np.int64], space: Sequence[int], n_classes: int, is_non_negative: bool
 ) -> Coefficients:
-    """The clean sums, as one release; only for use in this module. Exact: products of numbers on a grid lie on a grid."""
+    """The clean sums, as one release; only for use in this module. Exact: products of numbers on a grid are on a grid."""
     size, chosen = features.shape[1], np.asarray(space, dtype=np.int64)
     of_features, of_products = ExactSum((1, size), _STEP), ExactSum((1, size, size), _STEP**2)
     of_classes = ExactSum((len(chosen), size), _STEP)

@@ -1,4 +1,4 @@
-"""What CSLR's paper claims: the noise it prints for an epsilon, and the sizes of its benchmarks. A label, no bound.
+"""The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
 
 Loads no accountant, so that cards and pages can ask; what this noise costs is in `cslr_accounting`.
 """

@@ -76,7 +76,7 @@ def published_embeddings(
     *,
     task: int,
 ) -> NDArray[np.float32]:
-    """The same with a separate noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger says so.
+    """The same with a separate noise level for every token, PeCL's Eq. 5: NO bound holds, and the ledger records this.
 
     The noise level is computed from the text, and one vector reveals its noise level; tokens with a ratio of 0 (stop words)
     are released exactly. Args: ratios [n, L], sigma / C of every token.

@@ -42,7 +42,7 @@ def label_space(
     return tuple(int(label) for label in np.unique(labels))
 
 
-def kept(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
+def in_label_space(labels: NDArray[np.int64], space: Sequence[int]) -> NDArray[np.bool_]:
     """Mask [n] of the examples whose label is in the space (Eq. 6). Apply it before counting, normalising or batching."""
     return np.isin(labels, np.asarray(space, dtype=np.int64))
 

@@ -48,8 +48,8 @@ class Randomiser:
         """Probabilities of the true label and of any one other label: e^epsilon to 1 (randomised response)."""
         if n_labels == 1 or math.isinf(self.epsilon_labels):
             return 1.0, 0.0
-        kept = _CAUTION / (1 + (n_labels - 1) * math.exp(-self.epsilon_labels))
-        return kept, (1 - kept) / (n_labels - 1)
+        of_true = _CAUTION / (1 + (n_labels - 1) * math.exp(-self.epsilon_labels))
+        return of_true, (1 - of_true) / (n_labels - 1)
 
     @property
     def event(self) -> dp.DpEvent:
@@ -139,11 +139,11 @@ def _answers(
     """Labels by randomised response, drawn with integers, so that probabilities are exact."""
     n_labels = len(space)
     truth = np.where(listed, np.searchsorted(space, labels), 0)
-    kept, _ = randomiser.chances(n_labels)
+    of_true, _ = randomiser.chances(n_labels)
     others = (noise.words(len(labels)) % np.uint64(max(1, n_labels - 1))).astype(np.int64)
     keeps = np.ones(len(labels), dtype=np.bool_)
-    if kept < 1:
-        keeps = noise.words(len(labels)) < np.uint64(int(kept * _WORD))
+    if of_true < 1:
+        keeps = noise.words(len(labels)) < np.uint64(int(of_true * _WORD))
     named = np.where(keeps, truth, (truth + 1 + others) % n_labels)
     anything = (noise.words(len(labels)) % np.uint64(n_labels)).astype(np.int64)
     answers: NDArray[np.int64] = space[np.where(listed, named, anything)]

@@ -99,7 +99,7 @@ def _many_bytes(count: int) -> bytes:
 
 
 class SeededNoise:
-    """Repeatable noise for teaching. Anyone who knows the seed can subtract it: there is no guarantee.
+    """Repeatable noise for teaching. Anyone with the seed can subtract it: there is no guarantee.
 
     The stream depends on the cell (budget and seed) and the purpose, so that no two cells share noise and no draw shares
     numbers with class orders or subsets, which use other purposes.
@@ -110,20 +110,20 @@ class SeededNoise:
         self._generator = np.random.default_rng(int.from_bytes(sha256(label).digest(), "little"))
 
     def added(self, clean: NDArray[np.float64], std: float) -> NDArray[np.float64]:
-        whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
-        return rounded.combined(whole, np.rint(low + std / step * self.normal(low.shape)), step)
+        integers, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(std))
+        return rounded.combined(integers, np.rint(low + std / step * self.normal(low.shape)), step)
 
     def added32(self, clean: NDArray[np.float32], std: float) -> NDArray[np.float32]:
-        whole, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
+        integers, low = rounded.parts(np.asarray(clean, dtype=np.float32), step := rounded.grid32(std))
         drawn = np.float32(std / step) * self._generator.standard_normal(low.shape, dtype=np.float32)
-        return rounded.combined(whole, np.rint(low + drawn), step)
+        return rounded.combined(integers, np.rint(low + drawn), step)
 
     def additions32(self, size: int, std: float, count: int) -> Addition32:
         return lambda clean: self.added32(clean, std)
 
     def laplace_added(self, clean: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-        whole, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(scale))
-        return rounded.combined(whole, np.rint(low + scale / step * self.laplace(low.shape)), step)
+        integers, low = rounded.parts(np.asarray(clean, dtype=np.float64), step := rounded.grid(scale))
+        return rounded.combined(integers, np.rint(low + scale / step * self.laplace(low.shape)), step)
 
     def words(self, count: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, count, dtype=np.uint64)

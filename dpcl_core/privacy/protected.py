@@ -12,15 +12,15 @@ from dpcl_core.spec import Adjacency
 class Protected:
     """One unit of privacy. `noun` with its `article`; `one`: whom it represents; `several`: what is counted in public.
 
-    `whole`: what taking part means; `in_several`: who is protected less than it seems; `neighbours`: by adjacency;
-    `beyond`: what is never protected, None where it depends on the dataset.
+    `unit`: what taking part means, as in `Guarantee.unit`; `in_several`: who is protected less than it seems;
+    `neighbours`: by adjacency; `beyond`: what is never protected, None where it depends on the dataset.
     """
 
     noun: str
     article: str
     one: str
     several: str
-    whole: str
+    unit: str
     in_several: str
     neighbours: Mapping[Adjacency, str]
     beyond: str | None = None
@@ -54,6 +54,6 @@ PROTECTED: Mapping[str, Protected] = {
 }
 
 
-def who(whole: str) -> str:
+def who(unit: str) -> str:
     """Whom a statement with this `Guarantee.unit` protects: "person" or "client"."""
-    return next((one.one for one in PROTECTED.values() if one.whole == whole), "person")
+    return next((one.one for one in PROTECTED.values() if one.unit == unit), "person")

@@ -83,17 +83,17 @@ def _grid(std: float, places: int, most: int) -> float:
 def parts(clean: NDArray[Float], step: float) -> tuple[NDArray[Float], NDArray[Float]]:
     """Numbers in units of `step` (a power of two), split into integers and remainders in [-1/2, 1/2]; both exact."""
     low = clean * clean.dtype.type(1 / step)
-    whole = np.rint(low)
-    low -= whole
-    return whole, low
+    integers = np.rint(low)
+    low -= integers
+    return integers, low
 
 
-def combined(whole: NDArray[Float], more: NDArray[Float], step: float) -> NDArray[Float]:
-    """(whole + more) * step, in place of `whole`."""
-    whole += more
-    whole *= whole.dtype.type(step)
-    whole += whole.dtype.type(0)  # makes +0 of -0
-    return whole
+def combined(integers: NDArray[Float], more: NDArray[Float], step: float) -> NDArray[Float]:
+    """(integers + more) * step, in place of `integers`."""
+    integers += more
+    integers *= integers.dtype.type(step)
+    integers += integers.dtype.type(0)  # makes +0 of -0
+    return integers
 
 
 def added(clean: Floats, std: float, bits: Bits) -> Floats:
@@ -122,9 +122,9 @@ def _blockwise(clean: Floats, std: float, bits: Bits, rounded: Callable[[Floats,
         part = flat[start : start + _BLOCK]
         pairs = np.zeros((2, -(-len(part) // 2)))  # for an odd number of values the last draw is discarded
         pairs.reshape(-1)[: len(part)] = part
-        whole, low = parts(pairs, step)
+        integers, low = parts(pairs, step)
         words = np.frombuffer(bits(8 * pairs.size), dtype=np.uint64).reshape(pairs.shape)
-        done = combined(whole, rounded(low, words, std / step, bits), step)
+        done = combined(integers, rounded(low, words, std / step, bits), step)
         released[start : start + _BLOCK] = done.reshape(-1)[: len(part)]
     return released.reshape(np.shape(clean))
 
@@ -252,8 +252,8 @@ class Ahead32:
             scaled = [float(clean[place] * block.per_step[place]) for place in places]
             ratios = [block.exact_ratios.item(place) for place in places]
             integers = _pair_in_double([value - round(value) for value in scaled], digits, ratios, self._bits)
-            for place, whole in zip(places, integers, strict=True):
-                more[place] = whole
+            for place, rounding in zip(places, integers, strict=True):
+                more[place] = rounding
 
 
 def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bits: Bits) -> list[int]:
@@ -264,7 +264,7 @@ def _pair_in_double(low: list[float], digits: list[int], ratios: list[float], bi
         sides = (radius * math.cos(angle), radius * math.sin(angle))
         sums = [rest + ratio * side for rest, ratio, side in zip(low, ratios, sides, strict=False)]
         integers = [round(value) for value in sums]
-        if all(abs(value - whole) <= 0.5 - _MARGIN_AGAIN for value, whole in zip(sums, integers, strict=True)):
+        if all(abs(value - integer) <= 0.5 - _MARGIN_AGAIN for value, integer in zip(sums, integers, strict=True)):
             return integers
     return _by_intervals(_gaussian_pair, low, digits, ratios, 64, bits)
 

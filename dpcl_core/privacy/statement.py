@@ -162,7 +162,7 @@ def guarantee(
     return Guarantee(
         epsilon=epsilon,
         delta=spec.privacy.delta,
-        unit=protected.whole,
+        unit=protected.unit,
         adjacency=f"{spec.privacy.adjacency}: {protected.neighbours[spec.privacy.adjacency]}",
         composition=composition,
         scope=f"{_SCOPE}, with its list of labels" if spec.labels == "dp-learned" else _SCOPE,
@@ -252,13 +252,13 @@ def three_numbers(given: Guarantee) -> str:
     return "Replay ε = {}, head ε = {}, total ε = {}.".format(*epsilons) if epsilons else ""
 
 
-def spent(given: Mapping[float, Guarantee]) -> str:
+def spent(guarantees: Mapping[float, Guarantee]) -> str:
     """The three numbers of every budget of a run, for the line under its figures; empty for methods with one channel."""
-    budgets = [(asked, ways_out(one)) for asked, one in given.items() if ways_out(one)]
+    budgets = [(requested, ways_out(one)) for requested, one in guarantees.items() if ways_out(one)]
     lines = [
-        (f"asked for {shown(asked)}: " if len(budgets) > 1 else "")
-        + ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in ways.items())
-        for asked, ways in budgets
+        (f"asked for {shown(requested)}: " if len(budgets) > 1 else "")
+        + ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in epsilons.items())
+        for requested, epsilons in budgets
     ]
     return "; ".join(lines)
 
@@ -354,8 +354,8 @@ def exact_odds(advantage: float | None, hits: float | None) -> str:
     """The best attack on this ledger in a sentence to follow `odds`; empty where unknown."""
     if advantage is None or hits is None:
         return ""
-    right, found = (math.ceil(1e4 * value - 1e-6) / 100 for value in ((1 + advantage) / 2, hits))  # both are bounds
-    return f" {EXACT_ODDS.format(percent=f'{right:g}', hits=f'{found:g}')}"
+    right, hits_percent = (math.ceil(1e4 * value - 1e-6) / 100 for value in ((1 + advantage) / 2, hits))  # both are bounds
+    return f" {EXACT_ODDS.format(percent=f'{right:g}', hits=f'{hits_percent:g}')}"
 
 
 def gaussian_odds_bound(sigma: float, sensitivity: float = 1.0) -> float:

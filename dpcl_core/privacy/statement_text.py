@@ -10,26 +10,27 @@ from dpcl_core.privacy.statement import Words, is_nominal, shown, standing, word
 
 def text(given: Mapping[float, Guarantee]) -> str:
     """The statement of a run by requested epsilon: each budget, then what holds for all of them."""
-    statements = {asked: words(guarantee) for asked, guarantee in given.items()}
-    lists = {asked: _lists(guarantee, statements[asked]) for asked, guarantee in given.items()}
+    statements = {requested: words(guarantee) for requested, guarantee in given.items()}
+    lists = {requested: _lists(guarantee, statements[requested]) for requested, guarantee in given.items()}
     common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
     lines: list[str] = []
-    for asked, guarantee in given.items():
-        specific = [line for line in lists[asked] if line not in common]
+    for requested, guarantee in given.items():
+        specific = [line for line in lists[requested] if line not in common]
         lines += [
-            _asked(asked, guarantee),
-            *(f"  {line}" for line in _sentences(statements[asked])),
+            _budget_sentence(requested, guarantee),
+            *(f"  {line}" for line in _sentences(statements[requested])),
             *(f"  {line}" for line in specific),
         ]
     return "\n".join([*lines, *common]) + "\n"
 
 
-def _asked(asked: float, given: Guarantee) -> str:
+def _budget_sentence(requested: float, given: Guarantee) -> str:
+    budget = f"Asked for epsilon {shown(requested)}"
     if is_nominal(given):
-        return f"Asked for epsilon {shown(asked)}, which is claimed and not verified; accounted: no bound."
+        return f"{budget}, which is claimed and not verified; accounted: no bound."
     if standing(given) == "replay":
-        return f"Asked for epsilon {shown(asked)} for the replay alone; the head is not private, and the whole has no bound."
-    return f"Asked for epsilon {shown(asked)}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
+        return f"{budget} for the replay alone; the head is not private, and the whole has no bound."
+    return f"{budget}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
 
 
 def _sentences(statement: Words) -> list[str]:

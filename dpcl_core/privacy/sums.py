@@ -44,9 +44,9 @@ def on_grid(values: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
 def finite_rows(rows: NDArray[np.generic]) -> NDArray[np.float64]:
     """Rows [..., K] in double precision; rows with a non-finite number become zero."""
-    given = np.asarray(rows, dtype=np.float64)
-    kept: NDArray[np.float64] = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
-    return kept
+    doubles = np.asarray(rows, dtype=np.float64)
+    finite: NDArray[np.float64] = np.where(np.isfinite(doubles).all(axis=-1, keepdims=True), doubles, 0.0)
+    return finite
 
 
 def unit_rows(features: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -37,13 +37,13 @@ class Executor(Protocol):
         ...
 
     def stop(self, run_id: str) -> None:
-        """Asks a run to stop; it does within three seconds. Idempotent."""
+        """Requests a run to stop; it stops within three seconds. Idempotent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Carries out runs in processes of this computer, which outlive the app; their state is kept in the store alone.
+    """Executes runs in processes of this computer that outlive the app; their state is in the store alone.
 
     `worker` is the command that carries out the run whose id is appended to it (tests put a stand-in here). `warm` may
     have a process of the same command ready.

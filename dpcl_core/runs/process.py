@@ -39,7 +39,7 @@ def of(pid: int) -> Process:
 
 
 def is_alive(process: Process) -> bool | None:
-    """Whether the process still runs; None where that cannot be known (another machine, no start times)."""
+    """Whether the process is still running; None where this is unknown (another machine, no start times)."""
     if process.machine != _machine() or process.ticks is None:
         return None
     return _ticks(process.pid) == process.ticks

@@ -188,7 +188,7 @@ class Store:
     # Requests of users
 
     def request_stop(self, run_id: str) -> Status:
-        """Cancels a queued run, asks a running one to stop, leaves any other as it is; gives its state now."""
+        """Cancels a queued run, requests a running one to stop, leaves any other unchanged; returns its current state."""
         with self.writing() as connection:
             connection.execute(_transition(run_id, ("queued",)).values(status="cancelled", finished=time.time()))
             connection.execute(_transition(run_id, ("starting", "running")).values(status="stopping"))

@@ -116,10 +116,10 @@ class Studies:
     def _study(self, row: Row[*tuple[object, ...]]) -> Study:
         turns = select(tables.turns.c.run_id).join(tables.runs, tables.runs.c.id == tables.turns.c.run_id)
         newest = turns.where(tables.turns.c.study_id == row.id).order_by(tables.runs.c.number.desc()).limit(1)
-        kept = select(tables.trials.c.payload).where(tables.trials.c.study_id == row.id).order_by(tables.trials.c.number)
+        payloads = select(tables.trials.c.payload).where(tables.trials.c.study_id == row.id).order_by(tables.trials.c.number)
         with self.store.reading() as connection:
             run_id = str(connection.scalar(newest))
-            trials: Sequence[Trial] = [Trial(**payload) for payload in connection.scalars(kept)]
+            trials: Sequence[Trial] = [Trial(**payload) for payload in connection.scalars(payloads)]
         return Study(
             id=row.id,
             tune=settings.parse(row.settings),

@@ -1,4 +1,4 @@
-"""At most one process with the modules of a run already loaded, kept ready by an app: the run's first point comes sooner.
+"""At most one process with the modules of a run already loaded, held ready by an app: the run's first point appears sooner.
 
 Both ends of its pipe are here. The process sends `here` when it reads. The app sends, one per line, `load MODULE`, and once
 `run RUN_ID`, which the process answers with `ready`; only then does the app send `go`. Until then the process has not
@@ -220,6 +220,6 @@ def _hear(answers: IO[bytes], *expected: threading.Event) -> None:
 
 
 def _origin(url: str) -> tuple[object, ...]:
-    """What a process inherits at its start: environment, working folder, and the state of the program's files."""
+    """The inputs of a process at its start: environment, working folder, and the state of the program's files."""
     files = [(path, path.stat()) for path in sorted(PROGRAM.rglob("*.py"))]
     return environment(url), os.getcwd(), [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in files]

@@ -171,7 +171,7 @@ def _generator(engine: Engine, spec: RunSpec, device: str) -> Generator[Event]:
 
 
 def _line(event: Progress) -> tuple[int | None, str]:
-    """What a person reads of it."""
+    """The message shown to the user."""
     return event.task, event.text
 
 

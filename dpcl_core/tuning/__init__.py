@@ -1,1 +1,1 @@
-"""Search for learning rate, batch size and clipping norm: which trials there are, and what follows from the best one."""
+"""Search for learning rate, batch size and clipping norm: its trials, and the settings from the best one."""

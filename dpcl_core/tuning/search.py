@@ -23,7 +23,7 @@ from dpcl_core.tuning import settings
 from dpcl_core.tuning.examples import chosen
 from dpcl_core.tuning.settings import CLIP_NORMS, LEARNING_RATES, Sizes, Trial, TuneSpec
 
-Said = Event | Sizes | Trial
+TuningEvent = Event | Sizes | Trial
 Train = Callable[[Params], Generator[Progress, None, float]]  # one training; returns its accuracy on the held-out examples
 
 
@@ -80,7 +80,7 @@ def search(
     kept: Sequence[Trial] = (),
     kept_sizes: Sizes | None = None,
     prepare: Prepare = prepared,
-) -> Generator[Said]:
+) -> Generator[TuningEvent]:
     """Continues after the `kept` trials: yields the sizes, then every further trial as it ends.
 
     A training that diverges, or that is impossible with the drawn settings, is a failed trial with its reason. Raises

@@ -65,7 +65,7 @@ def test_small_pictures_are_enlarged_as_pillow_does(interpolation: Interpolation
     pictures stay clear of black and white)."""
     given = Images((80 + np.asarray(images(8, 8).content) // 3).astype(np.uint8), (8, 8, 3))
     network = Pictures(nn.Identity(), Input(56, 3, interpolation), (0.0,) * 3, (1.0,) * 3)
-    found = network(torch.from_numpy(kept(given, network.asked))).permute(0, 2, 3, 1).numpy()
+    found = network(torch.from_numpy(kept(given, network.input_format))).permute(0, 2, 3, 1).numpy()
     by_pillow = next(given.batches(56, 3, 3, interpolation)).astype(np.float32)
     assert np.abs(found - by_pillow).max() <= 2
     assert np.abs(found - by_pillow).mean() < 0.5

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 
 IN_DATA = ((1, 2), (1, 4, 5), (4, 6))
@@ -42,7 +42,7 @@ def test_kept_and_noise_only_labels(
 ) -> None:
     for present, space, survivors, empty in zip(IN_DATA, spaces(setting), n_kept, noise_only, strict=True):
         labels = np.array(present)
-        assert tuple(labels[kept(labels, space)]) == survivors
+        assert tuple(labels[in_label_space(labels, space)]) == survivors
         assert tuple(sorted(set(space) - set(survivors))) == empty
 
 

@@ -51,8 +51,8 @@ def minilm_here() -> MiniLM | None:
 
 def minilm() -> MiniLM:
     """The same, downloaded if necessary. Raises DataMissing naming the files to add."""
-    if found := minilm_here():
-        return found
+    if local_files := minilm_here():
+        return local_files
     if not hub.is_reachable():
         raise DataMissing(FIELD, MINILM, minilm_wish())
     place = _fetched(_HUB_NAME, MINILM)
@@ -69,8 +69,8 @@ def folder(name: str) -> Path:
 
     Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
     """
-    if found := local(name) or in_hub_cache(name):
-        return found
+    if local_folder := local(name) or in_hub_cache(name):
+        return local_folder
     if not hub.is_reachable():
         raise DataMissing(FIELD, LIBRARY + name, wish(name, "the Hugging Face hub cannot be reached"))
     return _fetched(name, LIBRARY + name)

@@ -62,7 +62,7 @@ def _description(words: tuple[str, ...], place: int) -> list[str]:
     """Terms of a word: spelling, beginnings and ends, letter pattern, and the words beside it."""
     word = words[place]
     low = word.lower()
-    before, after = (words[there].lower() if 0 <= there < len(words) else "" for there in (place - 1, place + 1))
+    before, after = (words[neighbour].lower() if 0 <= neighbour < len(words) else "" for neighbour in (place - 1, place + 1))
     kinds = ("A" if c.isupper() else "a" if c.islower() else "0" if c.isdigit() else c for c in word)
     looks = "".join(kind for kind, _ in groupby(kinds))  # "Paris" and "Rome" have one pattern
     ends = [end for n in (2, 3) for end in (f"<{low[:n]}", f">{low[-n:]}")]

@@ -20,7 +20,7 @@ from dpcl_core import paths
 
 Floats = NDArray[np.float32]
 
-_ASKED = 500  # hashes in one query
+_KEYS_PER_QUERY = 500  # hashes in one query
 _WAITS_SECONDS = 10.0  # for another process that writes
 
 
@@ -35,18 +35,18 @@ def through(identity: str, feature_dim: int, strings: Sequence[str], compute: Ca
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT, 0o600))
         with closing(_opened(path)) as file:
-            known = _read(file, keys, feature_dim)
-            fresh = {key: string for key, string in zip(keys, strings, strict=True) if key not in known}
+            stored = _read(file, keys, feature_dim)
+            fresh = {key: string for key, string in zip(keys, strings, strict=True) if key not in stored}
             if fresh:
                 computed = dict(zip(fresh, compute(list(fresh.values())), strict=True))
                 rows = [(key, np.ascontiguousarray(row, np.float32).tobytes()) for key, row in computed.items()]
                 with file:
                     file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-                known |= computed
+                stored |= computed
     except (OSError, sqlite3.Error) as error:
         warnings.warn(f"features could not be kept in {path.parent}: {error}", stacklevel=2)
         return compute(strings)
-    return np.stack([known[key] for key in keys]) if keys else np.zeros((0, feature_dim), np.float32)
+    return np.stack([stored[key] for key in keys]) if keys else np.zeros((0, feature_dim), np.float32)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -61,11 +61,11 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _read(file: sqlite3.Connection, keys: Sequence[bytes], feature_dim: int) -> dict[bytes, Floats]:
     """The stored vectors of these keys, without rows of another length."""
-    found: dict[bytes, Floats] = {}
-    for start in range(0, len(keys), _ASKED):
-        asked = keys[start : start + _ASKED]
-        marks = ", ".join("?" * len(asked))
-        for key, vector in file.execute(f"SELECT text, vector FROM vectors WHERE text IN ({marks})", asked):
+    vectors: dict[bytes, Floats] = {}
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        batch = keys[start : start + _KEYS_PER_QUERY]
+        marks = ", ".join("?" * len(batch))
+        for key, vector in file.execute(f"SELECT text, vector FROM vectors WHERE text IN ({marks})", batch):
             if len(vector) == 4 * feature_dim:
-                found[key] = np.frombuffer(vector, np.float32)
-    return found
+                vectors[key] = np.frombuffer(vector, np.float32)
+    return vectors

@@ -62,9 +62,9 @@ class OfLibrary:
             with torch.inference_mode():
                 states = network(**encoded.to(self.device)).last_hidden_state[0].float().cpu().numpy()
             places = reading.first_pieces(encoded.word_ids(), len(words))
-            found = np.zeros((len(words), states.shape[1]), np.float32)
-            found[places >= 0] = states[places[places >= 0]]
-            pieces.append(found)
+            features = np.zeros((len(words), states.shape[1]), np.float32)
+            features[places >= 0] = states[places[places >= 0]]
+            pieces.append(features)
         return np.concatenate(pieces)
 
     def _model(self) -> SentenceTransformer:

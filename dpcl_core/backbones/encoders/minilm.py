@@ -41,32 +41,32 @@ class MiniLM:
 
         Raises BadInput for anything but text and for files that are not the original's, DataMissing where there are none.
         """
-        return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._kept, self._of_words)
+        return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._cached, self._of_words)
 
-    def _kept(self, strings: Sequence[str]) -> Floats:
+    def _cached(self, strings: Sequence[str]) -> Floats:
         return kept.through(self.identity, FEATURE_DIM, strings, self._of_texts)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
         tokenizer, network = _opened(self.device)
         tokenizer.enable_truncation(_TEXT)
         ids = [one.ids for one in tokenizer.encode_batch(list(strings))]
-        found = np.empty((len(ids), FEATURE_DIM), np.float32)
+        features = np.empty((len(ids), FEATURE_DIM), np.float32)
         for rows, states, mask in _states(network, ids, self.device):
-            found[rows] = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
-        return found
+            features[rows] = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        return features
 
     def _of_words(self, sentences: Sequence[tuple[str, ...]]) -> Floats:
         tokenizer, network = _opened(self.device)
         tokenizer.enable_truncation(_SENTENCE)
         encoded = tokenizer.encode_batch([list(words) for words in sentences], is_pretokenized=True)
         first = np.cumsum([0] + [len(words) for words in sentences])
-        found = np.zeros((int(first[-1]), FEATURE_DIM), np.float32)
+        features = np.zeros((int(first[-1]), FEATURE_DIM), np.float32)
         for rows, states, _ in _states(network, [one.ids for one in encoded], self.device):
             for row, pieces in zip(rows.tolist(), states, strict=True):
                 places = reading.first_pieces(encoded[row].word_ids, len(sentences[row]))
-                known = np.flatnonzero(places >= 0)
-                found[first[row] + known] = pieces[places[known]]
-        return found
+                starts = np.flatnonzero(places >= 0)
+                features[first[row] + starts] = pieces[places[starts]]
+        return features
 
 
 def make(card: BackboneCard, device: str) -> MiniLM:
@@ -99,11 +99,11 @@ def _opened(device: str) -> tuple[Tokenizer, Bert]:
 
     from dpcl_core.backbones.encoders.bert import Bert
 
-    found = files.minilm()
-    content, written = found.read()
+    local_files = files.minilm()
+    content, written = local_files.read()
     tokenizer = Tokenizer.from_str(written.decode("utf-8"))
     tokenizer.no_padding()
     try:
         return tokenizer, Bert.of(load(content), device)
     except KeyError as error:
-        raise weights.damaged(files.MINILM, found.weights, error) from error
+        raise weights.damaged(files.MINILM, local_files.weights, error) from error

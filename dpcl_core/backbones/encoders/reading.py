@@ -47,9 +47,9 @@ def by_length(lengths: Sequence[int]) -> Iterator[NDArray[np.int64]]:
 
 def unit(rows: Floats) -> Floats:
     """The rows scaled to length 1; zero and non-finite rows become zero."""
-    kept = finite(rows)
-    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
-    scaled: Floats = np.divide(kept, lengths, out=np.zeros_like(kept), where=lengths > 0)
+    finite_rows = finite(rows)
+    lengths = np.linalg.norm(finite_rows, axis=1, keepdims=True)
+    scaled: Floats = np.divide(finite_rows, lengths, out=np.zeros_like(finite_rows), where=lengths > 0)
     return scaled
 
 

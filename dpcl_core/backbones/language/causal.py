@@ -70,8 +70,8 @@ class Adapted(nn.Module):
         Raises BadInput for texts longer than the model's context.
         """
         if self.context is not None and ids.ndim == 2 and ids.shape[1] > self.context:
-            found = f"a text with task and label has {ids.shape[1]}"
-            allowed = f"looks back on {self.context} tokens, and {found}: lower params.length"
+            actual = f"a text with task and label has {ids.shape[1]}"
+            allowed = f"looks back on {self.context} tokens, and {actual}: lower params.length"
             raise BadInput(FIELD, self._name, allowed)
         embedded: Tensor = self.model.get_input_embeddings()(ids.clamp(min=0))  # type: ignore[operator]
         return embedded

@@ -88,8 +88,8 @@ def folder(model: str) -> Path:
 
     Raises BadInput for a model unknown to the hub, DataMissing with the files to add where it is unavailable.
     """
-    if found := local(model):
-        return found
+    if local_folder := local(model):
+        return local_folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
 

@@ -69,15 +69,15 @@ class PlainModel:
         inputs[:, 1:] = np.maximum(targets[:, :-1], 0)
         wanted = targets != PADDING
         hidden, ids = self._hidden(inputs)[wanted], targets[wanted]
-        found = np.empty(len(ids), np.float32)
+        log_probabilities = np.empty(len(ids), np.float32)
         for start in range(0, len(ids), _SCORED_AT_ONCE):
             part = slice(start, start + _SCORED_AT_ONCE)
             logits = hidden[part] @ self.embeddings.T
             logits -= logits.max(axis=1, keepdims=True)
-            found[part] = logits[np.arange(len(logits)), ids[part]]
-            found[part] -= np.log(np.exp(logits, out=logits).sum(axis=1))
+            log_probabilities[part] = logits[np.arange(len(logits)), ids[part]]
+            log_probabilities[part] -= np.log(np.exp(logits, out=logits).sum(axis=1))
         scored = np.zeros(targets.shape, np.float32)
-        scored[wanted] = found
+        scored[wanted] = log_probabilities
         return scored
 
     def _hidden(self, inputs: NDArray[np.int64]) -> Floats:

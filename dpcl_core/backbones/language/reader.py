@@ -26,14 +26,14 @@ def read(texts: Texts, backbone: str, length: int) -> NDArray[np.int32]:
     encoded = np.zeros((len(texts), length, PLANES), np.int32)
     encoded[:, :, TOKEN] = PADDING
     for row, (ids, offsets) in enumerate(ready.encode_all(texts.strings)):
-        kept = min(len(ids), length)
-        if kept == 0:
+        n_tokens = min(len(ids), length)
+        if n_tokens == 0:
             continue
-        places = np.asarray(offsets[:kept], dtype=np.int64)
-        encoded[row, :kept, TOKEN] = ids[:kept]
-        encoded[row, :kept, STOP] = stops(texts.strings[row], places)
+        places = np.asarray(offsets[:n_tokens], dtype=np.int64)
+        encoded[row, :n_tokens, TOKEN] = ids[:n_tokens]
+        encoded[row, :n_tokens, STOP] = stops(texts.strings[row], places)
         if texts.spans is not None:
-            encoded[row, :kept, KIND] = kinds(texts.spans[row], places)
+            encoded[row, :n_tokens, KIND] = kinds(texts.spans[row], places)
     return encoded
 
 
@@ -51,8 +51,8 @@ def stops(string: str, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def kinds(spans: Sequence[Span], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
     """For each token 1 + the index in `KINDS` of the span that it shares a character with, 0 outside any."""
-    found = np.zeros(len(offsets), np.int32)
+    indices = np.zeros(len(offsets), np.int32)
     for span in spans:
         inside = (offsets[:, 0] < span.end) & (offsets[:, 1] > span.start)
-        found[inside] = _NUMBER[span.kind]
-    return found
+        indices[inside] = _NUMBER[span.kind]
+    return indices

@@ -42,8 +42,8 @@ class Tokenizer:
 
     def encode_all(self, strings: Sequence[str]) -> list[Encoded]:
         """`encode` of each string, on all cores."""
-        found = self._inner.encode_batch([_LONE.sub("�", string) for string in strings], add_special_tokens=False)
-        return [(one.ids, one.offsets) for one in found]
+        encodings = self._inner.encode_batch([_LONE.sub("�", string) for string in strings], add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def shown(self, token: int) -> str:
         """The token as printed, leading blank included; "�" for one that is only part of a character."""
@@ -68,12 +68,12 @@ def load(backbone: str) -> Tokenizer:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(folder)
-        eos = found.eos_token_id
-        bos = found.bos_token_id if found.bos_token_id is not None else eos
-        if eos is None or not found.is_fast:
+        fast_tokenizer = AutoTokenizer.from_pretrained(folder)
+        eos = fast_tokenizer.eos_token_id
+        bos = fast_tokenizer.bos_token_id if fast_tokenizer.bos_token_id is not None else eos
+        if eos is None or not fast_tokenizer.is_fast:
             raise ValueError("it has no mark for the end of a text, or no table of tokens")
-        return Tokenizer(found.backend_tokenizer, bos=bos, eos=eos)
+        return Tokenizer(fast_tokenizer.backend_tokenizer, bos=bos, eos=eos)
     except Exception as error:  # the library raises many kinds of error, all with the same meaning for the user
         reason = str(error).strip().partition("\n")[0]
         raise BadInput(FIELD, backbone, f"must have a tokenizer that transformers can read ({reason})") from error

@@ -28,7 +28,7 @@ class Adapted(nn.Module):
     def __init__(self, network: Network, kind: Kind, rank: int, n_labels: int, seed: int = 0) -> None:
         super().__init__()
         refuse(network, kind)
-        self._asked = network.asked
+        self._input_format = network.input_format
         self.features = _sharing(network.features)
         if kind == "film":
             _free_norms(self.features)
@@ -63,7 +63,7 @@ class Adapted(nn.Module):
 
     def leave_unused(self) -> None:
         """Freezes parameters that no feature depends on: features may be read before the network's last layers."""
-        size, n_channels = self._asked.size, self._asked.n_channels
+        size, n_channels = self._input_format.size, self._input_format.n_channels
         blank = torch.zeros(1, size, size, n_channels, dtype=torch.uint8, device=self.head.weight.device)
         self.features(blank).sum().backward()
         for name, parameter in self.trainable():

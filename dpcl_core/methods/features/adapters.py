@@ -50,10 +50,10 @@ class Adapter:
     def logits(self, pictures: NDArray[np.generic]) -> NDArray[np.float32]:
         """[n, n_classes] of pictures uint8 [n, side, side, channels]; -inf outside the label space."""
         logits = np.full((len(pictures), self.n_classes), -np.inf, dtype=np.float32)
-        asked, square = self.network.asked, pictures.shape[1]
-        unscaled = Input(square, asked.n_channels, asked.interpolation)
-        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, asked.n_channels))
-        parts = in_batches(self.module(), unscaled, images, len(self.columns), self.network.device, asked.size)
+        form, square = self.network.input_format, pictures.shape[1]
+        unscaled = Input(square, form.n_channels, form.interpolation)
+        images = Images(cast("NDArray[np.uint8]", pictures), (square, square, form.n_channels))
+        parts = in_batches(self.module(), unscaled, images, len(self.columns), self.network.device, form.size)
         logits[:, self.columns] = np.concatenate(list(parts))
         return logits
 
@@ -117,4 +117,5 @@ def trained(
 
 def at_once(network: Network) -> int:
     """Number of pictures whose gradients are computed at once, to begin with."""
-    return max(1, min(_MOST, _PIXELS_AT_ONCE // network.asked.size**2)) * (8 if network.device.startswith("cuda") else 1)
+    n = max(1, min(_MOST, _PIXELS_AT_ONCE // network.input_format.size**2))
+    return 8 * n if network.device.startswith("cuda") else n

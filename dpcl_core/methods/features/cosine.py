@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.privacy.budget import training_budget
-from dpcl_core.privacy.labels import LabelLists, kept, listed_labels
+from dpcl_core.privacy.labels import LabelLists, in_label_space, listed_labels
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.mechanisms import class_sums_std, noisy_class_sums
 from dpcl_core.privacy.noise import Noise, noise_of
@@ -45,7 +45,7 @@ class CosineClassifier:
             spaces = self._lists.released(cells, task.prior, labels, ledgers, tasks=(task.index,))
             for space in dict.fromkeys(spaces):  # one space, unless every budget has learned its own
                 alike = [place for place, other in enumerate(spaces) if other == space]
-                train = task.train.take(np.flatnonzero(kept(labels, space)))
+                train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
                 self._sums[row, alike] += noisy_class_sums(
                     train.inputs,
                     train.labels,

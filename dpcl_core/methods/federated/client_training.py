@@ -44,7 +44,7 @@ def participation(params: RoundParams, spec: RunSpec, cell: Cell, n_clients: int
 
 
 class RoundHead:
-    """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger says so."""
+    """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this."""
 
     def __init__(
         self, spec: RunSpec, cell: Cell, known: PublicContext, n_clients: int, noise_multiplier: float, purpose: str = "head"

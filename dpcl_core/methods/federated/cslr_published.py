@@ -127,8 +127,8 @@ class CslrPublished:
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """The last task's averages that the server keeps, `weights`, `means` and `targets`, and the current head."""
-        kept = self._parts[-1]
-        return {"weights": kept.weights, "means": kept.means, "targets": kept.targets, **self._head.released()}
+        latest = self._parts[-1]
+        return {"weights": latest.weights, "means": latest.means, "targets": latest.targets, **self._head.released()}
 
     def _seen_on_axes(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
         """Embeddings [n, d] unchanged, or their coordinates [n, dimensions] on the public axes if the settings project."""

@@ -93,7 +93,7 @@ def slots(
         ids = np.stack([generator.permutation(n_slots * repeats)[:length] for _ in range(n)]) % n_slots
     elif rule == "hungarian":
         wide = np.tile(costs, (1, 1, repeats))
-        ids = np.stack([linear_sum_assignment(each)[1] for each in wide]) % n_slots
+        ids = np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots
     else:
         plans = coupling(costs, weights, prototype_weights)
         ids = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)

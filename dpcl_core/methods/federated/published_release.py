@@ -182,8 +182,8 @@ def noisy_statistics(
     what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
     ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
     return [
-        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(each, ends, axis=1), shapes, strict=True)))
-        for each in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
+        Statistics(*(values.reshape(shape) for values, shape in zip(np.split(sums, ends, axis=1), shapes, strict=True)))
+        for sums in noisy_client_vectors(part, noises, ledgers, task=task, what=what)
     ]
 
 
@@ -197,7 +197,7 @@ def average_received(
     expected: float,
     rule: Aggregation,
 ) -> SlotSums:
-    """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of what clients sent."""
+    """Eq 2 over lists noised on the client, with the printed noise added again: post-processing of the clients' lists."""
     sums = []
     for values in received.by_slot(ids, n_slots, rule):
         total = values.sum(axis=0)

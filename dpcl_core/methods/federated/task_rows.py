@@ -9,7 +9,7 @@ from dpcl_core.errors import BadInput
 from dpcl_core.methods.common import empty_label_space
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.sums import unit_rows
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import RunSpec
@@ -61,7 +61,7 @@ class SeenLabels:
             raise empty_label_space.refusal(self._spec, task.name)
         self._labels |= set(space)
         self._n_learned = task.index + 1
-        train = task.train.take(np.flatnonzero(kept(task.train.labels, space)))
+        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, space)))
         assert train.users is not None, "a federated scenario assigns rows to clients"
         return TaskRows(features(train.inputs), train.labels, train.users, space, self._known.n_classes)
 

@@ -17,7 +17,7 @@ from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.language.gradients import Batch
 from dpcl_core.methods.language.prompts import FIRST, TEXT, Prompted, prompted
 from dpcl_core.methods.language.scoring import Planes, planes
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.scenarios.stream import Examples, Task
 from dpcl_core.spec import Cell, RunSpec
 
@@ -38,7 +38,7 @@ class AdaptedModel:
 
     def training_examples(self, task: Task) -> Examples:
         """The training texts whose label is in the label space."""
-        return task.train.take(np.flatnonzero(kept(task.train.labels, self.space(task))))
+        return task.train.take(np.flatnonzero(in_label_space(task.train.labels, self.space(task))))
 
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
         """Texts with their prompts and answers. Raises BadInput if they do not fit into the model's context."""

@@ -20,7 +20,7 @@ from dpcl_core.methods.lifelong.batches import fixed, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
 from dpcl_core.methods.lifelong.memory import Memory, picked
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
@@ -29,7 +29,7 @@ AT_ONCE = {"cpu": 200, "cuda": 5000}  # examples in one pass: more were no faste
 
 
 class Agem:
-    """One network for one seed. Softmax cross-entropy and plain descent; one batch of each task is kept unchanged.
+    """One network for one seed. Softmax cross-entropy and plain descent; one batch of each task is stored unchanged.
 
     With a shared last layer the classes of all label lists released so far compete, in training and at test; with one layer
     per task, the classes of the example's own task. Examples of other classes are dropped.
@@ -87,7 +87,7 @@ class Agem:
     def _batches(self, task: Task, competing: tuple[int, ...]) -> list[Batch]:
         """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their
         number is private, they form one smaller, possibly empty, batch instead."""
-        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
+        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
         size, device = self._size(len(train)), self._known.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)

@@ -29,7 +29,7 @@ from dpcl_core.methods.common.per_example_gradients import Gradients
 from dpcl_core.methods.lifelong import nets, odometer
 from dpcl_core.methods.lifelong.cards.dp_agem_params import DpAgemParams
 from dpcl_core.methods.lifelong.projection import projected
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Batches, Noise, noise_of
 from dpcl_core.scenarios.stream import Examples, Task
@@ -80,7 +80,7 @@ class Model:
         labels = self._own_labels(task)
         self._released = tuple(sorted({*self._released, *labels}))
         competing = self._competing(labels)
-        train = task.train.take(np.flatnonzero(kept(task.train.labels, competing)))
+        train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
         turns = self._turns[task.index]
         self._account(task.index, turns, ledger)
         current = self._source(train, competing, task.index, None)

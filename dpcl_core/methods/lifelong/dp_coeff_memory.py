@@ -14,7 +14,7 @@ from dpcl_core.methods.lifelong.cards.coefficient_params import CoeffMemoryParam
 from dpcl_core.methods.lifelong.linear_readout import Readout
 from dpcl_core.methods.lifelong.public_features import RandomRelu
 from dpcl_core.privacy.coefficient_release import Coefficients, coefficients_std, noisy_coefficients
-from dpcl_core.privacy.labels import kept, label_space
+from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import Noise, noise_of
 from dpcl_core.privacy.sums import unit_rows
@@ -83,7 +83,7 @@ class CoefficientMemory:
         books = [ledgers[cell] for cell in cells]
         labels = task.train.labels
         space = label_space(self._labels, task.prior, self._known.public, labels, books, task=task.index)
-        train = task.train.take(np.flatnonzero(kept(labels, space)))
+        train = task.train.take(np.flatnonzero(in_label_space(labels, space)))
         sums = noisy_coefficients(
             self._features(seed, train.inputs),
             train.labels,
@@ -103,7 +103,7 @@ class CoefficientMemory:
         rows = self._kept.get((seed, task.index))
         if rows is None:
             rows = unit_rows(self._features(seed, task.test.inputs)).astype(np.float32)
-            if rows.nbytes + sum(kept.nbytes for kept in self._kept.values()) <= _ROOM:
+            if rows.nbytes + sum(cached.nbytes for cached in self._kept.values()) <= _ROOM:
                 self._kept[seed, task.index] = rows
         return rows
 

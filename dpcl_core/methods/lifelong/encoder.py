@@ -36,7 +36,7 @@ class Draws:
 
 
 def draw(plan: Plan, noise: Noise, n_channels: int, height: int, device: str, output: OutputNoise) -> Draws:
-    """Draws a run's noise: Laplace of scales Δ_R/ε1, Δ_R/ε1 and Δ_L/ε2. The ledger entry says that it gives no bound.
+    """Draws a run's noise: Laplace of scales Δ_R/ε1, Δ_R/ε1 and Δ_L/ε2. Its ledger entry gives no bound.
 
     Args: n_channels, height: of an example as the network reads it. output: whether each class draws its own χ3.
     """

@@ -128,12 +128,12 @@ def unbiased_sums(
     """
     n, size = copies.shape
     sums = Coefficients(np.zeros(size + 1), np.zeros((size + 1, size + 1)), np.zeros((n_classes, size + 1)))
-    chosen, (kept, other) = np.asarray(space, dtype=np.int64), local.chances(len(space))
+    chosen, (true_label, other) = np.asarray(space, dtype=np.int64), local.chances(len(space))
     for part in row_blocks(n, size + 1):
         rows = np.hstack([unit * copies[part].astype(np.float64), np.ones((len(copies[part]), 1))])
         sums.features[:] += rows.sum(axis=0)
         sums.products[:] += rows.T @ rows
-        sums.by_class[chosen] += ((chosen[:, None] == answers[None, part]) - other) / (kept - other) @ rows
+        sums.by_class[chosen] += ((chosen[:, None] == answers[None, part]) - other) / (true_label - other) @ rows
     diagonal = np.arange(size)
     sums.products[diagonal, diagonal] -= n * 2 * (unit * local.scale) ** 2
     return sums

@@ -1,4 +1,4 @@
-"""Episodic memory of exactly one batch per task, kept for good (Lai et al., Algorithm 2)."""
+"""Episodic memory of exactly one batch per task, stored permanently (Lai et al., Algorithm 2)."""
 
 from __future__ import annotations
 

@@ -172,14 +172,14 @@ def _max_uses(plan: Plan, noises: Noises, person: int, cap: float) -> int:
     all_steps = later_tasks * plan.n_steps
     if plan.epsilon(plan.events_of(person, noises, all_steps)) <= cap:
         return all_steps
-    kept, above = -1, all_steps  # -1: the steps alone already exceed the cap
-    while above - kept > 1:
-        middle = (kept + above) // 2
+    allowed, above = -1, all_steps  # -1: the steps alone already exceed the cap
+    while above - allowed > 1:
+        middle = (allowed + above) // 2
         if plan.epsilon(plan.events_of(person, noises, middle)) <= cap:
-            kept = middle
+            allowed = middle
         else:
             above = middle
-    return max(0, kept)
+    return max(0, allowed)
 
 
 def worst_epsilon(plan: Plan, noises: Noises, schedule: ReplaySchedule) -> float:

@@ -97,8 +97,8 @@ def projected(grads: Weights, refs: Weights, when: Projection) -> Weights:
     length = np.einsum("eck,eck->e", refs, refs)
     applies = (length > 0) & ((along < 0) | (when == "always")) & (when != "never")
     factor = np.divide(along, length, out=np.zeros_like(along), where=applies)
-    kept: Weights = grads - factor[:, None, None] * refs
-    return kept
+    result: Weights = grads - factor[:, None, None] * refs
+    return result
 
 
 def steps(

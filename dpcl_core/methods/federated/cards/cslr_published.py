@@ -131,23 +131,23 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What the paper leaves open, and was chosen here."""
+    """Our choices where the paper leaves something open."""
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
-    told = [
+    sentences = [
         *federated_params.differences(spec),
         "Not given either: the fit of lists, full or diagonal second moments, how statistics of several entries are "
         f"added up, the weight of replay. Ours: {params.restarts} starts of a fit; {params.second_moments}; by shares; "
         f"{params.replay_weight:g}.",
     ]
     if params.modes_per_task > 1:
-        told.append(f"{params.modes_per_task} groups of a label, since one a task leaves nothing to match.")
+        sentences.append(f"{params.modes_per_task} groups of a label, since one a task leaves nothing to match.")
         if params.matcher == "signature":
-            told.append(
+            sentences.append(
                 "Nor what is done to log-densities, and by which rule entries are clustered. Ours: "
                 f"{params.signature_norm}, covariance {params.signature_covariance}; {params.rule}."
             )
-    return tuple(told)
+    return tuple(sentences)
 
 
 CARD = MethodCard(

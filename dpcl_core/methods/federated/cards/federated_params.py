@@ -166,14 +166,14 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
 
 
 def axes(spec: RunSpec) -> str:
-    """What is released, as tables name it; "" where public texts say how long means may be."""
+    """The name of the release in tables; "" where public texts determine the clip norm of means."""
     params = spec.params
     assert isinstance(params, ReleaseParams)
     return "" if params.radius is None else f"{params.dimensions} axes, radius {params.radius:g}"
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What Shihab et al. leave open of training in rounds, and was chosen here."""
+    """Our choices where Shihab et al. leave training in rounds open."""
     params = spec.params
     assert isinstance(params, RoundParams)
     return (

@@ -10,7 +10,7 @@ from dpcl_core.spec import Params
 
 
 class LabelMeansParams(federated_params.ReleaseParams):
-    """What is released of every class; nothing is trained."""
+    """The statistics released of every class; nothing is trained."""
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

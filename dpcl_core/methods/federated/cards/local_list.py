@@ -10,7 +10,7 @@ from dpcl_core.spec import Params
 
 
 class LocalListParams(federated_params.ListParams, federated_params.ReleaseParams, federated_params.ServerParams):
-    """One noisy list a client and task; a head trained on what the server makes of them."""
+    """One noisy list per client and task; a head trained on the server's aggregate of them."""
 
 
 def derived(params: Params, facts: PublicSizes) -> str:

@@ -66,8 +66,8 @@ def notes(params: Params) -> tuple[str, ...]:
     assert isinstance(params, DpAgemParams)
     if params.projection == "never":
         return (ROUNDING_ASSUMED,)
-    kept = "Examples kept for replay are held as they are by whoever trains: the bound is about what is released."
-    return kept, ROUNDING_ASSUMED
+    on_memory = "Examples kept for replay are held as they are by whoever trains: the bound is about what is released."
+    return on_memory, ROUNDING_ASSUMED
 
 
 def _is_naive(spec: RunSpec) -> bool:
@@ -77,7 +77,7 @@ def _is_naive(spec: RunSpec) -> bool:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What Lai et al. leave open or do otherwise."""
+    """Our choices where Lai et al. leave something open, and deviations from their paper."""
     clipped = (
         "The paper's NaiveGaussian clips averaged gradients layer by layer and states no δ; ours clips every example's "
         "whole gradient, and pays for each replay."

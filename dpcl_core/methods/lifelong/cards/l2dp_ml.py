@@ -20,7 +20,7 @@ OutputNoise = Literal["per-class", "shared"]
 
 
 class L2dpMlParams(BatchParams):
-    """Settings of noise, losses and their limits. Where the paper gives no value, the description says whose it is."""
+    """Settings of noise, losses and their limits. Where the paper gives no value, the description names its source."""
 
     learning_rate: float = Field(0.02, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
     batch_size: int = Field(
@@ -140,7 +140,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What Lai et al. leave open, and was chosen here."""
+    """Our choices where Lai et al. leave something open."""
     params = spec.params
     assert isinstance(params, L2dpMlParams)
     return (

@@ -93,7 +93,7 @@ def variant(spec: RunSpec, basic: str | None = None) -> str:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """What Lai et al. leave open, and was chosen here."""
+    """Our choices where Lai et al. leave something open."""
     assert isinstance(spec.params, ReplayParams)
     heads = {"shared": "one head for all tasks", "per-task": "a head for each task"}
     return (
@@ -114,5 +114,5 @@ def derived(params: Params, facts: PublicSizes) -> str:
     assert isinstance(params, BatchParams)
     batches = int(facts.task_size) // params.batch_size
     steps = params.steps if params.variant == "balanced" else batches * params.epochs
-    kept = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
-    return kept if params.variant == "heterogeneous" else f"{steps:,} steps a task; {kept}"
+    batches_text = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
+    return batches_text if params.variant == "heterogeneous" else f"{steps:,} steps a task; {batches_text}"
