@@ -1,6 +1,6 @@
 """Pages of the documentation that are made from cards and records, so that none can drift: methods, results, and more.
 
-Run by the documentation's build, and alone with `--readme` to write the README's results anew.
+Run by the documentation's build, and alone with `--readme` to update the README's results.
 """
 
 from __future__ import annotations

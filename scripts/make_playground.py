@@ -67,7 +67,7 @@ def document(setting: LabelSetting, n_tasks: int) -> dict[str, Any]:
 
 
 def guarantees(about: dict[str, Any]) -> dict[str, list[object]]:
-    """By label setting and number of tasks: what a finished cell at every stop of the slider would say."""
+    """By label setting and number of tasks: the events of a finished cell at every position of the slider."""
     n_classes, n_people = len(about["classes"]), about["n_train"]
 
     def finished(setting: LabelSetting, n_tasks: int, epsilon: float) -> object:

@@ -3,7 +3,7 @@
     python -m scripts.prepare_sensors FOLDER RECORDING.csv [RECORDING.csv ...]
 
 Each recording has the columns time (s), x, y, z (m/s^2), activity and subject, one row a sample. FOLDER/train.parquet and
-FOLDER/test.parquet are written; where FOLDER lies in DPCL_DATA (or in DPCL_HOME/data), the app lists it as own:FOLDER.
+FOLDER/test.parquet are written; where FOLDER is in DPCL_DATA (or in DPCL_HOME/data), the app lists it as own:FOLDER.
 """
 
 from __future__ import annotations

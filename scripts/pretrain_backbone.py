@@ -3,10 +3,10 @@
     python scripts/pretrain_backbone.py --data cifar100 --out assets/backbones/convnext-cifar100 --minutes 75
     python scripts/pretrain_backbone.py --network vit --data cifar100 --out assets/backbones/vit-cifar100 --minutes 45
 
-The dataset is looked for like any other: in the folder DPCL_DATA, the download cache, the hub. A run that was stopped goes
-on from its last checkpoint in --scratch. With --minutes learning rate and image size follow the share of the time used, so
-that training ends annealed on a busy or slow machine too; with --epochs they follow the images seen, and one seed gives the
-same weights again on the same machine.
+The dataset is searched for like any other: in the folder DPCL_DATA, the download cache, the hub. A stopped run
+continues from its last checkpoint in --scratch. With --minutes learning rate and image size follow the share of the time
+used, so that training ends annealed on a busy or slow machine too; with --epochs they follow the images seen, and one seed
+gives the same weights again on the same machine.
 """
 
 from __future__ import annotations
@@ -369,24 +369,24 @@ def main() -> None:
     scratch = Path(tempfile.gettempdir()) / "pretrain"
     parser.add_argument("--scratch", type=Path, default=scratch, help="where checkpoints go")
     parser.add_argument("--export-only", action="store_true", help="export the averaged weights of the last checkpoint")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    torch.manual_seed(given.seed)
-    splits = read(given.data)
-    mixes = given.network == "vit"  # without a convolution's notion of nearness it needs more variety to learn from
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    splits = read(arguments.data)
+    mixes = arguments.network == "vit"  # without a convolution's notion of nearness it needs more variety to learn from
     n_classes = int(splits[0].labels.max()) + 1
     network, averaged = (
         vit.build(vit.Shape(n_classes=n_classes)) if mixes else build(Shape(n_classes=n_classes)) for _ in range(2)
     )
     averaged.load_state_dict(network.state_dict())
-    clock = Clock(None if given.epochs else given.minutes or 75.0, given.epochs, len(splits[0].labels))
-    if given.export_only:
-        tensors = load_file(given.scratch / given.out.name / "checkpoint.safetensors")
+    clock = Clock(None if arguments.epochs else arguments.minutes or 75.0, arguments.epochs, len(splits[0].labels))
+    if arguments.export_only:
+        tensors = load_file(arguments.scratch / arguments.out.name / "checkpoint.safetensors")
         averaged.load_state_dict(part(tensors, "averaged"))
         clock.resume(tensors)
     else:
-        train(splits[0], network, averaged, clock, given.scratch / given.out.name, given.seed, mixes)
-    export(averaged, given.data, splits, clock, given.out, given.seed, mixes)
+        train(splits[0], network, averaged, clock, arguments.scratch / arguments.out.name, arguments.seed, mixes)
+    export(averaged, arguments.data, splits, clock, arguments.out, arguments.seed, mixes)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 
 The texts: the public companion of the synthetic corpus (other seeds, other people, partly other templates; none of its own
 texts) and sentences of the English Wikipedia (CC BY-SA), looked for in the folder DPCL_DATA. A few companion texts are
-followed by the question for their label and the answer, in the words that methods ask in: a model that never saw the
+followed by the question for their label and the answer, in the wording of the methods: a model that never saw the
 question's form learns little from a few hundred noisy steps, one that saw thousands has nothing left to learn. Minutes are
-the processor's: the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
+processor time: the learning rate follows their share used, so that training ends annealed on a busy or slow machine too.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def rate(share: float) -> float:
 
 
 def train(model: torch.nn.Module, source: Iterator[Tensor], minutes: float) -> int:
-    """Trains in place for so many minutes of the processor; gives the number of steps."""
+    """Trains in place for this many minutes of processor time; returns the number of steps."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=DECAY)
     began, step, shown = time.process_time(), 0, 0.0
     model.train()

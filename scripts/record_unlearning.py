@@ -3,8 +3,8 @@
     python scripts/record_unlearning.py
 
 Lesson 5 shows the record. Trains the bundled language model on public synthetic mails with codes planted among them, once
-for every loss and seed; `--workers` trainings at a time. The file is written after each, and trainings that it holds
-already, of the same model and settings, are left out: delete it to begin anew.
+for every loss and seed; `--workers` trainings at a time. The file is written after each, and trainings that it contains
+already, of the same model and settings, are left out: delete it to start over.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class MakeNetwork(Protocol):
 def load(name: str, device: str = "cpu") -> Network:
     """The network of a backbone, frozen and in evaluation mode.
 
-    Raises BadInput for a backbone without a network, and whatever `extractor.load` raises.
+    Raises BadInput for a backbone without a network, and the errors of `extractor.load`.
     """
     card = catalog.card(name)
     make = getattr(import_module(card.module), "make_network", None)

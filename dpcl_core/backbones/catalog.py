@@ -113,14 +113,14 @@ def refuses(card: BackboneCard, dataset_name: str) -> str | None:
         if dataset.kind in ("text", "tagged"):
             return NO_TEXTS
         return ONLY_TEXTS if card.is_language_model else ONLY_READS_TEXTS if "text" in card.reads else NO_PICTURES
-    seen = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
-    if not seen:
+    trained_on = [name for name in dict.fromkeys([dataset_name, *members]) if name in card.saw]
+    if not trained_on:
         return None
     alike = [other for other in CARDS.values() if other.is_language_model == card.is_language_model]
     able = [other for other in alike if set(other.reads) & set(card.reads)]
     fitting = [other.name for other in able if not set(other.saw) & {dataset_name, *members}]
     what = "texts" if card.is_language_model else "images"
-    return f"was trained on {', '.join(seen)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
+    return f"was trained on {', '.join(trained_on)}, whose {what} are then no longer private; take {' or '.join(fitting)}"
 
 
 def available(card: BackboneCard) -> str | None:

@@ -118,7 +118,7 @@ def outline(card: DatasetCard, data_files: DataFiles | None) -> Outline:
 class _Opened:
     """The files of a dataset with their public facts; the training rows, `trained`, are not checked yet."""
 
-    own: RowReader
+    reader: RowReader
     trained: NDArray[np.int64]
     public: Rows
     tested: NDArray[np.int64]
@@ -133,8 +133,8 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    usable = usable_rows(data.own, data.trained, data.known)
-    private = data.own.checked(usable, data.known)
+    usable = usable_rows(data.reader, data.trained, data.known)
+    private = data.reader.checked(usable, data.known)
     test = _part(data.public, data.tested, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
     everything = _part(numbered, usable, data.sources, data.contents[0])
@@ -147,7 +147,7 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
 def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
     data, wrong = _opened(card, data_files, tuple(_stamp(data_files, card))), list[BadInput]()
-    usable_rows(data.own, data.trained, data.known, wrong)
+    usable_rows(data.reader, data.trained, data.known, wrong)
     return len(data.trained), wrong
 
 
@@ -269,7 +269,7 @@ def _part(checked_rows: Rows, rows: NDArray[np.int64], names: tuple[str, ...], c
 
 
 def _thinned(part: Part, per_class: int | None) -> Part:
-    """At most so many of each kind, by their rank in a public order: for public rows alone, as one more moves others."""
+    """At most `per_class` of each kind, by rank in a public order; for public rows only, as one more row moves others."""
     if per_class is None:
         return part
     kinds, of_row = _kinds(part, by_source=False)

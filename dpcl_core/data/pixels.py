@@ -17,7 +17,7 @@ def pixels_of(
     """Pixels [n, H, W, C] of a column of lists: one flat list per row for a known `shape`, else nested H x W (x C).
 
     `rows` [n]: the rows' numbers in the file, for messages.
-    Fractions must lie in [0, 1] and become round(255 v); whole numbers must lie in 0 ... 255.
+    Fractions must be in [0, 1] and become round(255 v); whole numbers must be in 0 ... 255.
     Raises BadInput naming the first row with another size, NaN, null, or a value out of range.
     """
     sizes: list[int] = []

@@ -41,8 +41,8 @@ class TaggedSheet:
     def checked(self, rows: NDArray[np.int64], known: PublicFacts | None) -> Rows:
         """See `rows.RowReader`; `rows` are sentences, and the result's rows are their words."""
         chosen = [(row, _usable(self._sentences[row])) for row in rows.tolist()]
-        given = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-        numbers = given or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
+        public_numbers = known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
+        numbers = public_numbers or {name: place for place, name in enumerate(_tags([sentence for _, sentence in chosen]))}
         labels: list[int] = []
         for row, (_, tags, domain) in chosen:
             for tag in tags:

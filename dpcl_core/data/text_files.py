@@ -52,14 +52,14 @@ class TextSheet:
         for shown, table in self._pieces:
             chosen = rows[(rows >= start) & (rows < start + table.num_rows)] - start
             start += table.num_rows
-            taken = table.take(pa.array(chosen))
-            _texts(taken, chosen, self._card, shown)
+            piece = table.take(pa.array(chosen))
+            _texts(piece, chosen, self._card, shown)
             if self._numbered is None:
-                piece_words = _words(taken, LABEL_COLUMN, shown, chosen)
+                piece_words = _words(piece, LABEL_COLUMN, shown, chosen)
                 self._refuse_unknown(piece_words, known, shown, chosen)
                 words += piece_words
                 if self.has_sources:
-                    domains += (named := _words(taken, SOURCE_COLUMN, shown, chosen))
+                    domains += (named := _words(piece, SOURCE_COLUMN, shown, chosen))
                     allowed = known.sources if known else None
                     parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
         if self._numbered is not None:

@@ -94,11 +94,11 @@ def agreement(
     most_starts: int | None = None,
 ) -> dict[str, float]:
     """Adjusted Rand index of every matcher's groups with the true modes int64 [n, L] (-1: left out), on these lists."""
-    n_groups, known = int(modes.max()) + 1, modes >= 0
+    n_groups, has_mode = int(modes.max()) + 1, modes >= 0
     indices = {}
     for name, matcher in by_name.items():
         _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed), most_starts)
-        indices[name] = adjusted_rand(groups.ids[known], modes[known])
+        indices[name] = adjusted_rand(groups.ids[has_mode], modes[has_mode])
     return indices
 
 
@@ -139,20 +139,20 @@ def anchor_scores(
     rates estimate one number. `n_lists`: number of entries for which Theorem 2 should hold (None: these).
     """
     truth = modes.ravel()
-    known = truth[truth >= 0]
-    if len(set(known.tolist())) < 2:
+    true_modes = truth[truth >= 0]
+    if len(set(true_modes.tolist())) < 2:
         return None
     z_scored = Signature(anchors, "shared-spherical", "z-scored", view.covariance).of(lists.means)
     signatures = z_scored.reshape(len(truth), -1)[truth >= 0]
     counts = [m for m in COUNTS if m <= len(anchors)] or [len(anchors)]
-    separations = [cslr_theorems.separation(signatures[:, :m], known, GAP) for m in counts]
-    n_groups = int(known.max()) + 1
+    separations = [cslr_theorems.separation(signatures[:, :m], true_modes, GAP) for m in counts]
+    n_groups = int(true_modes.max()) + 1
     agreements = []
     for m in counts:
         matcher = Matcher(Signature(anchors[:m], "shared-spherical", "centred", view.covariance), rule)
         _, groups = grouped(lists, matcher, n_groups, view, np.random.default_rng(seed))
-        agreements.append(adjusted_rand(groups.ids.ravel()[truth >= 0], known))
-    n = n_lists if n_lists is not None else len(known)
+        agreements.append(adjusted_rand(groups.ids.ravel()[truth >= 0], true_modes))
+    n = n_lists if n_lists is not None else len(true_modes)
     return AnchorScores(
         gap=GAP,
         m=tuple(counts),

@@ -53,9 +53,9 @@ class _Space:
 class MatchingLog:
     """Turns observed lists into events: matched groups of entries, their places on maps, and the matchers' agreement.
 
-    Entries are matched to the groups of all tasks so far without their labels, as a server would have to who got lists
-    alone; where the method itself knows the label, it does better. Nothing is said of data that no page shows: a person's
-    own, and texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
+    Entries are matched to the groups of all tasks so far without their labels, as a server with only the lists
+    would have to; a method that has the label does better. Data that no page shows are left out: the user's own, and
+    texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
     """
 
     def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
@@ -82,18 +82,18 @@ class MatchingLog:
         space = self._space = self._space or _Space.of(self._params, observed.public)
         lists, task = observed.lists(), observed.task
         self._lists[task:] = [lists]
-        every, clients = self._every()
+        joined, clients = self._all_lists()
         if not len(clients):
             return
-        features = matchers.list_features(every, space.compared.features)
-        modes = _modes(every)
+        features = matchers.list_features(joined, space.compared.features)
+        modes = _modes(joined)
         if self._measured_lists is not lists:  # a task's lists are observed twice, and measured once
             is_last = task == self._last
             self._measured_lists = lists
-            self._measurements = self._measured(space, every, clients, modes, is_last=is_last)
+            self._measurements = self._measured(space, joined, clients, modes, is_last=is_last)
         for cell, parts, std in zip(self._cells, observed.parts, observed.stds, strict=True):
             yield projection_maps.signatures(
-                cell, task, observed.round, self._matched(space, every, clients, features, modes, parts, std), space.maps,
+                cell, task, observed.round, self._matched(space, joined, clients, features, modes, parts, std), space.maps,
                 replace(
                     self._measurements,
                     demanded={"central": std.mean, "local": std.local},
@@ -103,12 +103,12 @@ class MatchingLog:
                 self._full(space, lists, task, parts),
             )  # fmt: skip
 
-    def _every(self) -> tuple[Lists, NDArray[np.int64]]:
+    def _all_lists(self) -> tuple[Lists, NDArray[np.int64]]:
         """The lists of all tasks so far, and their clients."""
         if self._has_homes:
             return Lists.of_homes(self._lists)
-        every = Lists.of_tasks(self._lists)
-        return every, np.arange(len(every))
+        joined = Lists.of_tasks(self._lists)
+        return joined, np.arange(len(joined))
 
     def _full(self, space: _Space, lists: Lists, task: int, parts: Sequence[Replay]) -> projection_maps.FullRound | None:
         """Inputs for matching again on a page: each task's lists of the first seed, in the first budget's first event."""
@@ -127,7 +127,7 @@ class MatchingLog:
     def _matched(
         self,
         space: _Space,
-        every: Lists,
+        joined: Lists,
         clients: NDArray[np.int64],
         features: NDArray[np.float64],
         modes: NDArray[np.int64],
@@ -138,9 +138,9 @@ class MatchingLog:
         targets = np.concatenate([part.targets for part in parts])
         groups = space.compared.of_means(means, np.full(means.shape[1], 1 / means.shape[1]), targets)
         return projection_maps.Matched(
-            lists=every,
+            lists=joined,
             clients=clients,
-            ids=space.compared.assigned(features, every.weights, groups),
+            ids=space.compared.assigned(features, joined.weights, groups),
             features=features,
             prototype_features=groups,
             prototypes=means,
@@ -148,22 +148,22 @@ class MatchingLog:
             mode_names=self._names,
             modes=modes,
             matcher=space.compared.name,
-            is_one_to_one=space.compared.rule == "hungarian" and 2 <= every.weights.shape[1] <= len(groups),
+            is_one_to_one=space.compared.rule == "hungarian" and 2 <= joined.weights.shape[1] <= len(groups),
             noise_std=std.mean,
             noise_axes=space.public.view.axes,
         )
 
     def _group_names(self, targets: NDArray[np.float64]) -> tuple[str, ...]:
         labels = targets.argmax(axis=1).tolist()
-        seen = [labels[:place].count(label) for place, label in enumerate(labels)]
+        counts = [labels[:place].count(label) for place, label in enumerate(labels)]
         names = [self._names[label] if label < len(self._names) else str(label) for label in labels]
         several = {label for label in labels if labels.count(label) > 1}
         return tuple(
-            f"{name} {nth + 1}" if label in several else name for name, nth, label in zip(names, seen, labels, strict=True)
+            f"{name} {nth + 1}" if label in several else name for name, nth, label in zip(names, counts, labels, strict=True)
         )
 
     def _measured(
-        self, space: _Space, every: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
+        self, space: _Space, compared: Lists, clients: NDArray[np.int64], modes: NDArray[np.int64], *, is_last: bool
     ) -> projection_maps.Measured:
         """Agreement of the matchers' groups of these lists with the labels; empty where there is only one label.
 
@@ -172,11 +172,11 @@ class MatchingLog:
         """
         n_entries, n_compared = int((modes >= 0).sum()), None
         if list_subsample.is_long(modes):
-            if every.covariances.ndim != 3:
+            if compared.covariances.ndim != 3:
                 return projection_maps.Measured()
             encoded = list_encoding.encoded_clients_of_all(self._lists, self._n_tasks, has_homes=self._has_homes)
             first = np.isin(clients, encoded)
-            every, modes = list_subsample.subsample(every.take(np.flatnonzero(first)), modes[first])
+            compared, modes = list_subsample.subsample(compared.take(np.flatnonzero(first)), modes[first])
             n_compared = int((modes >= 0).sum())
         if len(set(modes[modes >= 0].tolist())) < 2:
             return projection_maps.Measured()
@@ -186,15 +186,15 @@ class MatchingLog:
         run_matcher = {space.compared.name: matcher_comparison.Matcher(space.compared.features, space.compared.rule)}
         quick = {name: matcher for name, matcher in {**usual, **run_matcher}.items() if matcher.rule != "ot"}
         measured = projection_maps.Measured(
-            agreement=matcher_comparison.agreement(every, modes, quick, view, 0), n_compared=n_compared
+            agreement=matcher_comparison.agreement(compared, modes, quick, view, 0), n_compared=n_compared
         )
-        if not is_last or every.covariances.ndim != 3:
+        if not is_last or compared.covariances.ndim != 3:
             return measured
         return replace(
             measured,
             noise_levels=matcher_comparison.LEVELS,
-            agreement_at=matcher_comparison.under_noise(every, modes, usual, view, [0]),
-            anchors=matcher_comparison.anchor_scores(every, modes, anchors, view, rule, 0, n_entries),
+            agreement_at=matcher_comparison.under_noise(compared, modes, usual, view, [0]),
+            anchors=matcher_comparison.anchor_scores(compared, modes, anchors, view, rule, 0, n_entries),
         )
 
 

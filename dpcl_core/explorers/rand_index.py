@@ -9,9 +9,9 @@ from scipy.optimize import linear_sum_assignment
 
 def confusion(groups: NDArray[np.int64], modes: NDArray[np.int64], n_groups: int, n_modes: int) -> NDArray[np.int64]:
     """Counts [n_modes, n_groups] of entries by true mode and matched group; entries with -1 in either are left out."""
-    known = (groups >= 0) & (modes >= 0)
+    counted = (groups >= 0) & (modes >= 0)
     counts = np.zeros((n_modes, n_groups), dtype=np.int64)
-    np.add.at(counts, (modes[known], groups[known]), 1)
+    np.add.at(counts, (modes[counted], groups[counted]), 1)
     return counts
 
 
@@ -24,10 +24,10 @@ def adjusted_rand(groups: NDArray[np.int64], modes: NDArray[np.int64]) -> float:
     _, mode = np.unique(modes, return_inverse=True)
     counts = np.zeros((group.max(initial=-1) + 1, mode.max(initial=-1) + 1), dtype=np.int64)
     np.add.at(counts, (group, mode), 1)
-    both, by_group, by_mode = (_pairs(sizes) for sizes in (counts, counts.sum(axis=1), counts.sum(axis=0)))
+    in_both, by_group, by_mode = (_pairs(sizes) for sizes in (counts, counts.sum(axis=1), counts.sum(axis=0)))
     expected = by_group * by_mode / max(_pairs(np.array([len(groups)])), 1.0)
     most = (by_group + by_mode) / 2
-    return 1.0 if most == expected else float((both - expected) / (most - expected))
+    return 1.0 if most == expected else float((in_both - expected) / (most - expected))
 
 
 def group_modes(groups: NDArray[np.int64], modes: NDArray[np.int64], n_groups: int, n_modes: int) -> NDArray[np.int64]:

@@ -191,10 +191,10 @@ class Rematch:
         """The matchers that a run compares, the run's own last; without optimal transport."""
         usual = matcher_comparison.usual(self.public.view, self.public.anchors[:m], self._rule)
         compared = self._compared(m)
-        both = {**usual, compared.name: matcher_comparison.Matcher(compared.features, compared.rule)}
+        by_name = {**usual, compared.name: matcher_comparison.Matcher(compared.features, compared.rule)}
         return {
             name: matcher
-            for name, matcher in both.items()
+            for name, matcher in by_name.items()
             if matcher.rule != "ot" and (self.has_variances or name not in _BY_ANCHORS[:2])
         }
 

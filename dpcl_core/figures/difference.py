@@ -17,10 +17,10 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str]) ->
 
     Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
     """
-    both = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
     return {
         float(epsilon): verdict([100 * float(d) for d in rows["value_first"] - rows["value_second"]], *names)
-        for epsilon, rows in both.groupby("epsilon")
+        for epsilon, rows in merged.groupby("epsilon")
     }
 
 
@@ -35,7 +35,7 @@ def paired_difference(
     if not verdicts:
         sentence = f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed."
         return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
-    both = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
     budgets = sorted(verdicts)
     rows = {epsilon: epsilon_label(epsilon) for epsilon in budgets}
     inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
@@ -51,11 +51,11 @@ def paired_difference(
     figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
     figure.add_trace(
         go.Scatter(
-            x=100 * (both["value_first"] - both["value_second"]),
-            y=[rows[float(epsilon)] for epsilon in both["epsilon"]],
+            x=100 * (merged["value_first"] - merged["value_second"]),
+            y=[rows[float(epsilon)] for epsilon in merged["epsilon"]],
             mode="markers",
             marker={"color": inks.soft, "size": 5, "symbol": "line-ns-open"},
-            customdata=both["seed"],
+            customdata=merged["seed"],
             name="single seeds",
             hovertemplate="seed %{customdata}: %{x:.1f} points<extra></extra>",
         )

@@ -34,8 +34,8 @@ def accuracy_matrix(
     the kind of the budget.
     """
     values = _mean_matrix(accuracy, epsilon, n_tasks)
-    known = np.flatnonzero(~np.isnan(values).all(axis=1))
-    if not len(known):
+    evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
+    if not len(evaluated):
         return _nothing("The first row appears when a model has been tested.", dark, n_tasks)
     figure = _grid(
         100 * values,
@@ -47,7 +47,7 @@ def accuracy_matrix(
         x_title=f"{score} on task (%)",
         dark=dark,
     )
-    last = int(known[-1])
+    last = int(evaluated[-1])
     where = f"{_capital(given(epsilon, standing))}, after {last + 1} task{'s' if last else ''}"
     row = 100 * values[last, : last + 1]
     tested = np.flatnonzero(~np.isnan(row))
@@ -72,8 +72,8 @@ def forgetting_grid(
     Undefined and not drawn before the second task. Columns and `standing` as in `accuracy_matrix`.
     """
     values = _mean_forgetting(accuracy, epsilon, n_tasks)
-    known = np.flatnonzero(~np.isnan(values).all(axis=1))
-    if not len(known):
+    defined = np.flatnonzero(~np.isnan(values).all(axis=1))
+    if not len(defined):
         return _nothing("Forgetting is defined from the second task on.", dark, n_tasks)
     lost = 100 * values[1:, : n_tasks - 1].T  # rows: old tasks; columns: after task 2, 3, ...
     bound = max(10.0, float(np.nanmax(np.abs(lost))))
@@ -87,7 +87,7 @@ def forgetting_grid(
         x_title="after task",
         dark=dark,
     )
-    last = int(known[-1])
+    last = int(defined[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
     where = f"{_capital(given(epsilon, standing))}, after {last + 1} tasks"

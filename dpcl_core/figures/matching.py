@@ -188,7 +188,7 @@ def _which_side(
 ) -> str:
     """Sentence on the best matcher at the selected noise, or at the largest that a budget requires."""
     wanted = max(demanded.values()) if demanded and chosen is None else chosen if chosen is not None else levels[-1]
-    level = min(levels, key=lambda each: abs(math.log10(max(each, 1e-9)) - math.log10(max(wanted, 1e-9))))
+    level = min(levels, key=lambda candidate: abs(math.log10(max(candidate, 1e-9)) - math.log10(max(wanted, 1e-9))))
     best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))
     reached = at_noise[best][level]
     sentence = f"At noise {level:g} {best} agrees best with the truth: {reached:.2f}"

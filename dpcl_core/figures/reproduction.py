@@ -63,11 +63,11 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
 
 def _places(rows: pd.DataFrame, names: list[str]) -> tuple[list[float], dict[str, float]]:
     """The vertical position of every row, and of every name above its rows."""
-    heights, headings, place, known = list[float](), dict[str, float](), 0.0, ""
+    heights, headings, place, previous = list[float](), dict[str, float](), 0.0, ""
     for name in rows["name"]:
-        if name != known:
-            place += _ABOVE if known else 0.0
-            headings[name], known = place - 0.75, name
+        if name != previous:
+            place += _ABOVE if previous else 0.0
+            headings[name], previous = place - 0.75, name
         heights.append(place)
         place += 1.0
     assert len(headings) == len(names), "rows of one name stand together"

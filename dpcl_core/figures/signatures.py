@@ -39,8 +39,8 @@ def extent(entries: pd.DataFrame, prototypes: pd.DataFrame, space: Space) -> Ext
     sides: list[float] = []
     for axis in ("x", "y"):
         middles, wide = prototypes[f"{space}_{axis}"], _DEVIATIONS * np.sqrt(prototypes[f"{space}_{axis}{axis}"])
-        both = pd.concat([entries[f"{space}_{axis}"], middles])
-        low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+        coordinates = pd.concat([entries[f"{space}_{axis}"], middles])
+        low, high = (float(coordinates.min()), float(coordinates.max())) if len(coordinates) else (0.0, 1.0)
         most = 0.6 * (high - low)
         low, high = max(low - most, min(low, *(middles - wide))), min(high + most, max(high, *(middles + wide)))
         room = 0.08 * (high - low) or 1.0
@@ -130,7 +130,7 @@ def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) ->
     left, right, bottom, top = within
     unit = max((right - left) / _MAP_PIXELS[0], (top - bottom) / _MAP_PIXELS[1])  # of the axes, in a pixel
     arm = unit * _ARM
-    taken = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
+    occupied = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
     sides: list[Side | None] = []
     for (x, y), name in zip(points.tolist(), names, strict=True):
         wide, high = unit * _LETTER[0] * len(name), unit * _LETTER[1]
@@ -143,8 +143,8 @@ def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) ->
         }
         for side, (low_x, low_y) in corners.items():
             box = (low_x, low_x + wide, low_y, low_y + high)
-            if all(box[1] <= a or b <= box[0] or box[3] <= c or d <= box[2] for a, b, c, d in taken):
-                taken.append(box)
+            if all(box[1] <= a or b <= box[0] or box[3] <= c or d <= box[2] for a, b, c, d in occupied):
+                occupied.append(box)
                 sides.append(side)
                 break
         else:
@@ -164,10 +164,10 @@ def _finding(entries: pd.DataFrame) -> str:
     n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
     doubtful = int((entries["margin"] < AMBIGUOUS).sum())
     rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
-    known = entries["mode"] >= 0
-    if not known.any():
+    n_known = int((entries["mode"] >= 0).sum())
+    if not n_known:
         return f"{n} entries of {n_clients} clients went into {n_groups} groups{rest}"
-    return f"{int(entries['is_right'].sum())} of {int(known.sum())} entries of {n_clients} clients found their group{rest}"
+    return f"{int(entries['is_right'].sum())} of {n_known} entries of {n_clients} clients found their group{rest}"
 
 
 def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) -> Picture:

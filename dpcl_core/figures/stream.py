@@ -148,8 +148,8 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
     low, high = int(sizes.min()), int(sizes.max())
     amount = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     n_tasks, n_classes = len(sizes), int((counts.sum(axis=0) > 0).sum())
-    each = " each" if low == high and n_tasks > 1 else ""
-    sentences = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{each}."]
+    suffix = " each" if low == high and n_tasks > 1 else ""
+    sentences = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{suffix}."]
     back = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if len(back):
         which = "All classes occur" if len(back) == n_classes else f"{len(back)} of {n_classes} classes occur"

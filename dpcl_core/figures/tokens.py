@@ -51,7 +51,7 @@ def detection(table: pd.DataFrame, *, dark: bool = False) -> Picture:
     figure.add_hline(y=COIN, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
     by = {(row.group, row.detector): row.auroc for row in table.itertuples()}
     values = [f"{group} {by[group, 'score']:.2f} (pattern {by[group, 'pattern']:.2f})" for group in groups]
-    defined = [each for each, group in zip(values, groups, strict=True) if not pd.isna(by[group, "score"])]
+    defined = [text for text, group in zip(values, groups, strict=True) if not pd.isna(by[group, "score"])]
     finding = f"AUROC of the score for personal tokens: {', '.join(defined)}."
     finding = finding if defined else "No personal token is marked here."
     return Picture(figure, finding, finding)

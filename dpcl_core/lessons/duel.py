@@ -96,7 +96,7 @@ def allowance(n: int, false_alarm: float = FALSE_ALARM) -> float:
 def is_held(duel: Duel, sigma: float, false_alarm: float = FALSE_ALARM) -> bool:
     """Whether the attack stays under the exact curve at every cut, up to what chance does.
 
-    An attack that the curve truly holds fails this with probability at most 2 `false_alarm`.
+    An attack under the true curve fails this with probability at most 2 `false_alarm`.
     """
     alarms, hits = duel.curve()
     slack = [allowance(len(side), false_alarm) for side in (duel.stayed_away, duel.took_part)]

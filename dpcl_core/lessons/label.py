@@ -1,7 +1,7 @@
 """Lesson 1: one person brings the only picture of a digit. What do the releases of two neighbouring datasets give away?
 
-The bundled digits are public, so an attacker who knows everything but one thing can be played for real: every release is
-made by the mechanisms that runs use, with fresh noise from the operating system and a ledger of its own.
+The bundled digits are public, so an attacker who lacks only one fact can be simulated exactly: every release is made by the
+mechanisms that runs use, with fresh noise from the operating system and a ledger of its own.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def play(pair: Neighbours, listing: Listing, epsilon: float, n: int, *, at_least
 def play_empty(pair: Neighbours, rule: EmptyRule, epsilon: float, n: int) -> Duel:
     """The duel over an empty task: with the person it holds one picture, without it holds none.
 
-    The two broken rules give something else than a noisy release exactly when the task is empty; whoever sees it knows.
+    The two broken rules differ visibly from a noisy release exactly when the task is empty.
     """
     lone_pair = without_others(pair)
     with_person = release(lone_pair, True, "prior-const", epsilon, n)

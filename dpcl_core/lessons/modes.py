@@ -1,8 +1,8 @@
 """Lesson "Which list entry is which?" and the Anchors page without a run: lists of clients with public digits.
 
 Digits 0 to 3 are the modes that clients hold; all others are public and give anchors, axes and first prototypes. Pictures
-stand in for texts: what an entry is of can be seen. Rows are drawn with replacement, so that there are enough for any number
-of clients.
+replace texts, because the content of an entry is visible. Rows are drawn with replacement, so that there are enough for
+any number of clients.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class World:
         return "hungarian" if self.kind == "exact" else "nearest"
 
     def by_name(self, n_anchors: int) -> dict[str, Matcher]:
-        """The matchers that can be chosen, with the first so many anchors."""
+        """The available matchers, with the first `n_anchors` anchors."""
         return matcher_comparison.usual(self.view, self.anchors[:n_anchors], self.rule)
 
 

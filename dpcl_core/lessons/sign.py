@@ -80,9 +80,9 @@ class Course:
 def course(form: Form, score: float, strength: float, n_steps: int = 300, step: float = 2.0) -> Course:
     """Trains a small model on one code of four digits and on ordinary words, with the term on the code's digits.
 
-    A softmax on fixed public features of sixteen contexts, which overlap, so that what is done to the digits is felt by the
-    words. It begins as the public model, which knows the words a little and the code not at all. Plain gradient descent on
-    the mean over tokens; a gradient longer than 1 is cut to 1. The same numbers each time: features and code are fixed.
+    A softmax on fixed public features of sixteen contexts, which overlap, so that changes to the digits affect the words.
+    It begins as the public model, which predicts the words a little and the code not at all. Plain gradient descent on the
+    mean over tokens; a gradient longer than 1 is cut to 1. Deterministic: features and code are fixed.
     """
     features, targets, weights = _public()
     rows, is_digit = np.arange(len(targets)), targets < _DIGITS

@@ -1,6 +1,6 @@
 """Shihab et al., CSLR: the paper's names of our runs, and their differences; the rest is in `assets/papers/cslr.toml`.
 
-Its epsilon is claimed for the replay release and not borne out by any accountant; of our runs the repairs keep theirs, by
+Its epsilon is claimed for the replay release and supported by no accountant; of our runs, the repairs keep theirs by
 their ledgers. Comparisons "at equal epsilon" repeat what the paper compares, and say nothing about privacy.
 """
 

@@ -147,8 +147,8 @@ def find(spec: RunSpec, among: Iterable[Measured]) -> Measured | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
 
 
 def _to_json(run: Measured) -> dict[str, JsonValue]:

@@ -61,8 +61,8 @@ class Experiment:
     @property
     def sizes(self) -> tuple[Size, ...]:
         """The sizes with a preset, smallest first."""
-        known = presets.names()
-        return tuple(size for size in SIZES if self.preset(size) in known)
+        names = presets.names()
+        return tuple(size for size in SIZES if self.preset(size) in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,19 +132,19 @@ def document(run_id: str, method: str, dataset: str, finished: Sequence[CellFini
     }
 
 
-def _cell(one: CellFinished) -> dict[str, JsonValue]:
-    given, ledger = one.guarantee, one.ledger
+def _cell(event: CellFinished) -> dict[str, JsonValue]:
+    guarantee, ledger = event.guarantee, event.ledger
     return {
-        "asked": plain_number(one.cell.epsilon),
-        "seed": one.cell.seed,
-        "guarantee": statement.kind(given),
-        "unit": given.unit,
-        "noise": given.noise,
-        "epsilon": plain_number(given.epsilon),
-        "delta": given.delta,
-        "adjacency": "replace" if given.adjacency.startswith("replace") else "add-remove",
+        "asked": plain_number(event.cell.epsilon),
+        "seed": event.cell.seed,
+        "guarantee": statement.kind(guarantee),
+        "unit": guarantee.unit,
+        "noise": guarantee.noise,
+        "epsilon": plain_number(guarantee.epsilon),
+        "delta": guarantee.delta,
+        "adjacency": "replace" if guarantee.adjacency.startswith("replace") else "add-remove",
         "recurrence": None if ledger is None else ledger.recurrence,
-        "parts": {name: plain_number(value) for name, value in given.parts.items()},
+        "parts": {name: plain_number(value) for name, value in guarantee.parts.items()},
         "events": None if ledger is None else [_event(entry, ledger.adjacency) for entry in ledger.entries],
     }
 

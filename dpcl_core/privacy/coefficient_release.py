@@ -84,7 +84,7 @@ def noisy_coefficients(
     Several releases are made from one clean sum, which does not leave this function: release e has noise of standard
     deviation `stds[e]` from `noises[e]`, and is written into `ledgers[e]`. The coordinates are those of `sensitivity`, which
     bounds them: a product off the diagonal is noised as sqrt(2) times itself, and its mirror image is the same number.
-    Classes of the space without data get noise too, and an empty task runs the same procedure. Features lie on a grid of
+    Classes of the space without data get noise too, and an empty task runs the same procedure. Features are on a grid of
     2^-18, none longer than 1, so that all sums are exact (`privacy.sums`).
 
     Args: features [n, K], brought to length 1 here (rows that are not finite count zero, and so do negative values where

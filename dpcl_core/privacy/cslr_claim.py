@@ -1,6 +1,6 @@
 """The claims of CSLR's paper: the noise printed for an epsilon, and the sizes of its benchmarks. A label, no bound.
 
-Loads no accountant, so that cards and pages can ask; what this noise costs is in `cslr_accounting`.
+Imports no accountant, so that cards and pages can import it; the cost of this noise is in `cslr_accounting`.
 """
 
 from __future__ import annotations

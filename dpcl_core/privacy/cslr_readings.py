@@ -28,7 +28,7 @@ class Row:
 
 
 def rows(n_clients: int = 20, n_tasks: int = 4, delta: float = 1e-5) -> Mapping[str, Row]:
-    """All readings by short name, for so many clients and tasks (K groups as printed: one per task)."""
+    """All readings by short name, for these numbers of clients and tasks (K groups as printed: one per task)."""
     n_rounds = ROUNDS_PER_TASK * n_tasks
     base = Reading(1.0, n_rounds, sample_rate=SAMPLE_RATE, n_clients=n_clients, delta=delta)
     fixed = replace(base, sampling="fixed", adjacency="replace")

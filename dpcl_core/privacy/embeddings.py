@@ -21,11 +21,11 @@ _CAUTION = 1 - 2.0**-22
 
 def clipped(rows: NDArray[np.floating], clip_norm: float) -> NDArray[np.float32]:
     """Rows e · min(1, C / ||e||), of length at most C; non-finite rows become zero. Args: rows [..., d]."""
-    given = np.asarray(rows, np.float64)
-    given = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, 0.0)
+    clean = np.asarray(rows, np.float64)
+    clean = np.where(np.isfinite(clean).all(axis=-1, keepdims=True), clean, 0.0)
     with np.errstate(over="ignore"):  # a row of infinite length becomes zero
-        norms = np.linalg.norm(given, axis=-1, keepdims=True)
-    cut: NDArray[np.float32] = (given * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)
+        norms = np.linalg.norm(clean, axis=-1, keepdims=True)
+    cut: NDArray[np.float32] = (clean * np.minimum(1.0, _CAUTION * clip_norm / np.maximum(norms, 1e-300))).astype(np.float32)
     return cut
 
 
@@ -45,7 +45,7 @@ def noisy_embeddings(
     release in every epoch, and they add up.
 
     Texts get noise independently, so replacing one changes only the distribution of its own vectors. Two texts may differ in
-    all of their L tokens: each row lies in a ball of radius C, two of them are at most 2C apart, and L of them stacked
+    all of their L tokens: each row is in a ball of radius C, two of them are at most 2C apart, and L of them stacked
     2C sqrt(L), reached by opposite rows. The noise is the same for stop words and all others; otherwise it would reveal the
     token. The number of texts and their lengths are not hidden: the ledger must use "replace" adjacency.
 

@@ -41,7 +41,7 @@ def noisy_class_sums(
 
     Sensitivity: a person is one row, so adding or removing one changes one class sum by a vector of length at most 1 and
     no other sum: 1 for the stacked sums, whatever the number of classes. Replacing a row is a removal and an addition: at
-    most 2, reached by opposite features of one class. That holds to the last digit: rows lie on a grid, none longer than 1,
+    most 2, reached by opposite features of one class. That holds to the last digit: rows are on a grid, none longer than 1,
     and their sums are exact (`privacy.sums`); sums and noise are rounded together (`privacy.rounded`).
 
     Args: features [n, K]; labels [n], all in `space` (the caller filters); space: the label list, ascending.
@@ -112,7 +112,7 @@ def noisy_client_sums(
     The privacy unit is the client; in a neighbouring dataset one client's contribution is zero (add-remove), and under
     "replace" the accountant doubles the change. A client's vector must depend only on its own data, public facts and earlier
     releases, so that no other client's vector changes with it: then the sum changes by at most `bound`, after clipping here.
-    Clipped vectors lie on a grid, and their sums are exact (`privacy.sums`).
+    Clipped vectors are on a grid, and their sums are exact (`privacy.sums`).
 
     All parts share the round's sample of clients: they are one Gaussian vector, part j scaled by 1 / std_j, and one event of
     multiplier (sum of (bound_j / std_j)²)^-1/2. Where clients are drawn independently with probability `sample_rate`, one
@@ -136,7 +136,7 @@ def noisy_client_vectors(
 ) -> NDArray[np.float64]:
     """Every client's own clipped vector with noise that the client adds itself: [E, n, D]. Requires no trusted party.
 
-    A receiver knows which client sent which vector: there is no averaging, and sampling clients would amplify nothing. A
+    The receiver sees which client sent which vector: there is no averaging, and sampling clients would amplify nothing. A
     client's vector changes by at most `bound` when its contribution becomes zero, and no other client's changes: one
     Gaussian for each.
     """

@@ -124,7 +124,7 @@ def _lowest(image: Callable[[Floats], Image], most: float, coins: Coins, error: 
 
 
 def _is_excluded(image: Image, coins: Coins, error: float, n_tried: int) -> NDArray[np.bool_]:
-    """Whether so many right guesses have probability at most `error` under each of the trade-off functions tried.
+    """Whether this many right guesses have probability at most `error` under each of the trade-off functions tried.
 
     Let p_j be the chance of exactly j right ones of r, A_i = sum of j p_j / n over j >= i, B_i = sum of (r - j) p_j / n
     over j >= i. For the coin k let E be "k is guessed rightly, and at least i are": turning k alone makes it "wrongly, and

@@ -66,7 +66,7 @@ def _bound(one: GuessCounts, delta: float, adjacency: str, error: float) -> floa
 
 
 def _chance(one: GuessCounts, epsilon: float, steps: int, delta: float) -> float:
-    """Upper bound on the probability of so many right guesses under this epsilon of one example; increasing in it."""
+    """Upper bound on the probability of this many right guesses under this epsilon of one example; increasing in it."""
     against = (one.candidates - one.allowed) / one.allowed
     rate = 1 / (1 + against * math.exp(-steps * epsilon))
     delta_sum = delta * sum(math.exp(min(700.0, step * epsilon)) for step in range(steps))

@@ -8,13 +8,13 @@ from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import Words, is_nominal, shown, standing, words
 
 
-def text(given: Mapping[float, Guarantee]) -> str:
+def text(guarantees: Mapping[float, Guarantee]) -> str:
     """The statement of a run by requested epsilon: each budget, then what holds for all of them."""
-    statements = {requested: words(guarantee) for requested, guarantee in given.items()}
-    lists = {requested: _lists(guarantee, statements[requested]) for requested, guarantee in given.items()}
+    statements = {requested: words(guarantee) for requested, guarantee in guarantees.items()}
+    lists = {requested: _lists(guarantee, statements[requested]) for requested, guarantee in guarantees.items()}
     common = [line for line in next(iter(lists.values()), []) if all(line in other for other in lists.values())]
     lines: list[str] = []
-    for requested, guarantee in given.items():
+    for requested, guarantee in guarantees.items():
         specific = [line for line in lists[requested] if line not in common]
         lines += [
             _budget_sentence(requested, guarantee),
@@ -24,13 +24,13 @@ def text(given: Mapping[float, Guarantee]) -> str:
     return "\n".join([*lines, *common]) + "\n"
 
 
-def _budget_sentence(requested: float, given: Guarantee) -> str:
+def _budget_sentence(requested: float, guarantee: Guarantee) -> str:
     budget = f"Asked for epsilon {shown(requested)}"
-    if is_nominal(given):
+    if is_nominal(guarantee):
         return f"{budget}, which is claimed and not verified; accounted: no bound."
-    if standing(given) == "replay":
+    if standing(guarantee) == "replay":
         return f"{budget} for the replay alone; the head is not private, and the whole has no bound."
-    return f"{budget}: accounted epsilon {shown(given.epsilon)}, delta {given.delta:g}."
+    return f"{budget}: accounted epsilon {shown(guarantee.epsilon)}, delta {guarantee.delta:g}."
 
 
 def _sentences(statement: Words) -> list[str]:

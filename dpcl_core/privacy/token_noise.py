@@ -53,15 +53,15 @@ def true_epsilon(ratio: float, delta: float, n_releases: int = 1) -> float:
 def true_epsilons(ratios: Floats, delta: float, n_releases: int = 1) -> NDArray[np.float64]:
     """The same for many tokens at once, of any shape, to twelve digits. A ratio of 0 gives inf."""
     _between(delta)
-    given = np.asarray(ratios, np.float64)
-    mu = DISTANCE * math.sqrt(n_releases) / np.where(given > 0, given, 1.0)
+    ratio_array = np.asarray(ratios, np.float64)
+    mu = DISTANCE * math.sqrt(n_releases) / np.where(ratio_array > 0, ratio_array, 1.0)
     low = np.zeros(mu.shape)
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         excess = ndtr(mu / 2 - middle / mu) - np.exp(middle + log_ndtr(-mu / 2 - middle / mu)) > delta
         low, high = np.where(excess, middle, low), np.where(excess, high, middle)
-    return np.where(given > 0, np.where(low > 0, high, 0.0), math.inf)
+    return np.where(ratio_array > 0, np.where(low > 0, high, 0.0), math.inf)
 
 
 def true_delta(epsilon: float, ratio: float) -> float:
@@ -94,7 +94,7 @@ def remark_1(epsilons: Sequence[float], delta: float) -> float:
 def ratio_for(epsilon: float, delta: float, n_tokens: int = 1, n_releases: int = 1) -> float:
     """Smallest sigma / C for which n tokens together are within (epsilon, delta), rounded up; 0 for epsilon = inf.
 
-    The neighbour has other tokens in all n places ("replace"; how many there are is public). Each clipped row lies in a ball
+    The neighbour has other tokens in all n places ("replace"; how many there are is public). Each clipped row is in a ball
     of radius C, so two of them are at most 2C apart, and the n rows stacked sqrt(n (2C)^2) = 2C sqrt(n), reached by opposite
     rows of length C. Each release with fresh noise counts like n more tokens. All tokens have the same noise, so the noise
     level reveals nothing; with one token this is the bound for one occurrence.

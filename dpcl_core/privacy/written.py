@@ -66,9 +66,9 @@ def mechanism(event: dp.DpEvent) -> Mechanism:
 
 def event(given: Mechanism) -> dp.DpEvent:
     """The event of these numbers, the inverse of `mechanism`. Raises Unaccountable where some are missing."""
-    one = _once(given)
+    single = _once(given)
     # Single steps are counted, too: models that share batches are recognised by their counts (`joint_release.joint`).
-    return dp.SelfComposedDpEvent(one, given.steps) if given.kind == "gaussian" else one
+    return dp.SelfComposedDpEvent(single, given.steps) if given.kind == "gaussian" else single
 
 
 def _once(given: Mechanism) -> dp.DpEvent:

@@ -151,8 +151,8 @@ def guarantees(events: Iterable[Event]) -> dict[float, Guarantee]:
     return worst
 
 
-def _size(given: Guarantee) -> tuple[float, float]:
-    return given.epsilon, given.claim.epsilon if given.claim is not None else 0.0
+def _size(guarantee: Guarantee) -> tuple[float, float]:
+    return guarantee.epsilon, guarantee.claim.epsilon if guarantee.claim is not None else 0.0
 
 
 def _row(event: TaskLearned, rule: str | None) -> tuple[float | None, ...]:

@@ -31,7 +31,7 @@ def is_offered(spec: RunSpec) -> bool:
 def audited(spec: RunSpec, device: str = "cpu") -> list[Audited]:
     """Trains once per budget and seed of the spec; the lower bounds from the planted codes, in the order of the cells.
 
-    Raises BadInput for a method that reads no texts and for data without planted codes, and whatever `engine.run` raises.
+    Raises BadInput for a method that reads no texts and for data without planted codes, and the errors of `engine.run`.
     """
     if not is_offered(spec):
         raise BadInput("--attack", NAME, f"must be left out: {spec.method} trains no language model")

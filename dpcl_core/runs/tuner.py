@@ -32,7 +32,7 @@ def engine_of(store: Store, run_id: str, *, prepare: Prepare | None = None) -> E
 
         study = studies.get(study_id)
         open_data = prepare or search.prepared
-        for item in search.search(study.tune, device, kept=study.trials, kept_sizes=study.sizes, prepare=open_data):
+        for item in search.search(study.tune, device, earlier=study.trials, earlier_sizes=study.sizes, prepare=open_data):
             if isinstance(item, Trial):
                 studies.add_trial(study_id, item)
             elif isinstance(item, Sizes):

@@ -227,5 +227,5 @@ def _against_rest(examples: Examples, label: int, index: int, random: np.random.
     first = np.searchsorted(users[others], users[others])  # where its client's others begin
     rest = others[np.arange(len(others)) - first < n_label[users[others]]]
     places = np.sort(np.concatenate([np.flatnonzero(is_label), rest]))
-    taken = examples.take(places)
-    return replace(taken, labels=2 * index + is_label[places].astype(np.int64))
+    selected = examples.take(places)
+    return replace(selected, labels=2 * index + is_label[places].astype(np.int64))

@@ -25,11 +25,11 @@ def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
 
 def fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
     """Why these are not a permutation of the `n` integers from `first` on; None where they are."""
-    given = np.asarray(numbers, dtype=object)  # user-given numbers may overflow any fixed width
-    outside = [number for number in given if not first <= number < first + n]
+    integers = np.asarray(numbers, dtype=object)  # user-given numbers may overflow any fixed width
+    outside = [number for number in integers if not first <= number < first + n]
     if outside:
         return f"{outside[0]} is none of them"
-    times = np.bincount(given.astype(np.int64) - first, minlength=n)
+    times = np.bincount(integers.astype(np.int64) - first, minlength=n)
     if (times > 1).any():
         return f"{first + int(np.flatnonzero(times > 1)[0])} occurs {times.max()} times"
     if (times == 0).any():

@@ -77,24 +77,24 @@ def search(
     tune: TuneSpec,
     device: str = "cpu",
     *,
-    kept: Sequence[Trial] = (),
-    kept_sizes: Sizes | None = None,
+    earlier: Sequence[Trial] = (),
+    earlier_sizes: Sizes | None = None,
     prepare: Prepare = prepared,
 ) -> Generator[TuningEvent]:
-    """Continues after the `kept` trials: yields the sizes, then every further trial as it ends.
+    """Continues after the `earlier` trials: yields the sizes, then every further trial as it ends.
 
     A training that diverges, or that is impossible with the drawn settings, is a failed trial with its reason. Raises
-    BadInput if the data differ from those of the kept trials, Diverged if every trial failed, and what `prepare` raises.
+    BadInput if the data differ from those of the earlier trials, Diverged if every trial failed, and what `prepare` raises.
     """
     ready = yield from prepare(tune, device)
     sizes = ready.sizes
-    if kept_sizes is not None and kept_sizes != sizes:
+    if earlier_sizes is not None and earlier_sizes != sizes:
         raise BadInput("data.dataset", tune.base.data.dataset, "has changed since the stored trials: tune again")
     yield sizes
     yield Started(1, ("tuning",), ready.title, sizes.n_tune, sizes.n_validation)
     space = _space(sizes.n_tune)
-    study = _study(tune, kept, space)
-    trials = list(kept)
+    study = _study(tune, earlier, space)
+    trials = list(earlier)
     for number in range(len(trials), tune.n_trials):
         yield Progress("training", number, tune.n_trials, None, f"trial {number + 1} of {tune.n_trials}: choosing settings")
         proposal = study.ask(space)
@@ -145,16 +145,16 @@ def _space(n_tune: int) -> dict[str, BaseDistribution]:
     }
 
 
-def _study(tune: TuneSpec, kept: Sequence[Trial], space: dict[str, BaseDistribution]) -> optuna.Study:
-    """An Optuna study in memory with the kept trials; the store is their only lasting place.
+def _study(tune: TuneSpec, earlier: Sequence[Trial], space: dict[str, BaseDistribution]) -> optuna.Study:
+    """An Optuna study in memory with the earlier trials; the store is their only lasting place.
 
     A failed trial counts as accuracy 0, so that the sampler avoids its settings.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     # After a resumption a sampler with the same seed would draw its first settings again, so the seed differs.
-    seed = int(np.random.SeedSequence([tune.seed, len(kept)]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([tune.seed, len(earlier)]).generate_state(1)[0])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.GPSampler(seed=seed))
-    for trial in kept:
+    for trial in earlier:
         drawn = {"learning_rate": trial.learning_rate, "batch_size": trial.batch_size, "clip_norm": trial.clip_norm}
         past_trial = optuna.trial.create_trial(params=drawn, distributions=space, value=trial.accuracy or 0.0)
         study.add_trial(past_trial)

@@ -147,8 +147,8 @@ def task_size(spec: RunSpec) -> float:
 def final_size(spec: RunSpec) -> float:
     """Nominal number of examples of a run's largest training: of one task, or of all tasks where examples are kept."""
     if methods.card(spec.method).trains_on == "all":
-        known = of_spec(spec)
-        return known.n_tasks * known.task_size
+        sizes = of_spec(spec)
+        return sizes.n_tasks * sizes.task_size
     return task_size(spec)
 
 
@@ -165,13 +165,13 @@ def _members(dataset: str) -> set[str]:
 def _check_proxy(tune: TuneSpec) -> None:
     dataset, fitting = tune.base.data.dataset, proxies(tune.base.data.dataset)
     listed = ", ".join(name for name in fitting if datasets.available(datasets.card(name)) is None)
-    here = f"; on this computer: {listed}" if listed else "; none is on this computer"
+    hint = f"; on this computer: {listed}" if listed else "; none is on this computer"
     if tune.proxy is None:
-        raise BadInput("proxy", "", f"must name a public dataset to tune on{here}")
+        raise BadInput("proxy", "", f"must name a public dataset to tune on{hint}")
     if tune.proxy not in datasets.CARDS:
-        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{here}")
+        raise BadInput("proxy", tune.proxy, f"must be a dataset of the catalog, for those are public{hint}")
     if tune.proxy not in fitting:
-        raise BadInput("proxy", tune.proxy, f"shares examples with {dataset}, the data called private{here}")
+        raise BadInput("proxy", tune.proxy, f"shares examples with {dataset}, the data called private{hint}")
 
 
 def batch_bounds(n_tune: int) -> tuple[int, int]:

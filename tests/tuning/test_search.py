@@ -121,7 +121,7 @@ def test_a_programs_own_error_is_no_failed_trial() -> None:
 
 def test_a_resumed_search_goes_on_after_its_trials_with_draws_of_its_own() -> None:
     first = trials_of(list(search.search(a_tuning(4), prepare=preparing())))
-    said = list(search.search(a_tuning(8), kept=first, kept_sizes=SIZES, prepare=preparing()))
+    said = list(search.search(a_tuning(8), earlier=first, earlier_sizes=SIZES, prepare=preparing()))
     later = trials_of(said)
     assert [trial.number for trial in later] == [4, 5, 6, 7]
     assert not {trial.learning_rate for trial in first} & {trial.learning_rate for trial in later}
@@ -130,7 +130,7 @@ def test_a_resumed_search_goes_on_after_its_trials_with_draws_of_its_own() -> No
 def test_a_resumed_search_learns_from_the_trials_that_were_kept() -> None:
     """Ten trials after fifteen: at random, one of them would come so near to the optimum in 11 % of cases."""
     kept = trials_of(list(search.search(a_tuning(15), prepare=preparing())))
-    later = trials_of(list(search.search(a_tuning(25), kept=kept, kept_sizes=SIZES, prepare=preparing())))
+    later = trials_of(list(search.search(a_tuning(25), earlier=kept, earlier_sizes=SIZES, prepare=preparing())))
     assert max(trial.accuracy or 0.0 for trial in later) > 0.97
 
 
@@ -142,7 +142,7 @@ def test_settings_that_failed_are_not_asked_for_again_and_again() -> None:
 
 def test_other_data_than_those_of_the_kept_trials_are_refused() -> None:
     with pytest.raises(BadInput, match="has changed since the stored trials"):
-        list(search.search(a_tuning(), kept_sizes=Sizes(201, 86, 287), prepare=preparing()))
+        list(search.search(a_tuning(), earlier_sizes=Sizes(201, 86, 287), prepare=preparing()))
 
 
 def test_a_true_search_on_the_digits_ends_well() -> None:
