@@ -68,7 +68,7 @@ def pages() -> dict[str, str]:
 
 
 def pages_made() -> dict[str, Callable[[], str]]:
-    """How each page is made, by its path below `docs/`."""
+    """The function that makes each page, by its path below `docs/`."""
     return {
         "methods.md": _methods,
         "data.md": _datasets,

@@ -181,7 +181,7 @@ def pace_at(progress: float) -> float:
 
 @dataclass
 class Clock:
-    """How far training is, across interruptions. Exactly one of the budgets is set."""
+    """The progress of training, across interruptions. Exactly one of the budgets is set."""
 
     minutes: float | None
     epochs: float | None
@@ -281,7 +281,7 @@ def train(
 
 @torch.no_grad()
 def outputs(compute: Callable[[Tensor], Tensor], images: Tensor) -> NDArray[np.float32]:
-    """What `compute` gives for undistorted images, in batches of 250."""
+    """The results of `compute` for undistorted images, in batches of 250."""
     return np.concatenate([compute(normalised(part)).numpy() for part in torch.split(images, 250)])
 
 

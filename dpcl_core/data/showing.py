@@ -15,7 +15,7 @@ def is_marked(card: DatasetCard) -> bool:
 
 
 def refusal(card: DatasetCard) -> str | None:
-    """Why no text of this dataset is shown, in one sentence; None where they may be shown."""
+    """The reason why texts of this dataset are not shown, in one sentence; None where they may be."""
     if card.may_show:
         return None
     if card.is_own:

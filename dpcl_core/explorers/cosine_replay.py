@@ -1,4 +1,4 @@
-"""What-if budgets on the cosine classifier, exact and immediate: the noise is rescaled, nothing is learned again.
+"""What-if budgets on the cosine classifier, exact and immediate: the noise is rescaled, without new training.
 
 With test features A, clean class sums S and unit noise Z the score of a class at noise σ is the cosine
 (P + σQ) / sqrt(|S|² + 2σ S·Z + σ²|Z|²), where P = A·Sᵀ and Q = A·Zᵀ: the feature size drops out. The same arithmetic runs in
@@ -160,7 +160,7 @@ def decode(document: Mapping[str, JsonValue]) -> ReplayData:
 
 
 def _is_used(labels: NDArray[np.int64], task_of_class: NDArray[np.int64], n_draws: int) -> NDArray[np.bool_]:
-    """Which rows of Q are ever used [S, U, n]: all of them where one draw serves every task."""
+    """The rows of Q in use [S, U, n]: all of them where one draw serves every task."""
     if n_draws == 1:
         return np.ones((len(task_of_class), 1, len(labels)), dtype=np.bool_)
     is_used: NDArray[np.bool_] = task_of_class[:, None, labels] <= np.arange(n_draws)[:, None]

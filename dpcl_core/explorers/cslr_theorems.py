@@ -49,7 +49,7 @@ def n_entries(n_rounds: int, clients_per_round: float, list_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How far apart the signatures of different modes are at the anchors in use.
+    """The distances between signatures of different modes at the anchors in use.
 
     `mean_hit`: share of anchors at which a pair differs by gamma, averaged over pairs (the p-hat of Table 8, by its caption;
     its mean does not depend on the number of anchors). `least_hit`: the same for the worst pair, an estimate of the p of

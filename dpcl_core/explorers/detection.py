@@ -1,4 +1,4 @@
-"""How well a score detects private tokens: against true spans, harmless look-alikes and a simple pattern baseline."""
+"""Detection of private tokens by a score, against true spans, harmless look-alikes and a simple pattern baseline."""
 
 from __future__ import annotations
 

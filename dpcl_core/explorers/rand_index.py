@@ -39,7 +39,7 @@ def group_modes(groups: NDArray[np.int64], modes: NDArray[np.int64], n_groups: i
 
 
 def is_correct(groups: NDArray[np.int64], modes: NDArray[np.int64], n_groups: int, n_modes: int) -> NDArray[np.bool_]:
-    """Which entries [n] are in the group of their mode. The mean is slot accuracy, about 1/K by chance."""
+    """Mask [n] of the entries in the group of their mode. The mean is slot accuracy, about 1/K by chance."""
     mode_of_group = np.append(group_modes(groups, modes, n_groups, n_modes), -1)  # the last: entries without a group
     correct: NDArray[np.bool_] = (modes >= 0) & (mode_of_group[groups] == modes)
     return correct

@@ -174,7 +174,7 @@ def per_client(reading: Reading, n_participations: int) -> Costs:
 
 
 def participations(n_rounds: int, sample_rate: float) -> tuple[int, int]:
-    """How often a client is drawn in `n_rounds`: expected (rounded), and not exceeded with probability 0.999."""
+    """Number of draws of a client in `n_rounds`: expected (rounded), and not exceeded with probability 0.999."""
     return round(n_rounds * sample_rate), int(binom.ppf(0.999, n_rounds, sample_rate))
 
 

@@ -93,7 +93,7 @@ Standing = Literal["bound", "claimed", "replay"]
 
 
 def kind(given: Guarantee) -> Kind:
-    """What supports a release's epsilon: a ledger ("proved"), a publication's claim ("nominal"), or nothing ("none")."""
+    """The support of a release's epsilon: a ledger ("proved"), a publication's claim ("nominal"), or nothing ("none")."""
     if given.is_private:
         return "proved"
     return "nominal" if given.claim is not None and math.isfinite(given.claim.epsilon) else "none"
@@ -264,7 +264,7 @@ def spent(guarantees: Mapping[float, Guarantee]) -> str:
 
 
 def standing(given: Guarantee) -> Standing:
-    """What kind of promise the requested budget of a release is."""
+    """The kind of guarantee that the requested budget of a release has."""
     if is_nominal(given):
         return "claimed"
     replay = ways_out(given).get("replay", 0.0)

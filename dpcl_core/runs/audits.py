@@ -88,7 +88,7 @@ class Audits:
 
 
 def refusal(spec: RunSpec) -> tuple[str, str] | None:
-    """Why a run with these settings cannot be audited in one training, and the command that audits them; None: it can."""
+    """The reason why these settings cannot be audited in one training, and the command that audits them; None: they can."""
     why = auditable.refusal(spec)
     return None if why is None else (why, checks.command_line(spec, "audit"))
 

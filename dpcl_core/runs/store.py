@@ -83,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run failed: kind, one sentence for the user, and details (a traceback, the end of the log)."""
+    """The reason for a run's failure: kind, one sentence for the user, and details (a traceback, the end of the log)."""
 
     kind: FailureKind
     sentence: str

@@ -1,1 +1,1 @@
-"""How data arrives: one dataset becomes a stream of tasks."""
+"""Scenarios: each turns one dataset into a stream of tasks."""

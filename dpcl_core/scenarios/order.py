@@ -24,7 +24,7 @@ def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
 
 
 def fault(numbers: Sequence[int], *, first: int, n: int) -> str | None:
-    """Why these are not a permutation of the `n` integers from `first` on; None where they are."""
+    """The reason why these are no permutation of the `n` integers from `first` on; None where they are."""
     integers = np.asarray(numbers, dtype=object)  # user-given numbers may overflow any fixed width
     outside = [number for number in integers if not first <= number < first + n]
     if outside:

@@ -30,7 +30,7 @@ class Noises:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How often a client's data may be used over the whole run: fixed before the first task, and charged in full.
+    """The number of uses of a client's data over the whole run: fixed before the first task, and charged in full.
 
     `n_tasks`: tasks that a client may be in; `rounds`: rounds of the head per task; `rate`: chance to be in a round.
     """

@@ -144,7 +144,7 @@ class CslrPublished:
         return listed(rows, range(self._n_users), learner, draws, _AT_MOST, by_label=self._by_label)
 
     def _without_bound(self) -> str:
-        """Why the replay has no bound; empty where it has one."""
+        """The reasons why the replay has no bound; empty where it has one."""
         if self._params.noisy_lists:
             return ""
         if self._params.modes_per_task > 1:

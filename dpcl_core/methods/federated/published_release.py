@@ -24,7 +24,7 @@ _SHARE_SCALE = 0.5  # scale of shares and targets beside the means in a noisy li
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How a group's statistics are averaged and made into a mixture: Eq. 2 as printed, or repaired.
+    """The rule by which a group's statistics become a mixture: Eq. 2 as printed, or repaired.
 
     `by_shares`: entries are weighted by their share of a client's rows, sums are divided by the expected number of clients,
     and a mean is its sum divided by the group's share. Otherwise each client's entries of a group count once, divided by the

@@ -38,7 +38,7 @@ class CslrCentralParams(
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound does not cover."""
+    """The limits of the bound."""
     assert isinstance(params, CslrCentralParams)
     if params.head == "private":
         return ()

@@ -11,7 +11,7 @@ from dpcl_core.spec import Params
 
 
 class CoefficientParams(Params):
-    """How the classifiers are trained on a task's noisy sums: post-processing, which costs no privacy."""
+    """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
 
     head: Head = Field(
         "shared",

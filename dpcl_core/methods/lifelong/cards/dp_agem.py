@@ -62,7 +62,7 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """What the bound does not cover, and what it assumes."""
+    """The limits and assumptions of the bound."""
     assert isinstance(params, DpAgemParams)
     if params.projection == "never":
         return (ROUNDING_ASSUMED,)

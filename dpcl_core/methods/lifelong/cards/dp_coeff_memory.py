@@ -11,7 +11,7 @@ from dpcl_core.spec import Params
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings mean for the budget."""
+    """The effect of the settings on the budget."""
     assert isinstance(params, CoeffMemoryParams)
     if facts.recurrence == "once":
         return "One noisy release a task; whatever the steps, a task costs an example the budget once."

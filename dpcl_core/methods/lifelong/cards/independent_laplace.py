@@ -28,7 +28,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """What the settings mean for the noise."""
+    """The effect of the settings on the noise."""
     assert isinstance(params, IndependentLaplaceParams)
     if params.project_to == 0:
         return "Noise on a value of range 2: for each value of an example 2 / ε of the values' part of the budget."

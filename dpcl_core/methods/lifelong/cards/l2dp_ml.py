@@ -128,7 +128,7 @@ def derived(params: Params, facts: PublicSizes) -> str:
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """Why its epsilon is not a bound, and where the noise is kept."""
+    """The reasons why its epsilon is no bound, and the place of the noise."""
     assert isinstance(params, L2dpMlParams)
     inside = "The noise is inside the model file: test examples get the same, so whoever has the model has the noise."
     one_row = "One noise vector is shared by all classes, too: the difference of two classes' weights has none of it."
