@@ -100,11 +100,11 @@ AIMS: Mapping[str, float] = {
 def _alarms() -> int:
     """How many of 200 short audits of the cosine learner prove more than is accounted, at a level of 5 %."""
     spec = checks.parse({"privacy": {"epsilons": [1.0]}})
-    game, found = cosine.game(spec, 1.0, is_natural=False), 0
+    game, alarms = cosine.game(spec, 1.0, is_natural=False), 0
     for _ in range(SHORT):
         one, other, accounted = play.scores(spec, 1.0, 600, game, 600)
-        found += play.judged(one, other, 1.0, accounted, 1e-5, "", "", is_gaussian=True).exceeds
-    return found
+        alarms += play.judged(one, other, 1.0, accounted, 1e-5, "", "", is_gaussian=True).exceeds
+    return alarms
 
 
 def _played(name: str) -> dict[str, Any]:
@@ -112,11 +112,11 @@ def _played(name: str) -> dict[str, Any]:
     started, date = time.process_time(), datetime.now(UTC).date().isoformat()
     if name == ALARMS:
         return {"date": date, "alarms": _alarms(), "cpu_seconds": round(time.process_time() - started)}
-    found = [AUDITS[name]() for _ in range(REPEATS)]
+    audits = [AUDITS[name]() for _ in range(REPEATS)]
     seconds = (time.process_time() - started) / REPEATS
-    bounds = [math.floor(100 * one.lower_bound) / 100 for one in found]
-    accounted = round(max(one.accounted for one in found), 3)
-    detects = [one.detects or "nothing" for one in found]
+    bounds = [math.floor(100 * one.lower_bound) / 100 for one in audits]
+    accounted = round(max(one.accounted for one in audits), 3)
+    detects = [one.detects or "nothing" for one in audits]
     return {"date": date, "bounds": bounds, "accounted": accounted, "detects": detects[0], "cpu_seconds": round(seconds, 1)}
 
 
@@ -124,25 +124,25 @@ def _page(figures: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [
         "# What audits prove at ε = 1",
         "",
-        "Made by `python -m scripts.record_audits`. Each worst-case audit is played ten times, with as many releases as it "
-        "takes by itself, δ = 1e-5, at 95 % confidence, through the learner. Aimed at: so much in nine of ten.",
+        "`python -m scripts.record_audits` runs each worst-case audit ten times through the method's own learner, with its "
+        "default number of releases, at δ = 1e-5 and 95 % confidence. The aim is to be reached in nine of ten.",
         "",
-        "| method | accounted | aimed at | ten lower bounds | nine of ten reach | would have caught | CPU seconds | date |",
+        "| method | accounted ε | aim | ten lower bounds | reached by nine | would detect | CPU seconds | date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in AUDITS:
-        if (told := figures.get(name)) is None:
+        if (row := figures.get(name)) is None:
             continue
-        bounds = " ".join(f"{bound:.2f}" for bound in told["bounds"])
-        reached = f"{sorted(told['bounds'])[1]:.2f}"
-        cells = [name, f"{told['accounted']:g}", AIMS.get(name, "–"), bounds, reached]
-        cells += [told["detects"], f"{told['cpu_seconds']:g}", told["date"]]
+        bounds = " ".join(f"{bound:.2f}" for bound in row["bounds"])
+        reached = f"{sorted(row['bounds'])[1]:.2f}"
+        cells = [name, f"{row['accounted']:g}", AIMS.get(name, "–"), bounds, reached]
+        cells += [row["detects"], f"{row['cpu_seconds']:g}", row["date"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
-    if (told := figures.get(ALARMS)) is not None:
+    if (alarms := figures.get(ALARMS)) is not None:
         lines += [
             "",
-            f"Of {SHORT} short audits of the cosine learner (600 releases a side, real noise, {told['date']}) "
-            f"{told['alarms']} proved more than is accounted. At a level of 5 % more than 18 have a chance of 0.6 %.",
+            f"Of {SHORT} short audits of the cosine learner (600 releases a side, real noise, {alarms['date']}), "
+            f"{alarms['alarms']} proved more than is accounted. At a level of 5 % more than 18 have probability 0.6 %.",
         ]
     return "\n".join(lines) + "\n"
 
