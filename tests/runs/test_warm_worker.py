@@ -63,6 +63,13 @@ def waiting(app: LocalExecutor) -> process.Process:
     return process.of(app.warm.pid)
 
 
+def finishes_without(store: Store, run_id: str, warm: process.Process) -> None:
+    """Asserts that a process of its own carries the run out, and that the warm worker ends."""
+    assert store.get(run_id).process != warm
+    until(lambda: gone(warm))
+    until(lambda: store.status(run_id) == "finished")
+
+
 def gone(one: process.Process) -> bool:
     return process.is_alive(one) is False
 
@@ -161,9 +168,7 @@ def test_a_run_whose_warm_worker_is_dead_or_does_not_answer_gets_a_process_of_it
     harm(ready)
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
-    assert store.get(run_id).process != ready
-    until(lambda: gone(ready))
-    until(lambda: store.status(run_id) == "finished")
+    finishes_without(store, run_id, ready)
 
 
 @pytest.mark.timeout(120)
@@ -193,9 +198,7 @@ def test_a_warm_worker_of_another_state_of_the_program_or_its_surroundings_is_no
         monkeypatch.setenv("PYTHONPATH", str(Path(stand_in.__file__).parents[2]))
     run_id = store.create(replay.a_spec())
     app.submit(run_id)
-    assert store.get(run_id).process != ready
-    until(lambda: gone(ready))
-    until(lambda: store.status(run_id) == "finished")
+    finishes_without(store, run_id, ready)
 
 
 def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):
@@ -205,9 +208,7 @@ def test_a_warm_worker_of_another_store_is_not_used(store, make, tmp_path):
     run_id = other.create(replay.a_spec())
     elsewhere = LocalExecutor(other, stand_in.command("replay:0.1"), app.warm)
     elsewhere.submit(run_id)
-    assert other.get(run_id).process != ready
-    until(lambda: gone(ready))
-    until(lambda: other.status(run_id) == "finished")
+    finishes_without(other, run_id, ready)
 
 
 def test_one_that_nobody_wants_any_more_gives_its_memory_back(store, make, monkeypatch):

@@ -141,8 +141,8 @@ ER = replace(
     SEQFT,
     name="lm-er",
     title="ER: experience replay",
-    summary="Fine-tunes a language model from task to task and mixes texts kept of earlier tasks into every batch. Few "
-    "texts are kept, so each is read often: under DP-SGD whoever is kept pays for every step that may replay him.",
+    summary="Fine-tunes a language model from task to task and mixes kept texts of earlier tasks into every batch. Few "
+    "texts are kept, so each is read often: under DP-SGD a kept text is charged for every step that may replay it.",
     source="Baseline of PeCL (Zhan et al.); supervised form of CLEAR (Rolnick et al. 2019)",
     params=ErParams,
     derived=_derived_of_buffer,
@@ -154,8 +154,8 @@ EWC = replace(
     SEQFT,
     name="lm-ewc",
     title="EWC: elastic weight consolidation",
-    summary="Fine-tunes a language model from task to task and pulls every weight back to where earlier tasks left it, the "
-    "more the better it served them. To measure that reads their texts once more, and costs.",
+    summary="Fine-tunes a language model from task to task and pulls each weight towards its value after earlier tasks, "
+    "most strongly where it mattered to them. Measuring that reads their texts once more, which costs budget.",
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
     params=EwcParams,
     printed=printed.EWC,
@@ -166,8 +166,8 @@ GEM = replace(
     name="lm-gem",
     title="GEM: gradient episodic memory",
     summary="Fine-tunes a language model from task to task; no step may point against the gradient on any earlier task's "
-    "kept texts. Under DP-SGD each of these gradients gets noise: all that is kept is read in every step, which nearly no "
-    "budget survives.",
+    "kept texts. Under DP-SGD each of these gradients gets noise: every step reads all kept texts, which few budgets can "
+    "pay for.",
     source="Baseline of PeCL (Zhan et al.); Lopez-Paz and Ranzato 2017",
     params=GemParams,
     derived=_derived_of_buffer,
@@ -179,8 +179,8 @@ OLORA = replace(
     SEQFT,
     name="lm-olora",
     title="O-LoRA: orthogonal adapters",
-    summary="Gives every task low-rank adapters of its own, which are added to those of earlier tasks and kept at right "
-    "angles to them. Earlier adapters are outputs of private training: nothing is read again, and nothing more is paid.",
+    summary="Gives every task its own low-rank adapters, which are added to those of earlier tasks and kept orthogonal "
+    "to them. Earlier adapters are outputs of private training: using them again reads no text and costs no budget.",
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
     params=OloraParams,
     printed=printed.OLORA,
@@ -191,7 +191,7 @@ MTL = replace(
     name="lm-mtl",
     title="MTL: all tasks together",
     summary="Waits for all tasks and trains the language model on their texts together. No continual learning: there is one "
-    "model, at the end, so that nothing can be said of forgetting.",
+    "model, at the end, so forgetting is not defined.",
     source="Upper bound of PeCL (Zhan et al.), DP-SGD or noisy embeddings",
     params=MtlParams,
     trains_on="all",
