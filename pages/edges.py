@@ -22,37 +22,30 @@ noise is fresh at every press."""
 def page() -> None:
     """The page."""
     header("Sharp edges", "Where does private learning go wrong?", help_text=HELP)
-    columns = st.columns(2)
-    edges = text.edges()
-    half = (len(edges) + 1) // 2
-    for place, edge in enumerate(edges):
-        with columns[place >= half]:
-            _card(place + 1, edge)
+    columns, edges = st.columns(2), text.edges()
+    for number, edge in enumerate(edges, start=1):
+        with columns[number > (len(edges) + 1) // 2]:
+            _card(number, edge)
 
 
 def _card(number: int, edge: Edge) -> None:
+    key = f"edge:{edge.key}"
     with layout.card(f"edge-{edge.key}"):
         st.header(f"{number}. {edge.title}", anchor=False)
         st.markdown(edge.wrong)
         st.markdown(f"**Here:** {edge.prevented} :small[`{edge.where}`]")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if st.button("Show it", key=f"show-{edge.key}", help=f"Demonstrates the mistake: {edge.title}"):
-                st.session_state[f"edge:{edge.key}"] = _demonstration(edge.key)
+                from dpcl_core.lessons import edges  # loads the accountants, which take a second
+
+                st.session_state[key] = edges.demonstration(edge.key)
             if edge.lesson is not None:
                 lesson = text.NAMES.index(edge.lesson) + 1
                 label, query = f":primary[Lesson {lesson} →]", {"v": "1", "l": edge.lesson}
                 st.page_link("pages/lessons.py", label=label, query_params=query)
-        shown = cast("Shown | None", st.session_state.get(f"edge:{edge.key}"))
-        if shown is not None:
-            lines = "".join(f"| {' | '.join(row)} |\n" for row in shown.rows)
-            st.markdown(f"| {' | '.join(shown.head)} |\n|---|{'---:|' * (len(shown.head) - 1)}\n{lines}")
+        if (shown := cast("Shown | None", st.session_state.get(key))) is not None:
+            layout.table(shown.head, shown.rows)
             st.markdown(f"**{shown.finding}**")
-
-
-def _demonstration(key: str) -> Shown:
-    from dpcl_core.lessons import edges  # loads the accountants, which take a second
-
-    return edges.demonstration(key)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
 from html import escape
 from typing import Final, cast
 
@@ -32,11 +32,10 @@ def _fields() -> list[object]:
     ]
     for number, name in enumerate(text.NAMES, start=1):
         lesson = text.load(name)
-        n_steps = len(lesson.steps)
-        answer = link.Maybe(link.Whole(1, 4))
+        n_steps, choice = len(lesson.steps), link.Maybe(link.Whole(1, 4))
         fields += [
             link.Field(f"{name}:done", f"d{number}", "steps done", link.Many(link.Whole(1, n_steps), n_steps), ()),
-            link.Field(f"{name}:said", f"p{number}", "predictions", link.Many(answer, n_steps), ()),
+            link.Field(f"{name}:predictions", f"p{number}", "predictions", link.Many(choice, n_steps), ()),
             *(
                 link.Field(f"{name}:{one.name}", f"{one.key}{number}", one.title, stages.kind(one), one.default)
                 for one in lesson.controls
@@ -63,11 +62,10 @@ def page() -> None:
     state = _State(view, name, lesson)
     with answer:
         _step(state, lesson)
-    with side:
-        _contents(state, lesson)
     share = view.commit(state.values(), CODEC)
     with side:
-        _teacher(state, lesson, share)
+        _contents(state, lesson)
+        _teacher(state, lesson)
     actions(place, share=share, help_text=HELP)
 
 
@@ -81,9 +79,9 @@ class _State:
         stored = st.session_state.setdefault
         ticks = cast("tuple[int, ...]", view[f"{name}:done"])
         self.done: set[int] = stored(view.key(f"{name}-done"), {n - 1 for n in ticks})
-        linked = cast("tuple[int | None, ...]", view[f"{name}:said"])
+        linked = cast("tuple[int | None, ...]", view[f"{name}:predictions"])
         self.predictions: dict[int, int] = stored(
-            view.key(f"{name}-said"),
+            view.key(f"{name}-predictions"),
             {place: n - 1 for place, n in enumerate(linked) if n is not None and n <= len(lesson.steps[place].choices)},
         )
         self.controls: dict[str, float] = stored(
@@ -106,11 +104,11 @@ class _State:
             if done is None:  # not opened since the link was followed
                 fields |= {key: value for key, value in self.view.read.values.items() if key.startswith(f"{name}:")}
                 continue
-            predictions: dict[int, int] = st.session_state[self.view.key(f"{name}-said")]
+            predictions: dict[int, int] = st.session_state[self.view.key(f"{name}-predictions")]
             n_places = max(predictions, default=-1) + 1
             choices = tuple(predictions[place] + 1 if place in predictions else None for place in range(n_places))
             controls: dict[str, float] = st.session_state[self.view.key(f"{name}-controls")]
-            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:said": choices}
+            fields |= {f"{name}:done": tuple(sorted(step + 1 for step in done)), f"{name}:predictions": choices}
             fields |= {f"{name}:{control}": value for control, value in controls.items()}
         return fields
 
@@ -127,17 +125,10 @@ def _lesson(view: View) -> str:
 
 
 def _step(state: _State, lesson: Lesson) -> None:
-    """Draws one step; each of its four parts appears when the previous one is done."""
+    """Draws a step; each of its four parts appears when the previous one is done."""
     step = lesson.steps[state.step]
-    stage = Stage(
-        lesson=state.name,
-        step=step,
-        controls={one.name: one for one in lesson.controls},
-        values=state.controls,
-        hidden=state.hidden,
-        epoch=state.view.key,
-        dark=style.is_dark(),
-    )
+    controls = {one.name: one for one in lesson.controls}
+    stage = Stage(state.name, step, controls, state.controls, state.hidden, state.view.key, style.is_dark())
     if st.session_state.setdefault(stage.key("opened"), state.step in state.done) is False:
         stage.forget()  # a link without this tick restarts the step
         st.session_state[stage.key("opened")] = True
@@ -149,8 +140,9 @@ def _step(state: _State, lesson: Lesson) -> None:
         return
     st.subheader("Do", anchor=False)
     st.markdown(step.do)
-    truth = stages.act(state.name, step)(stage)
-    if truth is not None:
+    truth = None
+    with suppress(stages.Waiting):
+        truth = stages.act(state.name, step)(stage)
         state.done.add(state.step)
     if state.step in state.done:
         _explained(state, stage, truth)
@@ -166,13 +158,10 @@ def _predicted(state: _State, stage: Stage) -> bool:
         st.subheader("Predict", anchor=False)
         st.markdown(step.predict)
         choice = st.radio(
-            "Your prediction",
-            range(len(step.choices)),
-            index=state.predictions.get(place),
-            format_func=step.choices.__getitem__,
-            key=stage.key("predict"),
+            "Your prediction", range(len(step.choices)), state.predictions.get(place),
+            format_func=step.choices.__getitem__, key=stage.key("predict"),
             disabled=place in state.done and place in state.predictions,
-        )
+        )  # fmt: skip
         if choice is None:
             st.caption("Choose an answer to continue; it may be wrong.")
             return False
@@ -187,7 +176,7 @@ def _explained(state: _State, stage: Stage, truth: int | None) -> None:
         if truth is not None and choice is not None:
             outcome = "Correct." if truth == choice else f"The result: “{step.choices[truth]}”."
             verdict = escape(f"You predicted “{step.choices[choice]}”. {outcome}", quote=False)
-            st.html(f'<p role="status" class="lesson-told"><b>{verdict}</b></p>')
+            st.html(f'<p role="status" class="lesson-verdict"><b>{verdict}</b></p>')
         st.markdown(step.explain)
 
 
@@ -212,15 +201,13 @@ def _contents(state: _State, lesson: Lesson) -> None:
     with st.container(key="lesson-steps", gap=None):
         st.markdown(f"**Steps**, {len(state.done)} of {state.n_steps} done")
         for place, step in enumerate(lesson.steps):
-            tick = "✓" if place in state.done else "○"
-            here = " (here)" if place == state.step else ""
-            label = f"{tick} {place + 1}. {step.title}{here}"
-            shown = f"**{label}**" if here else label
-            st.button(shown, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
+            label = f"{'✓' if place in state.done else '○'} {place + 1}. {step.title}"
+            label = f"**{label} (here)**" if place == state.step else label
+            st.button(label, key=f"lesson-go-{place}", type="tertiary", on_click=state.go, args=(place,))
         st.page_link("pages/about.py", label=":primary[Glossary →]")
 
 
-def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
+def _teacher(state: _State, lesson: Lesson) -> None:
     """Draws a link for a class: this lesson from this step, with the current settings and hidden controls."""
     if state.hidden:
         return
@@ -235,7 +222,7 @@ def _teacher(state: _State, lesson: Lesson, share: Mapping[str, str]) -> None:
         keeps = st.toggle("Include my ticks and predictions", key=state.view.key("teacher-ticks"))
         values = {**state.values(), "hide": tuple(hidden)}
         if not keeps:
-            values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "said")}
+            values |= {f"{name}:{what}": () for name in text.NAMES for what in ("done", "predictions")}
         st.markdown(f"Starts at step {state.step + 1}, “{lesson.steps[state.step].title}”, with the current settings:")
         st.code(link.address(st.context.url or "", CODEC.write(values)), language=None, wrap_lines=True)
 

@@ -17,7 +17,7 @@ from dpcl_core.privacy.statement import shown
 from dpcl_core.results import Result
 from dpcl_core.spec import Adjacency
 from pages.parts.claims import accountants, calculator, cslr, l2dp_ml, pecl, privacy_bar
-from pages.parts.shell import cards, figure_card, layout, link, state, stored_results, style
+from pages.parts.shell import cards, figure_card, layout, link, pickers, state, stored_results, style
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -34,10 +34,7 @@ DELTA = 1e-5
 _LISTED = (0.5, 1.0, 8.0)
 _PEOPLE = (1, 5, 20, 100, 200, 500)
 UNKNOWNS: dict[str, str] = {"epsilon": "ε, from σ and δ", "sigma": "σ, from ε and δ", "delta": "δ, from ε and σ"}
-ADJACENCIES: dict[str, str] = {
-    "add-remove": "one example more or less",
-    "replace": "one example replaced by another",
-}
+ADJACENCIES: dict[str, str] = {"add-remove": "one example more or less", "replace": "one example replaced by another"}
 MECHANISMS: dict[str, str] = {"gaussian": "Gaussian noise, once or more", "sampled": "DP-SGD: noise on random batches"}
 CLAIMS = (l2dp_ml.CLAIM, pecl.CLAIM, cslr.CLAIM)
 CODEC = link.Codec(
@@ -67,13 +64,12 @@ part: one look is proof, however much noise the sums carry. That is **not DP: th
 δ below 1 repairs it. On a list that was public beforehand, the label is there either way and reveals nothing; only the noisy
 sum depends on you, and the noise bounds what it reveals. A list **learned under DP** includes a label at random, and likely
 only if many people have it: a single person's label appears with probability at most δ."""
-LISTS = """| list of labels | what the list reveals | privacy spent | drawback |
-|---|---|---|---|
-| one public list | nothing | nothing | noise of every task on every class |
-| a public list per task | nothing, if it was public | nothing | an assumption |
-| learned under DP | labels that many people have, within ε | a share of ε, half of δ | rare labels are left out |
-| from the data | with certainty, who alone has a label | **no bound** | every promise |
-"""
+LISTS = (
+    ("one public list", "nothing", "nothing", "noise of every task on every class"),
+    ("a public list per task", "nothing, if it was public", "nothing", "an assumption"),
+    ("learned under DP", "labels that many people have, within ε", "a share of ε, half of δ", "rare labels are left out"),
+    ("from the data", "with certainty, who alone has a label", "**no bound**", "every promise"),
+)
 
 
 def page() -> None:
@@ -81,9 +77,7 @@ def page() -> None:
     view = View("privacy", lambda _: CODEC)
     result, run_notices = _linked_result(view)
     place = heading("Privacy", "What is protected, and what does ε promise?", notices=[*view.read.notices, *run_notices])
-    values: dict[str, object] = _statement(view, result)
-    chosen = cast(float, values.pop("chosen"))
-    guarantee = result.guarantees[chosen]
+    values, guarantee = _statement(view, result)
     nominal = guarantee if statement.is_nominal(guarantee) else None
     for claim in CLAIMS:
         values |= calculator.part(claim, view, nominal if nominal is not None and claim is _claim(nominal) else None)
@@ -120,22 +114,15 @@ def _linked_result(view: View) -> tuple[Result, list[str]]:
     return result, []
 
 
-def _statement(view: View, result: Result) -> dict[str, object]:
+def _statement(view: View, result: Result) -> tuple[dict[str, object], Guarantee]:
+    """Draws the choice of a run and an ε, and its statement and ledger; returns the link values and the guarantee."""
     guarantees = result.guarantees
-    runs = {run.id: run.name for run in state.store().list_runs(200) if run.status == "finished"}
-    if result.run_id is not None:
-        runs.setdefault(result.run_id, result.name)
+    runs: dict[str | None, str] = {None: "Example: digits, five tasks"}
+    runs |= {run.id: run.name for run in state.store().list_runs(200) if run.status == "finished"}
+    runs.setdefault(result.run_id, result.name)
     budgets = sorted(guarantees)
     with st.container(key="privacy-choice", horizontal=True, vertical_alignment="bottom", gap="small"):
-        options = [None, *runs]
-        run = st.selectbox(
-            "Statement of",
-            options,
-            index=options.index(result.run_id),
-            format_func=lambda name: "Example: digits, five tasks" if name is None else runs[name],
-            key=view.key("run"),
-            width=340,
-        )
+        run = pickers.select(view, "run", "Statement of", runs, width=340)
         start = view["epsilon"] if view["epsilon"] in guarantees else _middle(budgets)
         chosen = st.segmented_control(
             "Requested ε", budgets, default=start, required=True,
@@ -154,7 +141,7 @@ def _statement(view: View, result: Result) -> dict[str, object]:
             accountants.card(question)
         if result.run_id is not None:
             audit_panel.panel(state.store().get(result.run_id), always=True)
-    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen, "chosen": chosen}
+    return {"run": run, "epsilon": None if chosen == _middle(budgets) else chosen}, guarantees[chosen]
 
 
 def _middle(budgets: list[float]) -> float:
@@ -167,13 +154,8 @@ def _full_statement(given: Guarantee) -> None:
     with layout.card("statement"):
         st.markdown("**The statement, word for word**")
         st.markdown(f"{words.headline} {words.odds}")
-        lists = (
-            ("Covered", words.covered),
-            ("Not covered", words.not_covered),
-            ("Assumed", words.assumptions),
-            ("To know", words.caveats),
-        )
-        for title, items in lists:
+        covered = (("Covered", words.covered), ("Not covered", words.not_covered))
+        for title, items in (*covered, ("Assumed", words.assumptions), ("To know", words.caveats)):
             if items:
                 st.markdown(f"**{title}**\n" + "\n".join(f"- {plain(item)}" for item in items))
 
@@ -184,15 +166,12 @@ def _ledger(result: Result, chosen: float) -> None:
 
     given = result.guarantees[chosen]
     spent = _spent(result, chosen)
-    names = [
-        *(name for name in given.parts if name.startswith("task ")),
-        *(n for n in given.parts if not n.startswith("task ")),
-    ]
-    rows = "".join(f"| {name} | {calculator.bound(given.parts[name])} |\n" for name in names)
+    names = sorted(given.parts, key=lambda name: not name.startswith("task "))
+    rows = [(name, calculator.bound(given.parts[name])) for name in names]
     if len(names) > 1 and all(map(math.isinf, given.parts.values())):
-        rows = f"| each of {len(names)} parts, {names[0]} to {names[-1]} | no bound |\n"
+        rows = [(f"each of {len(names)} parts, {names[0]} to {names[-1]}", "no bound")]
     how = plain(given.composition.partition(":")[0])
-    total = f"| **total for any one {who(given.unit)}** ({how}) | **{calculator.bound(given.epsilon)}** |\n"
+    total = (f"**total for any one {who(given.unit)}** ({how})", f"**{calculator.bound(given.epsilon)}**")
     if not spent.empty:
         figure_card.show(
             budget.ledger(spent, dark=style.is_dark()), result.provenance, key="ledger",
@@ -200,7 +179,7 @@ def _ledger(result: Result, chosen: float) -> None:
         )  # fmt: skip
     with layout.card("ledger-table"):
         st.markdown(f"**What the ledger holds** at δ = {given.delta:g}, {plain(given.adjacency.partition(':')[0])}")
-        st.markdown(f"| entry | ε at most |\n|---|---:|\n{rows}{total}")
+        layout.table(("entry", "ε at most"), [*rows, total])
         st.caption(f"{statement.words(given).odds} Requested in the form: {epsilon_label(chosen)}.")
 
 
@@ -227,7 +206,7 @@ def _spent(result: Result, chosen: float) -> pd.DataFrame:
 
 
 def _calculator(view: View) -> dict[str, object]:
-    values: dict[str, object] = {}
+    values: dict[str, object] = {name: view[name] for name in ("in_epsilon", "in_sigma", "in_delta", "in_rate", "in_steps")}
     with layout.card("calculator"):
         st.markdown("**How much noise does an ε need?**")
         values["mechanism"] = _radio(view, "mechanism", "Mechanism", MECHANISMS)
@@ -248,19 +227,12 @@ def _calculator(view: View) -> dict[str, object]:
             _answer(cast(Unknown, wanted), texts, cast(Adjacency, values["adjacency"]), is_sampled=is_sampled)
         except ValueError as refused:  # BadInput and Unaccountable: one sentence each
             st.error(plain(str(refused)))
-    return {**{name: view[name] for name in ("in_epsilon", "in_sigma", "in_delta", "in_rate", "in_steps")}, **values}
+    return values
 
 
 def _radio(view: View, name: str, title: str, options: dict[str, str]) -> str:
-    names = list(options)
-    return st.radio(
-        title,
-        names,
-        index=names.index(str(view[name])),
-        format_func=options.__getitem__,
-        key=view.key(name),
-        horizontal=True,
-    )
+    start, key = list(options).index(str(view[name])), view.key(name)
+    return st.radio(title, list(options), start, format_func=options.__getitem__, key=key, horizontal=True)
 
 
 def _text(view: View, name: str, title: str) -> str:
@@ -336,31 +308,23 @@ def _composition(view: View) -> dict[str, object]:
 
     with layout.card("composition"):
         st.markdown("**One person in several tasks**")
-        tasks = st.slider("Tasks with the same person", 1, 50, int(cast(int, view["tasks"])), key=view.key("tasks"))
-        options = sorted({*BUDGETS, cast(float, view["task_epsilon"])})
-        epsilon = st.select_slider(
-            "ε of each task",
-            options,
-            cast(float, view["task_epsilon"]),
-            format_func=epsilon_text,
-            key=view.key("task_epsilon"),
-        )
+        tasks = st.slider("Tasks with the same person", 1, 50, cast(int, view["tasks"]), key=view.key("tasks"))
+        start, key = cast(float, view["task_epsilon"]), view.key("task_epsilon")
+        epsilon = st.select_slider("ε of each task", sorted({*BUDGETS, start}), start, format_func=epsilon_text, key=key)
         total = composition.in_every_task([epsilon] * tasks, DELTA)[-1]
-        st.markdown(
-            f"| person | total at δ = {DELTA:g} | right guesses at most |\n|---|---:|---:|\n"
-            f"| in one task only (parallel) | ε = {shown(epsilon)} | {_percent(epsilon)} |\n"
-            f"| in {tasks} tasks (sequential, exact) | ε = {_up(total, 3)} | {_percent(total)} |\n"
-            f"| in {tasks} tasks, plain sum | ε = {shown(tasks * epsilon)}, δ = {tasks * DELTA:g} | "
-            f"{_percent(tasks * epsilon, tasks * DELTA)} |"
-        )
+        in_sum = f"ε = {shown(tasks * epsilon)}, δ = {tasks * DELTA:g}"
+        layout.table(("person", f"total at δ = {DELTA:g}", "right guesses at most"), (
+            ("in one task only (parallel)", f"ε = {shown(epsilon)}", _percent(epsilon)),
+            (f"in {tasks} tasks (sequential, exact)", f"ε = {_up(total, 3)}", _percent(total)),
+            (f"in {tasks} tasks, plain sum", in_sum, _percent(tasks * epsilon, tasks * DELTA)),
+        ))  # fmt: skip
         st.caption(
             "Each task is one Gaussian release, add/remove of one example. Parallel composition holds only if no person is "
             "in two tasks and each record's task depends on that record only."
         )
-    sigma = gaussian.sigma(epsilon, DELTA)
-    noise = composition.noise_over_tasks(sigma, tasks)
+    noise = composition.noise_over_tasks(gaussian.sigma(epsilon, DELTA), tasks)
     picture = budget.noise_growth(noise, dark=style.is_dark())
-    provenance = Provenance("computed", None, "DP cosine classifier", "", (epsilon,), DELTA, 0, ())
+    provenance = Provenance("computed", None, "DP cosine classifier", epsilons=(epsilon,), delta=DELTA)
     figure_card.show(
         picture, provenance, key="noise", title="How noise grows over tasks",
         note=f"variance after {tasks} task{'s' if tasks != 1 else ''}: {tasks} × σ² with one public list, 1 × σ² otherwise",
@@ -376,14 +340,13 @@ def _percent(epsilon: float, delta: float = DELTA) -> str:
 def _odds() -> None:
     from dpcl_core.privacy import gaussian
 
-    rows = ""
-    for epsilon in BUDGETS:
-        sigma = gaussian.sigma(epsilon, DELTA)
-        exact = f"{100 * statement.gaussian_odds_bound(sigma):.1f} %"
-        rows += f"| {epsilon_text(epsilon)} | {_percent(epsilon)} | {exact} | {_up(sigma)} |\n"
+    sigmas = {epsilon: gaussian.sigma(epsilon, DELTA) for epsilon in BUDGETS}
     with layout.card("odds"):
         st.markdown("**ε as odds**: how often can a guess whether someone took part be right?")
-        st.markdown(f"| ε | worst case, at most | one Gaussian release | its σ |\n|---:|---:|---:|---:|\n{rows}")
+        layout.table(("ε", "worst case, at most", "one Gaussian release", "its σ"), (
+            (epsilon_text(epsilon), _percent(epsilon), f"{100 * statement.gaussian_odds_bound(sigma):.1f} %", _up(sigma))
+            for epsilon, sigma in sigmas.items()
+        ), names=0)  # fmt: skip
         st.caption(
             f"δ = {DELTA:g}. Taking part and not taking part are equally likely beforehand. The attacker sees the release "
             "and knows everything else. The worst case holds for any mechanism with this ε; the third column is exact for "
@@ -397,14 +360,13 @@ def _leak() -> None:
 
     privacy = PrivacySpec(delta=DELTA)
     columns = {budget: partition.chances(*list_budget(privacy, budget, 1), _PEOPLE[-1]) for budget in _LISTED}
-    head = " | ".join(f"at ε = {epsilon_text(budget)}" for budget in columns)
-    chances = {n: [_chance(column[n] / partition.ONE) for column in columns.values()] for n in _PEOPLE}
-    rows = "".join(f"| {n} | {' | '.join(cells)} |\n" for n, cells in chances.items())
     with layout.card("leak"):
         st.markdown(LEAK)
-        st.markdown(LISTS)
+        layout.table(("list of labels", "what the list reveals", "privacy spent", "drawback"), LISTS, names=4)
         st.markdown("**How likely a learned list includes a label**, by the number of people of a task who have it")
-        st.markdown(f"| people | {head} |\n|---:{'|---:' * len(columns)}|\n{rows}")
+        heads = ("people", *(f"at ε = {epsilon_text(budget)}" for budget in columns))
+        chances = {n: [_chance(column[n] / partition.ONE) for column in columns.values()] for n in _PEOPLE}
+        layout.table(heads, ((str(n), *cells) for n, cells in chances.items()), names=0)
         st.caption(
             f"δ = {DELTA:g}, one task; {privacy.label_share:.0%} of ε and half of δ pay for the list. Exact; no other list "
             "at this ε and δ includes more labels (Desfontaines et al. 2022)."

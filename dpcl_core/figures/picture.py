@@ -43,11 +43,11 @@ class Provenance:
     dataset: str
     n_train: int | None
     method: str
-    labels: str
-    epsilons: tuple[float, ...]
-    delta: float | None
-    n_seeds: int
-    runs: tuple[str, ...]
+    labels: str = ""
+    epsilons: tuple[float, ...] = ()
+    delta: float | None = None
+    n_seeds: int = 0
+    runs: tuple[str, ...] = ()
     is_example: bool = False
     is_seeded: bool = False
     standings: tuple[Standing, ...] = ("bound",)

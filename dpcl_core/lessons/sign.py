@@ -155,7 +155,7 @@ class Variant(Spec):
         """Mean over seeds."""
         return float(np.mean([getattr(one, what)[level] for one in self.seeds]))
 
-    def each(self, level: str) -> list[float]:
+    def exposures(self, level: str) -> list[float]:
         """Exposure of a level with each seed."""
         return [one.exposure[level] for one in self.seeds]
 

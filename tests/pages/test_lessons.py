@@ -197,7 +197,7 @@ def test_the_longest_link_is_short_enough() -> None:
     values: dict[str, object] = {"lesson": text.NAMES[-1], "step": 5, "hide": ("epsilon", "strength", "prediction")}
     for name in text.NAMES:
         n_steps = len(text.load(name).steps)
-        values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:said": (4,) * n_steps}
+        values |= {f"{name}:done": tuple(range(1, n_steps + 1)), f"{name}:predictions": (4,) * n_steps}
         values |= {f"{name}:{control.name}": control.most for control in text.load(name).controls}
     assert CODEC.read(CODEC.write(values)).values == values
 

@@ -16,7 +16,6 @@ from dpcl_core import paths
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.budget import training_budget
 from dpcl_core.spec import Adjacency, RunSpec
-from pages.parts.claims.calculator import table
 from pages.parts.shell import layout
 from pages.parts.shell.text import plain
 
@@ -77,7 +76,7 @@ def _wait(question: Question) -> None:
     """Checks every second; when done, reruns the page without a timer."""
     if _future(question).done():
         st.rerun()
-    table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
+    layout.table(_HEADS, ((name, "…") for key, name in _NAMES.items() if key != "exact"))
     st.caption("Computing in a separate process: about ten seconds on an idle computer.")
 
 
@@ -88,7 +87,8 @@ def _answer(question: Question) -> None:
         st.error(f"The accountants gave no answer: {plain(str(trouble)[:300])}")
         return
     epsilons = document["accountants"]
-    table(_HEADS, ((name, f"{float(epsilons[key]):.4f}") for key, name in _NAMES.items() if epsilons[key] is not None))
+    known = {name: epsilons[key] for key, name in _NAMES.items() if epsilons[key] is not None}
+    layout.table(_HEADS, ((name, f"{float(epsilon):.4f}") for name, epsilon in known.items()))
     if not epsilons["agree"]:
         st.error("The accountants contradict each other, so one of them is wrong. This is a fault of the app: report it.")
     how = f"each on a random share of {question.sample_rate:g}" if question.sample_rate < 1 else "each on all examples"

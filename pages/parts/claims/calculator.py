@@ -14,7 +14,7 @@ import streamlit as st
 
 from dpcl_core.events import Guarantee
 from dpcl_core.privacy.statement import shown, words
-from pages.parts.shell import layout, link
+from pages.parts.shell import layout, link, pickers
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
@@ -27,27 +27,24 @@ UNBOUNDED = {"**accounted** by the ledger": "no bound"}
 
 
 @dataclass(frozen=True)
-class Lines:
-    """A run's claim as table rows (claimed, computed, accounted), and the inputs they were computed from."""
-
-    rows: Mapping[str, str]
-    source: str
-
-
-@dataclass(frozen=True)
 class Claim:
     """A published claim on the Privacy page.
 
-    `fields`: its link fields, the first one for whether it is open. `is_of`: whether a run's ε is this claim. `lines`: the
-    rows of such a run. `body`: draws the inside, given the run on the page if its ε is this claim; returns the link values.
+    `fields`: its link fields, the first one for whether it is open. `source`: how the source of such a run's claim begins.
+    `lines`: such a run's table rows (claimed, computed, accounted), and the inputs from which they were computed. `body`:
+    draws the inside, given the run on the page if its ε is this claim; returns the link values.
     """
 
     title: str
     about: str
     fields: Sequence[link.Field[Any]]
-    is_of: Callable[[Guarantee], bool]
-    lines: Callable[[Guarantee], Lines]
+    source: str
+    lines: Callable[[Guarantee], tuple[Mapping[str, str], str]]
     body: Callable[[View, Guarantee | None], Mapping[str, object]]
+
+    def is_of(self, given: Guarantee) -> bool:
+        """Whether a run's ε is this claim."""
+        return given.claim is not None and given.claim.source.startswith(self.source)
 
 
 def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]:
@@ -66,19 +63,12 @@ def part(claim: Claim, view: View, given: Guarantee | None) -> dict[str, object]
 def of_run(claim: Claim, given: Guarantee) -> None:
     """Draws a run's claimed, computed and accounted ε, and the lower bound proved by the audit at its end."""
     least = "no audit" if given.audit is None else f"at least {math.floor(10 * given.audit.lower_bound) / 10:g}"
-    lines = claim.lines(given)
+    rows, source = claim.lines(given)
     with layout.card("claim"):
         st.markdown("**Claimed, accounted, audited**")
-        table(("of this run", "ε"), [*lines.rows.items(), ("**audited**", f"**{least}**")])
+        layout.table(("of this run", "ε"), [*rows.items(), ("**audited**", f"**{least}**")])
         st.caption(plain(words(given).audited or "This run was not audited."))
-        st.caption(plain(lines.source))
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1) -> None:
-    """Draws a table whose first `names` columns are words and whose others are right-aligned numbers."""
-    rule = "|".join("---" if column < names else "---:" for column in range(len(heads)))
-    lines = ["|".join(("", *(f" {cell} " if cell else " " for cell in row), "")) for row in (heads, *rows)]
-    st.markdown("\n".join((lines[0], f"|{rule}|", *lines[1:], "")))
+        st.caption(plain(source))
 
 
 def bound(epsilon: float) -> str:
@@ -95,8 +85,7 @@ class Controls:
 
     def select(self, name: str, title: str, options: Mapping[str, str]) -> str:
         """One of several, by name; `options` gives their titles."""
-        names, start = list(options), str(self._view[name])
-        chosen = st.selectbox(title, names, names.index(start), format_func=options.__getitem__, key=self._view.key(name))
+        chosen = pickers.select(self._view, name, title, options)
         self.values[name] = chosen
         return chosen
 

@@ -13,14 +13,15 @@ from dpcl_core.events import Guarantee
 from dpcl_core.privacy import cslr_claim
 from dpcl_core.privacy.cslr_claim import TABLE_5, Benchmark
 from dpcl_core.privacy.statement import shown
+from dpcl_core.spec import Adjacency
 from pages.parts.claims import cslr_attacks, cslr_readings, cslr_theorems, privacy_bar
-from pages.parts.claims.calculator import Claim, Controls, Lines, bound, table
+from pages.parts.claims.calculator import Claim, Controls, bound
 from pages.parts.shell import layout, link
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
-    from dpcl_core.privacy.cslr_accounting import Costs, Reading
+    from dpcl_core.privacy.cslr_accounting import Costs, Reading, Sampling
 
 BENCHMARKS: dict[str, str] = {
     "ag-news": "Split-AG-News",
@@ -79,7 +80,7 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     readings = layout.card("list-readings")
     left, right = st.columns(2)
     with left, layout.card("list-audits"):
-        claimed = cslr_attacks.part(view, reading, TABLE_5)
+        claimed = cslr_attacks.part(view, reading)
     with right:
         with layout.card("list-local"):
             _local(reading)
@@ -90,7 +91,7 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     return controls.values | {"r_claim": claimed}
 
 
-def _lines(given: Guarantee) -> Lines:
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     """A run's claimed ε, the computed cost of its noise, and replay, head and total of its ledger."""
     assert given.claim is not None
     claimed = given.claim
@@ -101,7 +102,7 @@ def _lines(given: Guarantee) -> Lines:
     rows |= {f"**accounted**: {name}": bound(given.parts[name]) for name in channels}
     rows["**accounted**: replay and head together"] = bound(given.epsilon)
     rest = " · ".join(f"{name} = {value:g}" for name, value in claimed.numbers.items() if name not in computed)
-    return Lines(rows, f"Computed for {rest}, granting the printed sensitivity.")
+    return rows, f"Computed for {rest}, granting the printed sensitivity."
 
 
 def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
@@ -116,9 +117,7 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
         statistics = controls.whole("r_statistics", "statistics a round")
         clients = controls.whole("r_clients", "clients, N", usual=printed.n_clients, of=benchmark)
     sampling = controls.select("r_sampling", "Clients of a round", SAMPLING)
-    rate = cast(float, view["r_rate"])
-    if sampling != "everyone":
-        rate = controls.share("r_rate", "share of clients a round, q", 0.01, 0.01)
+    rate = 1.0 if sampling == "everyone" else controls.share("r_rate", "share of clients a round, q", 0.01, 0.01)
     adjacency = controls.select("r_adjacency", "Neighbouring data differ by", ADJACENCIES)
     clipping = controls.select("r_clipping", "Clipped to B is", CLIPPING)
     groups = cast(int, view["r_groups"])
@@ -126,8 +125,8 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
         groups = controls.whole("r_groups", "K groups" if clipping == "mode" else "L entries")
     coin = controls.flag("r_coin", "All statistics of a round come from the same clients: amplified once")
     with_list = controls.flag("r_list", "The clients' own lists are released too, at the same noise")
-    head = cast("float | None", view["r_head"])
-    is_noisy = st.toggle("The head's updates get noise, in the same rounds", head is not None, key=view.key("r_head"))
+    label = "The head's updates get noise, in the same rounds"
+    is_noisy = st.toggle(label, view["r_head"] is not None, key=view.key("r_head"))
     title = "noise std divided by the updates' clipping norm"
     head = controls.number("r_head", title, start=4.71, width=260) if is_noisy else None
     controls.values["r_head"] = head
@@ -135,10 +134,10 @@ def _controls(view: View, controls: Controls) -> tuple[Benchmark, Reading]:
         noise_multiplier=TABLE_5[4.0],
         n_rounds=rounds,
         n_statistics=statistics,
-        sampling=cast(Literal["poisson", "everyone", "fixed"], sampling),
+        sampling=cast("Sampling", sampling),
         sample_rate=rate,
         n_clients=clients,
-        adjacency=cast(Literal["add-remove", "replace"], adjacency),
+        adjacency=cast(Adjacency, adjacency),
         sensitivity={"joint": 1.0, "mode": math.sqrt(groups), "entry": float(groups)}[clipping],
         one_coin=coin,
         with_list=with_list,
@@ -152,28 +151,22 @@ def _costs(reading: Reading) -> None:
     from dpcl_core.privacy.cslr_accounting import costs
 
     st.markdown("**Claimed and computed, for this reading**")
-    replays, totals = [], []
-    for sigma in TABLE_5.values():
-        replays.append(costs(replace(reading, noise_multiplier=sigma, head_multiplier=None)))
-        if reading.head_multiplier is not None:
-            totals.append(costs(replace(reading, noise_multiplier=sigma)))
-    head = "no bound"
+    at_each_noise = [replace(reading, noise_multiplier=sigma) for sigma in TABLE_5.values()]
+    replays = [costs(replace(one, head_multiplier=None)) for one in at_each_noise]
+    alone = together = ["no bound"] * len(TABLE_5)
     if reading.head_multiplier is not None:
         only_head = replace(
             reading, noise_multiplier=reading.head_multiplier, n_statistics=1, sensitivity=1.0, with_list=False,
             head_multiplier=None,
         )  # fmt: skip
-        head = cslr_readings.number(costs(only_head).least)
-    rows = [
-        (name, *(cslr_readings.number(getattr(one, which)) for one in replays))
+        alone = [cslr_readings.number(costs(only_head).least)] * len(TABLE_5)
+        together = [cslr_readings.number(costs(one).least) for one in at_each_noise]
+    rows = {
+        name: [cslr_readings.number(getattr(one, which)) for one in replays]
         for which, name in cslr_readings.ACCOUNTANTS.items()
-    ]
-    together = [cslr_readings.number(one.least) if one else "no bound" for one in totals or (None,) * len(TABLE_5)]
-    alone = ("**head alone**", *[head] * len(TABLE_5))
-    table(
-        ("computed ε; claims not verified", *cslr_readings.titles()),
-        [*rows, alone, ("**replay and head together**", *together)],
-    )
+    } | {"**head alone**": alone, "**replay and head together**": together}
+    heads = ("computed ε; claims not verified", *cslr_readings.titles())
+    layout.table(heads, ((name, *cells) for name, cells in rows.items()))
     st.caption(_how(reading))
     _verdict(reading, replays)
 
@@ -244,7 +237,7 @@ def _needed(reading: Reading) -> None:
         (f"{epsilon:g}", f"{TABLE_5[epsilon]:g}", f"**{value:,.4g}**", f"{value / TABLE_5[epsilon]:.1f}")
         for epsilon, value in multipliers.items()
     )
-    table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
+    layout.table(("claimed ε", "σ printed", "σ needed", "ratio"), rows, names=0)
 
 
 def _searched(reading: Reading) -> dict[float, float] | str:
@@ -261,23 +254,19 @@ def _local(reading: Reading) -> None:
     """Draws the local ε of one client against a server that sees its lists."""
     from dpcl_core.privacy.cslr_accounting import participations, per_client
 
-    rate = 1.0 if reading.sampling == "everyone" else reading.sample_rate
-    expected, most = participations(reading.n_rounds, rate)
+    expected, most = participations(reading.n_rounds, reading.sample_rate)
     counts = dict.fromkeys(sorted({1, max(1, reading.n_rounds // 50), max(1, expected), max(1, most)}))
     remarks = {max(1, expected): ", expected here", max(1, most): ", exceeded once in a thousand"}
-    rows = []
-    for count in counts:
-        cells = []
-        for sigma in TABLE_5.values():
-            pair = [
-                cslr_readings.number(per_client(replace(reading, noise_multiplier=sigma, adjacency=kind), count).pld)
-                for kind in ("add-remove", "replace")
-            ]
-            cells.append(" / ".join(pair))
-        rows.append((f"{count:,}{remarks.get(count, '')}", *cells))
+    kinds: tuple[Adjacency, ...] = ("add-remove", "replace")
+
+    def cell(count: int, sigma: float) -> str:
+        pair = (per_client(replace(reading, noise_multiplier=sigma, adjacency=kind), count).pld for kind in kinds)
+        return " / ".join(map(cslr_readings.number, pair))
+
+    rows = ((f"{n:,}{remarks.get(n, '')}", *(cell(n, sigma) for sigma in TABLE_5.values())) for n in counts)
     st.markdown("**A server that sees each client's own list**")
     titles = (f"σ = {sigma:g}" for sigma in TABLE_5.values())
-    table(("rounds in which the client takes part", *titles), rows, names=0)
+    layout.table(("rounds in which the client takes part", *titles), rows, names=0)
     st.caption(
         "In the printed algorithm the server sees each client's lists, so protection against the server is local: nothing "
         "is averaged, and nothing is amplified, because the server knows the sender. ε by PLD if everything the client "
@@ -285,7 +274,4 @@ def _local(reading: Reading) -> None:
     )
 
 
-CLAIM = Claim(
-    TITLE, ABOUT, FIELDS, is_of=lambda given: given.claim is not None and given.claim.source.startswith(cslr_claim.PAPER),
-    lines=_lines, body=_body,
-)  # fmt: skip
+CLAIM = Claim(TITLE, ABOUT, FIELDS, cslr_claim.PAPER, _lines, _body)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import streamlit as st
 
 from dpcl_core.figures.picture import epsilon_text
+from dpcl_core.privacy.cslr_claim import TABLE_5
 from pages.parts.claims.calculator import TRIALS, Game, attacks
 from pages.parts.shell import link
 from pages.parts.shell.view import View
@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 FIELDS: list[link.Field[Any]] = [link.Field("r_claim", "rx", "claim that is attacked", link.Number(1.0, 8.0), 4.0)]
 
 
-def part(view: View, reading: Reading, claims: Mapping[float, float]) -> float:
-    """Draws the choice of a claim (epsilon: noise multiplier) and its attacks; returns the chosen claim."""
+def part(view: View, reading: Reading) -> float:
+    """Draws the choice of a claim and its attacks; returns the chosen claim."""
     from dpcl_core.attacks.cslr_games import ATTACKS, Setting, audited
     from dpcl_core.privacy.lower_bound import bound_of_counts
 
     linked = cast(float, view["r_claim"])
-    start = linked if linked in claims else 4.0
+    start = linked if linked in TABLE_5 else 4.0
     st.markdown("**Attack it**")
     chosen = st.segmented_control(
-        "Claim that is attacked, not verified", list(claims), default=start, required=True, key=view.key("r_claim"),
-        format_func=lambda epsilon: f"ε = {epsilon_text(epsilon)}, σ = {claims[epsilon]:g}",
+        "Claim that is attacked, not verified", list(TABLE_5), default=start, required=True, key=view.key("r_claim"),
+        format_func=lambda epsilon: f"ε = {epsilon_text(epsilon)}, σ = {TABLE_5[epsilon]:g}",
     )  # fmt: skip
-    claimed = chosen if chosen in claims else start
-    rate = 1.0 if reading.sampling == "everyone" else reading.sample_rate
+    claimed = chosen if chosen in TABLE_5 else start
     setting = Setting(
-        claimed, claims[claimed] / reading.sensitivity, reading.n_rounds, rate, reading.delta,
+        claimed, TABLE_5[claimed] / reading.sensitivity, reading.n_rounds, reading.sample_rate, reading.delta,
         n_statistics=reading.n_statistics * (2 if reading.with_list else 1),
     )  # fmt: skip
     st.caption(

@@ -6,13 +6,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dpcl_core.privacy.cslr_claim import TABLE_5, Benchmark
 from dpcl_core.privacy.statement import shown
-from pages.parts.claims.calculator import table
+from pages.parts.shell import layout
 
-ACCOUNTANTS = {
-    "eq_9": "Eq. 9, the paper's own",
-    "rdp": "RDP, by dp_accounting",
-    "pld": "**PLD, used here**",
-}
+ACCOUNTANTS = {"eq_9": "Eq. 9, the paper's own", "rdp": "RDP, by dp_accounting", "pld": "**PLD, used here**"}
 
 
 def draw(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
@@ -26,7 +22,7 @@ def draw(place: DeltaGenerator, printed: Benchmark, delta: float) -> None:
         line = (row.name, *(f"{number(one.eq_9)} / {number(one.rdp)} / {number(one.pld)}" for one in costs_by_claim))
         rows.append(tuple(f"**{cell}**" for cell in line) if row.is_as_printed else line)
         with place:  # all rows take seconds, so each is shown as soon as it is computed
-            table(("reading; claims not verified", *titles()), rows)
+            layout.table(("reading; claims not verified", *titles()), rows)
 
 
 def titles() -> list[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from dpcl_core.explorers import cslr_theorems
-from pages.parts.claims.calculator import Controls, table
-from pages.parts.shell import link
+from pages.parts.claims.calculator import Controls
+from pages.parts.shell import layout, link
 
 if TYPE_CHECKING:
     from dpcl_core.privacy.cslr_accounting import Reading
@@ -28,8 +28,7 @@ def part(controls: Controls, reading: Reading) -> None:
         hit = controls.number("r_hit", "p, probability that an anchor separates two entries")
         eta = controls.number("r_eta", "η, failure probability")
         length = controls.whole("r_length", "L, entries of a list")
-    share = 1.0 if reading.sampling == "everyone" else reading.sample_rate
-    entries = cslr_theorems.n_entries(reading.n_rounds, share * reading.n_clients, length)
+    entries = cslr_theorems.n_entries(reading.n_rounds, reading.sample_rate * reading.n_clients, length)
     needed = cslr_theorems.anchors_needed(entries, eta, hit)
     st.markdown(
         f"Theorem 2, m ≥ ln(N²/η)/p with N = {entries:,} entries in all: **{needed:,} anchors** separate all required "
@@ -39,7 +38,7 @@ def part(controls: Controls, reading: Reading) -> None:
         (f"{m}", f"{printed:.2f}", f"{cslr_theorems.anchors_needed(entries, eta, printed):,}", f"{margin:.2f}")
         for m, (printed, margin) in cslr_theorems.TABLE_8.items()
     )
-    table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
+    layout.table(("m, Table 8", "p̂ printed", "m by Theorem 2", "margin printed"), rows, names=0)
     not_all, wrong = cslr_theorems.misaligned(length)
     first, second = cslr_theorems.forgetting_terms(_VALUES, _REPLAYED, _FEWEST)
     st.caption(

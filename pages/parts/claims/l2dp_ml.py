@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -14,7 +15,7 @@ from dpcl_core.events import Guarantee
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.privacy.statement import shown
 from pages.parts.claims import privacy_bar, shared_noise_claim
-from pages.parts.claims.calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, Lines, attacks, table
+from pages.parts.claims.calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
 from pages.parts.shell import layout, link
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -70,12 +71,12 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     return controls.values | shared_noise_claim.part(view, plan.input_scale if plan is not None else None)
 
 
-def _lines(given: Guarantee) -> Lines:
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     assert given.claim is not None
     rows = {f"claimed: {name}": _term(term) for name, term in given.claim.terms.items()}
     rows[f"**claimed** in all ({plain(given.claim.source)}, not verified)"] = shown(given.claim.epsilon)
     numbers = " · ".join(f"{name} = {_term(value)}" for name, value in given.claim.numbers.items())
-    return Lines(rows | UNBOUNDED, f"Computed from {numbers}.")
+    return rows | UNBOUNDED, f"Computed from {numbers}."
 
 
 def _term(value: float) -> str:
@@ -120,7 +121,7 @@ def _terms(plan: claim.Plan, norm: float, n_inputs: int) -> None:
     claimed = plan.claim(norm)
     rows = {name: _term(term) for name, term in claimed.terms.items()}
     rows |= {"**claimed in all, not verified**": f"**{shown(claimed.epsilon)}**", "**accounted**": "**no bound**"}
-    table(("term", "ε"), rows.items())
+    layout.table(("term", "ε"), rows.items())
     fresh = 2 * n_inputs / plan.input_scale
     st.caption(
         f"Δ_R = d(|h1| + 2) = {plan.delta_r:,.0f}, γ_x = Δ_R/λ = {_term(plan.gamma_x)}, γ = 2Δ_R/(λ‖θ1‖) = "
@@ -139,16 +140,15 @@ def _scales(sizes: claim.Sizes, inputs: Inputs) -> None:
     """Draws the noise at the same ε for other λ, under both readings of Δ_R."""
     rows = []
     rules: tuple[claim.DeltaR, ...] = ("literal", "witness")
-    for rule in rules:
-        for batch in _BATCHES:
-            plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
-            terms = plan.terms(inputs.norm)
-            numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
-            rows.append((rule, f"{batch:,}", *map(_term, numbers)))
+    for rule, batch in product(rules, _BATCHES):
+        plan = claim.plan(sizes, rule, batch, inputs.epsilon, inputs.share, inputs.norm)
+        terms = plan.terms(inputs.norm)
+        numbers = (plan.epsilon1, terms["ε1/γ_x"], terms["ε1/γ"], plan.input_scale, plan.hidden_scale)
+        rows.append((rule, f"{batch:,}", *map(_term, numbers)))
     with layout.card("scales"):
         st.markdown("**The noise at the same ε, for other λ**")
         st.caption("The paper states neither λ nor the numbers in Δ_R. λ = 50,000: Algorithm 1, on whole tasks.")
-        table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
+        layout.table(("Δ_R", "λ", "ε1", "ε1/γ_x", "ε1/γ", "b", "on a hidden unit"), rows)
 
 
 def _setting(plan: claim.Plan, given: Guarantee | None, inputs: Inputs) -> Setting:
@@ -192,7 +192,4 @@ def _most(n: int) -> float:
     return math.floor(100 * bound_of_counts(n, n, 0, n, DELTA)) / 100
 
 
-CLAIM = Claim(
-    TITLE, ABOUT, FIELDS, is_of=lambda given: given.claim is not None and given.claim.source == claim.SOURCE,
-    lines=_lines, body=_body,
-)  # fmt: skip
+CLAIM = Claim(TITLE, ABOUT, FIELDS, claim.SOURCE, _lines, _body)

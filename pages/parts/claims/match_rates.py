@@ -9,13 +9,12 @@ import streamlit as st
 from dpcl_core.events import AnchorScores, Signatures
 from dpcl_core.explorers.cslr_theorems import TABLE_8
 from dpcl_core.papers.measured import Measured
-from pages.parts.claims.calculator import table
-from pages.parts.shell import state, stored_results
+from pages.parts.shell import layout, state, stored_results
 
 
 def card(runs: Mapping[str, Measured]) -> None:
     """Draws the printed p̂ and margins, ours if a run of the visitor recorded them, and a link to the Anchors page."""
-    run_ids = [run.run_id for run in runs.values() if run.run_id]
+    run_ids = (run.run_id for run in runs.values() if run.run_id)
     scores_by_run = {run_id: scores for run_id in run_ids if (scores := _scores(run_id)) is not None}
     run_id, scores = max(scores_by_run.items(), key=lambda item: len(item[1].m), default=(None, None))
     ours = {} if scores is None else {
@@ -24,7 +23,7 @@ def card(runs: Mapping[str, Measured]) -> None:
     }  # fmt: skip
     with st.container(key="card-match-rates", gap="small"):
         st.markdown("**How often an anchor separates two entries** :small[Table 8; not a metric of models]")
-        table(
+        layout.table(
             ("m", "p̂ printed", "margin printed", "ours: p̂, mean", "p̂, worst pair", "least gap"),
             ((f"{m}", f"{rate:.2f}", f"{margin:.2f}", *ours.get(m, "–––")) for m, (rate, margin) in TABLE_8.items()),
             names=0,

@@ -13,7 +13,7 @@ from dpcl_core.figures.picture import Provenance
 from dpcl_core.privacy import token_noise
 from dpcl_core.privacy.statement import shown
 from pages.parts.claims import privacy_bar
-from pages.parts.claims.calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, Lines, attacks, table
+from pages.parts.claims.calculator import TRIALS, UNBOUNDED, Claim, Controls, Game, attacks
 from pages.parts.shell import figure_card, layout, link, style
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -37,8 +37,8 @@ ABOUT = """PeCL (Zhan et al.) adds noise to the embedding of every token of a te
 noise. It prints an ε for each token, from 1 for the most surprising to 10 for the least. Its formulas are computed here as
 printed, next to the true cost of this noise. **Published: heuristic noise, nominal budget only. No differential privacy
 guarantee for tokens, texts or people.**"""
-MORE = """- **Stop words are released exactly.** They get no noise. Between a stop word and a noised token the only valid δ
-is 1, and the positions of stop words are visible.
+NOT_COVERED = """- **Stop words are released exactly.** They get no noise. Between a stop word and a noised token the only
+valid δ is 1, and the positions of stop words are visible.
 - **One token changes the noise of all later ones.** Their probabilities depend on it, and their noise on their
 probabilities. "Texts that differ in one token" therefore differ in everything after it.
 - **The clean token is used again.** The loss is computed against the raw token, and scores, counts and the memory use the
@@ -75,13 +75,13 @@ def _body(view: View, given: Guarantee | None) -> dict[str, object]:
     left, right = st.columns(2)
     with left, layout.card("token-more"):
         st.markdown("**What no number above covers**")
-        st.markdown(MORE)
+        st.markdown(NOT_COVERED)
     with right:
         _audits(inputs)
     return controls.values | {"t_width": width}
 
 
-def _lines(given: Guarantee) -> Lines:
+def _lines(given: Guarantee) -> tuple[dict[str, str], str]:
     """The nominal ε of a run, and the true ε of their noise."""
     assert given.claim is not None
     claimed = given.claim
@@ -89,9 +89,7 @@ def _lines(given: Guarantee) -> Lines:
     true = {name: value for name, value in claimed.numbers.items() if name.startswith("true ε")}
     rows |= {plain(name): _number(value) for name, value in true.items()}
     rest = " · ".join(f"{name} = {_number(value)}" for name, value in claimed.numbers.items() if name not in true)
-    return Lines(
-        rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
-    )
+    return rows | UNBOUNDED, f"Claimed: {claimed.source}. {rest}. True: exact for noise that does not depend on the token."
 
 
 def _inputs(controls: Controls) -> Inputs:
@@ -115,7 +113,7 @@ def _costs(inputs: Inputs) -> None:
 
     nominal, epoch_text, remark = _number(epsilon), _times(epochs, "epoch"), token_noise.remark_1([epsilon] * length, delta)
     plain_sum = _number(length * epsilon)
-    table(("of", "nominal, no guarantee", "true ε"), (
+    layout.table(("of", "nominal, no guarantee", "true ε"), (
         ("one token, one release", nominal, f"**{true(1)}**"),
         (f"one token, {epoch_text} with fresh noise", nominal, f"**{true(epochs)}**"),
         (f"a name that occurs {_times(times, 'time')}, one epoch", nominal, f"**{true(times)}**"),
@@ -155,7 +153,7 @@ def _curves(inputs: Inputs) -> None:
     }
     picture = token_budget.true_costs(nominal, true, chosen=epsilon, dark=style.is_dark())
     figure_card.show(
-        picture, Provenance("computed", None, "PeCL as published, Eq. 5", "", (), delta, 0, ()), key="token-curves",
+        picture, Provenance("computed", None, "PeCL as published, Eq. 5", delta=delta), key="token-curves",
         title="Nominal and true", share=st.query_params.to_dict(),
     )  # fmt: skip
 
@@ -166,17 +164,15 @@ def _level(view: View, inputs: Inputs) -> int:
     with layout.card("token-level"):
         st.markdown("**The noise level alone reveals the token**")
         options = sorted({*_WIDTHS, start})
-        chosen = st.segmented_control(
-            "Values of an embedding, d", options, default=start, required=True, key=view.key("t_width")
-        )
-        width = int(chosen or start)
+        title, key = "Values of an embedding, d", view.key("t_width")
+        width = int(st.segmented_control(title, options, default=start, required=True, key=key) or start)
         rows = []
         for factor in (1.01, 1.1, 1.2, 2.0):
-            pair = [token_noise.printed_ratio(one, delta) for one in (epsilon, factor * epsilon)]
-            level_epsilon = token_noise.scale_epsilon(pair[0], pair[1], width, delta)
-            share = 50 + 50 * token_noise.scale_advantage(pair[0], pair[1], width)
+            first, second = (token_noise.printed_ratio(one, delta) for one in (epsilon, factor * epsilon))
+            level_epsilon = token_noise.scale_epsilon(first, second, width, delta)
+            share = 50 + 50 * token_noise.scale_advantage(first, second, width)
             rows.append((f"{_number(epsilon)} or {_number(factor * epsilon)}", _number(level_epsilon), f"{share:.1f} %"))
-        table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
+        layout.table(("nominal ε of two tokens, no guarantee", "ε of the noise level", "guessed right"), rows)
         st.caption(
             f"Two tokens with the same embedding; only their noise differs. The norm of one noisy vector of {width:,} "
             f"values reveals its σ to within {100 / math.sqrt(2 * width):.1f} %, and σ follows from the token's probability."
@@ -219,7 +215,4 @@ def _number(value: float) -> str:
     return number(value)
 
 
-CLAIM = Claim(
-    TITLE, ABOUT, FIELDS, is_of=lambda given: given.claim is not None and given.claim.source == token_noise.SOURCE,
-    lines=_lines, body=_body,
-)  # fmt: skip
+CLAIM = Claim(TITLE, ABOUT, FIELDS, token_noise.SOURCE, _lines, _body)

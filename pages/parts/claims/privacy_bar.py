@@ -11,6 +11,8 @@ from dpcl_core.events import Guarantee
 from dpcl_core.figures.picture import epsilon_label
 from dpcl_core.spec import LabelSetting, NoiseSource
 
+_PROTECTED, _NOT_DP = "What is protected", "Not differentially private"
+
 
 def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None = None, more: bool = True) -> None:
     """Draws one bar for the guarantees of a run, keyed by requested ε.
@@ -49,14 +51,8 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
     layer = guarantees[shown].layer
     if layer is not None:
         cells.append(("", "Layer", layer.title))
-    spans = "".join(
-        f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(text)}</div>'
-        for kind, head, text in cells
-        if head or text
-    )
-    edge = "" if statement.is_private else " not-dp"
-    label = "What is protected" if statement.is_private else "Not differentially private"
-    st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="{label}">{spans}</div>')
+    html = "".join(_cell(*cell) for cell in cells if any(cell[1:]))
+    _bar(html, is_dp=statement.is_private, label=_PROTECTED if statement.is_private else _NOT_DP)
     if more:
         full_statement(guarantees)
 
@@ -74,15 +70,12 @@ def side_by_side(guarantees: Sequence[tuple[str, Guarantee]]) -> None:
     """Draws one cell per run: its guarantee in one sentence, or that there is none."""
     from dpcl_core.privacy.statement import words
 
-    cells, has_bound = "", True
-    for name, guarantee in guarantees:
-        statement = words(guarantee)
-        has_bound = has_bound and statement.is_private
-        kind = "covered" if statement.is_private else "not"
-        text = statement.headline if statement.is_private else statement.banner or statement.headline
-        cells += f'<div class="bar-cell {kind}"><b>{escape(name)}</b> {escape(text)}</div>'
-    edge = "" if has_bound else " not-dp"
-    st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="What is protected">{cells}</div>')
+    statements = [(name, words(guarantee)) for name, guarantee in guarantees]
+    html = "".join(
+        _cell("covered", name, one.headline) if one.is_private else _cell("not", name, one.banner or one.headline)
+        for name, one in statements
+    )
+    _bar(html, is_dp=all(one.is_private for _, one in statements))
 
 
 def _first_two(texts: tuple[str, ...]) -> str:
@@ -104,8 +97,7 @@ def pending(labels: LabelSetting, noise: NoiseSource, method: str, *, is_over: b
         text = "No model was finished, so no protection is stated. What was released before the end has spent its ε."
     if noise == "seeded":
         text += " <b>Seeded noise: for teaching only.</b>"
-    cell = f'<div class="bar-cell not">{text}</div>'
-    st.html(f'<div class="privacy-bar" role="note" aria-label="What is protected">{cell}</div>')
+    _bar(f'<div class="bar-cell not">{text}</div>')
 
 
 def no_bound_reason(method: str) -> str:
@@ -120,30 +112,31 @@ def no_bound_reason(method: str) -> str:
 
 def not_dp(reason: str) -> None:
     """Draws the red-edged "not DP" banner with the reason."""
-    cell = f'<div class="bar-cell not"><b>Not DP.</b> {escape(reason)}</div>'
-    st.html(f'<div class="privacy-bar not-dp" role="note" aria-label="Not differentially private">{cell}</div>')
+    _bar(_cell("not", "Not DP.", reason), is_dp=False, label=_NOT_DP)
 
 
 def facts(*cells: tuple[str, str]) -> None:
     """Draws a bar of facts, each a heading and a text, for views without a released model."""
-    spans = "".join(f'<div class="bar-cell"><b>{escape(head)}</b> {escape(text)}</div>' for head, text in cells)
-    st.html(f'<div class="privacy-bar" role="note" aria-label="What is protected">{spans}</div>')
+    _bar("".join(_cell("", head, text) for head, text in cells))
+
+
+def _cell(kind: str, head: str, text: str) -> str:
+    bold = f"<b>{escape(head)}</b> " if head else ""
+    return f'<div class="bar-cell {kind}">{bold}{escape(text)}</div>'
+
+
+def _bar(cells: str, *, is_dp: bool = True, label: str = _PROTECTED) -> None:
+    edge = "" if is_dp else " not-dp"
+    st.html(f'<div class="privacy-bar{edge}" role="note" aria-label="{label}">{cells}</div>')
 
 
 def _statement(title: str, guarantee: Guarantee) -> None:
     from dpcl_core.privacy.statement import words
 
     statement = words(guarantee)
-    st.markdown(f"**{title}** {statement.headline}")
-    if statement.audited:
-        st.markdown(statement.audited)
-    if statement.odds:
-        st.markdown(statement.odds)
-    if statement.covered:
-        st.markdown("Covered: " + "; ".join(statement.covered))
-    if statement.not_covered:
-        st.markdown("Not covered: " + "; ".join(statement.not_covered))
-    if statement.layer:
-        st.markdown(statement.layer)
-    for caveat in guarantee.caveats:
-        st.markdown(f"- {caveat}")
+    lists = (("Covered", statement.covered), ("Not covered", statement.not_covered))
+    listed = (f"{name}: {'; '.join(items)}" for name, items in lists if items)
+    caveats = (f"- {caveat}" for caveat in guarantee.caveats)
+    for text in (f"**{title}** {statement.headline}", statement.audited, statement.odds, *listed, statement.layer, *caveats):
+        if text:
+            st.markdown(text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
 
 from dpcl_core.figures.picture import Provenance
-from pages.parts.claims.calculator import table
 from pages.parts.shell import figure_card, layout, link, style
+from pages.parts.shell.text import percent
 from pages.parts.shell.view import View
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0, 40_000.0, 200_000.0)
 _LOW, _HIGH = 0.001, 1e9
 FIELDS = [link.Field("l_scale", "lc", "noise on a pixel", link.Maybe(link.Number(_LOW, _HIGH)), None)]
+LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
 _UNITS, _RECORDS = 16, 50
 
 
@@ -52,7 +54,7 @@ def _learners(scale: float) -> None:
         "fresh noise for each picture": (noisy.independent, clean.independent),
     }
     heads = ("accuracy of a small learner on new pictures", f"b = {_text(scale)}", "no noise")
-    table(heads, ((name, *map(_percent, pair)) for name, pair in kinds.items()))
+    layout.table(heads, ((name, *map(percent, pair)) for name, pair in kinds.items()))
     st.caption(
         "Trained now, on the bundled digits: sixteen random public filters and a linear classifier; twice the scale on "
         "hidden units, as in the method. One draw of the noise. For the learner a fixed offset of any size is a random mask "
@@ -69,14 +71,15 @@ def _every_scale(scale: float) -> None:
 
     pictures, scales = _pictures(), sorted({0.0, scale, *SCALES})
     with st.spinner("Training ..."):
-        accuracies = {each: _accuracies(each) for each in scales}
-    curves = {
-        "one noise for all": {each: reached.shared for each, reached in accuracies.items()},
-        "one noise for all, cut off": {each: reached.shared_clipped for each, reached in accuracies.items()},
-        "fresh noise for each": {each: reached.independent for each, reached in accuracies.items()},
-    }
+        curves = accuracy_curves({each: _accuracies(each) for each in scales})
     picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=style.is_dark())
-    figure_card.show(picture, _source(pictures), key="every-scale-figure", title="Accuracy of three learners")
+    figure_card.show(picture, pictures_source(pictures), key="every-scale-figure", title="Accuracy of three learners")
+
+
+def accuracy_curves(accuracies: Mapping[float, Accuracies]) -> dict[str, dict[float, float]]:
+    """Accuracy by scale of the noise, for each of the three learners."""
+    columns = zip(*((each.shared, each.shared_clipped, each.independent) for each in accuracies.values()), strict=True)
+    return {name: dict(zip(accuracies, column, strict=True)) for name, column in zip(LEARNERS, columns, strict=True)}
 
 
 def _subtraction(scale: float) -> None:
@@ -105,7 +108,7 @@ def _subtraction(scale: float) -> None:
         finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
         dark=style.is_dark(),
     )
-    figure_card.show(picture, _source(pictures), key="subtract-figure", title="Two pictures, the same noise")
+    figure_card.show(picture, pictures_source(pictures), key="subtract-figure", title="Two pictures, the same noise")
 
 
 def _second_value(scale: float) -> None:
@@ -131,7 +134,7 @@ def _second_value(scale: float) -> None:
         for name, rows in candidates.items()
     }
     heads = ("candidate", f"second singular value at b = {_text(scale)}")
-    table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
+    layout.table(heads, ((name, f"{value:.2g}") for name, value in values.items()))
 
 
 @st.cache_resource(show_spinner=False)
@@ -155,13 +158,10 @@ def _noise(scale: float) -> NDArray[np.float64]:
     return scale * ReleaseNoise().laplace((_pictures().n_pixels,))
 
 
-def _source(pictures: Pictures) -> Provenance:
-    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels", "", (), None, 0, ())
+def pictures_source(pictures: Pictures) -> Provenance:
+    """Where numbers on these pictures come from."""
+    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
 
 
 def _text(scale: float) -> str:
     return f"{scale:,.0f}" if scale >= 1000 else f"{scale:g}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"

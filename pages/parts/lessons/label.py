@@ -17,8 +17,10 @@ from dpcl_core.lessons.label import Door, EmptyRule, Listing, Neighbours, Releas
 from dpcl_core.privacy import statement
 from dpcl_core.privacy.mechanisms import class_sums_std
 from pages.parts.claims.privacy_bar import privacy_bar
-from pages.parts.lessons.stage import Stage, percent
+from pages.parts.lessons.stage import Stage, Waiting
 from pages.parts.shell import figure_card
+from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_GUESSES = 5
@@ -27,52 +29,45 @@ N_CURVE = 5000  # per side, to measure a whole curve
 MOST_ROUNDS = 20_000  # per side in total, kept for a session
 N_OTHERS = 4  # other people with her label, if a label needs five
 LISTS: dict[Listing, str] = {"data": "list read from the data", "prior-const": "public list"}
-_WRITES_DOWN = "Each round is one release with fresh noise, never recorded."
+_FRESH = "Each round is one release with fresh noise, never recorded."
 
 
-def two_models(stage: Stage) -> int | None:
+def two_models(stage: Stage) -> int:
     """Shows both classifiers, with and without her."""
-    epsilon = _epsilon(stage)
+    epsilon = stage.values["epsilon"]
 
-    def both() -> tuple[Releases, Releases]:
-        without, with_person = (game.release(_neighbours(), is_in, "data", epsilon) for is_in in (False, True))
-        return without, with_person
+    def both() -> dict[str, Releases]:
+        sides = {"without her": False, "with her": True}
+        return {name: game.release(_neighbours(), is_in, "data", epsilon) for name, is_in in sides.items()}
 
-    releases = stage.press("Release both", both)
-    if releases is None:
-        return None
-    neighbours, rows = _neighbours(), dict(zip(("without her", "with her"), releases, strict=True))
-    stage.see()
+    rows = stage.results("Release both", both)
+    neighbours = _neighbours()
     st.html("".join(_chips(f"Labels of the classifier {name}", neighbours, one.labels) for name, one in rows.items()))
-    new = set(releases[1].labels) - set(releases[0].labels)
+    new = set(rows["with her"].labels) - set(rows["without her"].labels)
     finding = "Without her the list ends at 8. With her a 9 is on it." if new else "Both lists are the same."
     every = range(len(neighbours.classes))
     picture = class_sums.strips(
         {name: [one.sums[0, label] if label in one.labels else None for label in every] for name, one in rows.items()},
-        neighbours.classes,
-        finding=finding,
-        missing="not on<br>the list",
-        dark=stage.dark,
-    )
-    source = _source(neighbours, "data", epsilon)
-    figure_card.show(picture, source, key="lesson-two-models", title="What each classifier holds")
-    _promise(neighbours, "data", epsilon)
+        neighbours.classes, finding=finding, missing="not on<br>the list", dark=stage.dark,
+    )  # fmt: skip
+    figure_card.show(picture, _source("data", epsilon), key="lesson-two-models", title="What each classifier holds")
+    _promise("data", epsilon)
     return 2 if new else 0
 
 
-def your_turn(stage: Stage) -> int | None:
+def your_turn(stage: Stage) -> int:
     """Five rounds against the list read from the data."""
     return _guessing(stage, "data")
 
 
-def public_list(stage: Stage) -> int | None:
+def public_list(stage: Stage) -> int:
     """Five rounds against the public list, with her picture next to the noisy sum."""
     return _guessing(stage, "prior-const")
 
 
-def thousands(stage: Stage) -> int | None:
+def thousands(stage: Stage) -> int:
     """The machine against the list from the data; every press adds rounds and raises the proved bound."""
-    epsilon = _epsilon(stage)
+    epsilon = stage.values["epsilon"]
     before = cast("Duel | None", stage.remembered("done", epsilon))
 
     def more() -> Duel:
@@ -81,21 +76,18 @@ def thousands(stage: Stage) -> int | None:
 
     is_enough = before is not None and len(before.took_part) >= MOST_ROUNDS
     why_not = f"{MOST_ROUNDS:,} rounds per side are enough." if is_enough else ""
-    played = stage.press("Play 2 × 2,000 rounds", more, epsilon, why_not=why_not)
-    if played is None:
-        return None
-    neighbours, rounds = _neighbours(), _rounds(len(played.took_part))
-    stage.see()
+    played = stage.results("Play 2 × 2,000 rounds", more, epsilon, why_not=why_not)
+    rounds = _rounds(len(played.took_part))
     _counts({LISTS["data"]: played})
     bounds = duel.proven(played, rounds, game.DELTA)
     picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
-    figure_card.show(picture, _source(neighbours, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
-    st.caption(_WRITES_DOWN)
-    _promise(neighbours, "data", epsilon)
+    figure_card.show(picture, _source("data", epsilon), key="lesson-thousands", title="What the rounds prove")
+    st.caption(_FRESH)
+    _promise("data", epsilon)
     return 1 if bounds[-1] > epsilon else 0
 
 
-def the_bound(stage: Stage) -> int | None:
+def the_bound(stage: Stage) -> int:
     """The machine against the public list: measured success, best possible, and promised bound."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
@@ -103,11 +95,8 @@ def the_bound(stage: Stage) -> int | None:
         neighbours = _neighbours()
         return game.play(neighbours, "prior-const", epsilon, N_CURVE), game.play(neighbours, "data", epsilon, N_ROUNDS)
 
-    duels = stage.press("Play 2 × 5,000 rounds", both, epsilon)
-    if duels is None:
-        return None
-    (held, free), neighbours, sigma = duels, _neighbours(), _sigma(epsilon)
-    stage.see()
+    held, free = stage.results("Play 2 × 5,000 rounds", both, epsilon)
+    sigma, source = _sigma(epsilon), _source("prior-const", epsilon)
     _counts({LISTS["prior-const"]: held, LISTS["data"]: free})
     if not duel.is_held(held, sigma):
         st.error("The attack beats the best possible one by more than chance allows. This is a fault of the app: report it.")
@@ -117,80 +106,66 @@ def the_bound(stage: Stage) -> int | None:
         f"{statement.odds(epsilon, game.DELTA)}"
     )
     picture = attack.duel(held, sigma=sigma, epsilon=epsilon, delta=game.DELTA, dark=stage.dark)
-    source = _source(neighbours, "prior-const", epsilon)
     figure_card.show(picture, source, key="lesson-duel", title="Attack duel, public list")
     rounds = _rounds(N_ROUNDS)
-    bounds = {
-        LISTS["data"]: duel.proven(free, rounds, game.DELTA),
-        LISTS["prior-const"]: duel.proven(held, rounds, game.DELTA),
-    }
+    duels = {LISTS["data"]: free, LISTS["prior-const"]: held}
+    bounds = {name: duel.proven(played, rounds, game.DELTA) for name, played in duels.items()}
     picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
-    figure_card.show(picture, _source(neighbours, "both", epsilon), key="lesson-proven", title="What the rounds prove")
-    st.caption(_WRITES_DOWN)
-    _promise(neighbours, "prior-const", epsilon)
+    figure_card.show(picture, _source("both lists", epsilon), key="lesson-proven", title="What the rounds prove")
+    st.caption(_FRESH)
+    _promise("prior-const", epsilon)
     if held.share_right >= 0.95:
         return 2
     return 1 if held.share_right - 0.5 > 1.5 / held.n_rounds**0.5 else 0  # three standard errors of a coin
 
 
-def side_doors(stage: Stage) -> int | None:
+def side_doors(stage: Stage) -> int:
     """Four other ways in which the list of labels leaks."""
 
     def look() -> dict[Listing, tuple[Door, ...]]:
-        return {listing: game.doors(_neighbours(), listing, _epsilon(stage)) for listing in LISTS}
+        return {listing: game.doors(_neighbours(), listing, stage.values["epsilon"]) for listing in LISTS}
 
-    doors_by_list = stage.press("Look at the doors", look)
-    if doors_by_list is None:
-        return None
-    stage.see()
-    for listing, seen in doors_by_list.items():
-        rows = "".join(
-            f"| {door.name} | {door.without} | {door.with_person} | {'**yes**' if door.tells else 'no'} |\n" for door in seen
-        )
-        head = "| door | without her | with her | reveals her? |\n|---|---|---|---|\n"
-        st.markdown(f"**{LISTS[listing].capitalize()}**\n\n{head}{rows}")
+    doors_by_list = stage.results("Look at the doors", look)
+    heads = ("door", "without her", "with her", "reveals her?")
+    for listing, doors in doors_by_list.items():
+        rows = ((door.name, door.without, door.with_person, "**yes**" if door.tells else "no") for door in doors)
+        table(heads, rows, names=4, title=LISTS[listing].capitalize())
     return 1 if any(door.tells for door in doors_by_list["data"]) else 0
 
 
-def a_rule(stage: Stage) -> int | None:
+def a_rule(stage: Stage) -> int:
     """The attack if labels of fewer than five people are left out, and she is the fifth."""
-    epsilon = _epsilon(stage)
+    epsilon = stage.values["epsilon"]
 
     def attacked() -> Duel:
         return game.play(_neighbours(N_OTHERS), "data", epsilon, N_ROUNDS, at_least=N_OTHERS + 1)
 
-    played = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
-    if played is None:
-        return None
-    stage.see()
+    played = stage.results("Play 2 × 2,000 rounds", attacked, epsilon)
     _counts({"a label needs five people": played})
-    _promise(_neighbours(N_OTHERS), "data", epsilon)
+    _promise("data", epsilon, N_OTHERS)
     return 1 if played.share_right > 0.95 else 0
 
 
-def nobody(stage: Stage) -> int | None:
+def nobody(stage: Stage) -> int:
     """The attack on three programs that handle an empty task differently."""
-    epsilon = _epsilon(stage)
+    epsilon = stage.values["epsilon"]
 
     def attacked() -> dict[EmptyRule, Duel]:
         return {rule: game.play_empty(_neighbours(), rule, epsilon, N_ROUNDS) for rule in game.EMPTY_RULES}
 
-    duels = stage.press("Play 2 × 2,000 rounds", attacked, epsilon)
-    if duels is None:
-        return None
-    stage.see()
+    duels = stage.results("Play 2 × 2,000 rounds", attacked, epsilon)
     _counts({game.EMPTY_RULES[rule]: played for rule, played in duels.items()})
     st.markdown(
         f"The best possible against the noise of ε = {epsilon_text(epsilon)} is "
         f"{percent(statement.gaussian_odds_bound(_sigma(epsilon)))}. The third program stays within it"
-        f"{_luck(duels['same'])}; the other two are not."
+        f"{_luck(duels['same'])}; the other two do not."
     )
     return 1 if duels["none"].share_right > 0.95 else 0
 
 
-def _guessing(stage: Stage, listing: Listing) -> int | None:
+def _guessing(stage: Stage, listing: Listing) -> int:
     """Plays five rounds, each with a hidden coin and a fresh release; returns the choice that came true."""
-    epsilon, neighbours = _epsilon(stage), _neighbours()
+    epsilon, neighbours = stage.values["epsilon"], _neighbours()
     rounds = cast("tuple[tuple[bool, bool], ...]", stage.remembered("rounds") or ())  # (is in, guessed in)
     if len(rounds) < N_GUESSES:
         name = f"round-{len(rounds)}"
@@ -201,7 +176,7 @@ def _guessing(stage: Stage, listing: Listing) -> int | None:
         st.markdown(f"**Round {len(rounds) + 1} of {N_GUESSES}.** This was released:")
         st.html(_chips("Labels of the classifier", neighbours, released.labels))
         if listing == "prior-const":
-            _sum_and_picture(stage, neighbours, released, epsilon)
+            _sum_and_picture(stage, released, epsilon)
 
         def guess(guessed_in: bool) -> None:
             stage.remember((*rounds, (is_in, guessed_in)), "rounds")
@@ -209,9 +184,11 @@ def _guessing(stage: Stage, listing: Listing) -> int | None:
         with st.container(key=stage.key("guess"), horizontal=True, gap="small"):
             st.button("She is in", key=stage.key("in"), on_click=guess, args=(True,))
             st.button("She is out", key=stage.key("out"), on_click=guess, args=(False,))
-    _guesses_so_far(rounds)
+    for number, (is_in, guessed_in) in enumerate(rounds, start=1):
+        verdict = "right" if is_in == guessed_in else "wrong"
+        st.markdown(f"Round {number}: you guessed {_side(guessed_in)}, she was {_side(is_in)}: **{verdict}**.")
     if len(rounds) < N_GUESSES:
-        return None
+        raise Waiting
     stage.see()
     right = sum(is_in == guessed_in for is_in, guessed_in in rounds)
     st.markdown(f"You were right in **{right} of {N_GUESSES}** rounds.")
@@ -219,17 +196,13 @@ def _guessing(stage: Stage, listing: Listing) -> int | None:
     return 2 if right == N_GUESSES else 1 if right == N_GUESSES - 1 else 0
 
 
-def _guesses_so_far(rounds: Sequence[tuple[bool, bool]]) -> None:
-    for number, (is_in, guessed_in) in enumerate(rounds, start=1):
-        verdict = "right" if is_in == guessed_in else "wrong"
-        st.markdown(f"Round {number}: you guessed {_side(guessed_in)}, she was {_side(is_in)}: **{verdict}**.")
-
-
 def _side(is_in: bool) -> str:
     return "in" if is_in else "out"
 
 
-def _sum_and_picture(stage: Stage, neighbours: Neighbours, released: Releases, epsilon: float) -> None:
+def _sum_and_picture(stage: Stage, released: Releases, epsilon: float) -> None:
+    """Draws the noisy sum for her label next to her picture."""
+    neighbours = _neighbours()
     held = released.sums[0, neighbours.label]
     picture = class_sums.strips(
         {"": [(held - held.min()) / (held.max() - held.min()), neighbours.person[0].astype(float)]},
@@ -237,18 +210,16 @@ def _sum_and_picture(stage: Stage, neighbours: Neighbours, released: Releases, e
         finding=f"The sum for {neighbours.classes[neighbours.label]} looks like noise, with her and without her.",
         dark=stage.dark,
     )
-    figure_card.show(picture, _source(neighbours, "prior-const", epsilon), key="lesson-guess", live=True)
+    figure_card.show(picture, _source("prior-const", epsilon), key="lesson-guess", live=True)
 
 
 def _counts(duels: dict[str, Duel]) -> None:
     """Draws a table of how often the machine was right."""
-    rows = "".join(
-        f"| {name} | {one.hits:,} of {len(one.took_part):,} | {one.false_alarms:,} of {len(one.stayed_away):,} | "
-        f"**{percent(one.share_right)}** |\n"
+    table(("", "says “in” when she is in", "says “in” when she is out", "right"), (
+        (name, f"{one.hits:,} of {len(one.took_part):,}", f"{one.false_alarms:,} of {len(one.stayed_away):,}",
+         f"**{percent(one.share_right)}**")
         for name, one in duels.items()
-    )
-    head = "| | says “in” when she is in | says “in” when she is out | right |\n|---|---:|---:|---:|\n"
-    st.markdown(head + rows)
+    ))  # fmt: skip
 
 
 def _chips(name: str, neighbours: Neighbours, labels: Sequence[int]) -> str:
@@ -261,12 +232,9 @@ def _rounds(n: int) -> list[int]:
     return sorted({k * 10**power for power in range(1, 5) for k in (1, 2, 5) if k * 10**power < n} | {n})
 
 
-def _epsilon(stage: Stage) -> float:
-    return stage.values["epsilon"]
-
-
-def _promise(neighbours: Neighbours, listing: Listing, epsilon: float) -> None:
+def _promise(listing: Listing, epsilon: float, n_others: int = 0) -> None:
     """Draws the privacy bar of one release, from its ledger."""
+    neighbours = _neighbours(n_others)
     ledger = game.release(neighbours, True, listing, epsilon).ledger
     privacy_bar({epsilon: game.promise(neighbours, listing, epsilon, ledger)})
 
@@ -285,7 +253,6 @@ def _neighbours(n_others: int = 0) -> Neighbours:
     return game.neighbours(n_others=n_others)
 
 
-def _source(neighbours: Neighbours, listing: str, epsilon: float) -> Provenance:
-    name = {"both": "both lists"}.get(listing, listing)
-    n_train = len(neighbours.labels) + 1
-    return Provenance(neighbours.title, n_train, "DP cosine classifier", name, (epsilon,), game.DELTA, 0, ())
+def _source(lists: str, epsilon: float) -> Provenance:
+    neighbours = _neighbours()
+    return Provenance(neighbours.title, len(neighbours.labels) + 1, "DP cosine classifier", lists, (epsilon,), game.DELTA)

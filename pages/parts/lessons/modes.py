@@ -20,6 +20,7 @@ from dpcl_core.runs import matching as matching_tables
 from dpcl_core.spec import Cell
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
+from pages.parts.shell.layout import table
 
 COUNTS = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
 LENGTHS = (32.0, 384.0)
@@ -30,20 +31,18 @@ _NEARLY = 0.9  # share of entries in their group that counts as nearly all
 _SHOWN = 16  # drawn numbers of each row
 
 
-def by_hand(stage: Stage) -> int | None:
+def by_hand(stage: Stage) -> int:
     """The visitor matches client B's entries to client A's; then the true partners are shown."""
     world = _world(32)
     one, other = world.lists.means[0], world.lists.means[1]
     st.html(_rows(one, "Client A", "ABCD"))
     st.html(_rows(other, "Client B", "1234"))
-    guesses = []
     with st.container(horizontal=True, gap="small"):
-        for place in range(len(other)):
-            title = f"Entry {place + 1} is like"
-            guesses.append(st.selectbox(title, list("ABCD"), index=place, key=stage.key(f"said-{place}"), width=120))
-    if stage.press("Look", lambda: True) is None:
-        return None
-    stage.see()
+        guesses = [
+            st.selectbox(f"Entry {place + 1} is like", list("ABCD"), index=place, key=stage.key(f"guess-{place}"), width=120)
+            for place in range(len(other))
+        ]
+    stage.results("Look", lambda: True)
     true = [int((world.modes[0] == mode).argmax()) for mode in world.modes[1]]
     n_right = sum("ABCD"[partner] == letter for partner, letter in zip(true, guesses, strict=True))
     pairs = "".join(
@@ -55,55 +54,40 @@ def by_hand(stage: Stage) -> int | None:
     return 0 if n_right <= 1 else 1 if n_right <= 3 else 2
 
 
-def by_place(stage: Stage) -> int | None:
+def by_place(stage: Stage) -> int:
     """Averages by position in the list, and averages by true mode."""
-    if stage.press("Average", lambda: True) is None:
-        return None
-    world = _world(32)
-    places, true = modes.by_place(world)
-    stage.see()
+    stage.results("Average", lambda: True)
+    places, true = modes.by_place(_world(32))
     for name, rows in (("By place in the list", places), ("By what they are of", true)):
-        drawn = "".join(_digit(row, f"{place + 1}") for place, row in enumerate(rows))
+        drawn = "".join(_digit(row, str(place)) for place, row in enumerate(rows, start=1))
         st.html(f'<p class="soft">{escape(name)}</p><div class="list-digits">{drawn}</div>')
     apart, wanted = (float(np.linalg.norm(rows - rows.mean(axis=0), axis=1).mean()) for rows in (places, true))
     st.markdown(f"**Averages by place are {apart:.2f} from their mean, the true ones {wanted:.2f}.**")
     return 1 if apart < 0.5 * wanted else 0
 
 
-def anchors(stage: Stage) -> int | None:
+def anchors(stage: Stage) -> int:
     """All lists matched by signatures, for every number of anchors."""
 
     def matched() -> dict[float, tuple[Matched, float]]:
         return {m: _share(modes.server_side(_world(384), matcher_comparison.CENTRED, int(m), _LEVEL, 1)) for m in COUNTS}
 
     by_count = stage.press("Match by signatures", matched)
-    if by_count is None:
-        return None
-    m = stage.slide("anchors", COUNTS)
+    m = stage.choose("anchors", COUNTS)
     stage.see()
     nearest = min(COUNTS, key=lambda each: abs(each - m))
     _map(stage, by_count[nearest][0], int(nearest))
     shares = {each: f"{100 * by_count[each][1]:.0f} %" for each in COUNTS}
-    row = "".join(f"| **{share}** " if each == nearest else f"| {share} " for each, share in shares.items())
-    head = "".join(f"| {each:g} " for each in COUNTS)
-    st.markdown(f"| anchors {head}|\n|---|{'---:|' * len(COUNTS)}\n| in their group {row}|")
+    cells = (f"**{share}**" if each == nearest else share for each, share in shares.items())
+    table(["anchors", *(f"{each:g}" for each in COUNTS)], [["in their group", *cells]])
     enough = [each for each in COUNTS if by_count[each][1] >= _NEARLY]
     return 2 if not enough else 0 if enough[0] <= 5 else 1
 
 
-def projection(stage: Stage) -> int | None:
+def projection(stage: Stage) -> int:
     """Agreement of the matchers at every noise level, for short and long vectors."""
 
-    def swept() -> dict[float, dict[str, tuple[float, ...]]]:
-        return {
-            length: matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
-            for length in LENGTHS
-            for of in (_world(int(length)),)
-        }
-
-    curves = stage.press("Match at every noise", swept)
-    if curves is None:
-        return None
+    curves = stage.press("Match at every noise", lambda: {length: _under_noise(_world(int(length))) for length in LENGTHS})
     length = stage.choose("numbers", LENGTHS)
     stage.see()
     _curves(stage, curves[length], {}, "projection")
@@ -114,50 +98,41 @@ def projection(stage: Stage) -> int | None:
     return 2 if plain >= max(ours, middle[matcher_comparison.PROJECTION]) else 0 if ahead > 0.1 else 1
 
 
-def demanded(stage: Stage) -> int | None:
+def demanded(stage: Stage) -> int:
     """All lists matched under the noise that a budget requires of each list alone."""
 
-    def matched(epsilon: float) -> dict[str, float]:
-        of = _world(32)
-        lists = matcher_comparison.noised(of.lists, modes.std_of_lists(of, epsilon), np.random.default_rng(1))
-        return matcher_comparison.agreement(lists, of.modes, of.by_name(50), of.view, 1)
+    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
 
-    epsilon = stage.choose("epsilon", BUDGETS)
-    agreement = stage.press("Noise the lists and match", lambda: matched(epsilon), epsilon)
-    if agreement is None:
-        return None
-    of = _world(32)
-    stage.see()
-    rows = "".join(f"| {name} | {value:.2f} |\n" for name, value in agreement.items())
-    st.markdown(f"| matcher | agreement at ε = {epsilon_text(epsilon)} |\n|---|---:|\n{rows}")
+    def matched() -> dict[str, float]:
+        lists = matcher_comparison.noised(world.lists, modes.std_of_lists(world, epsilon), np.random.default_rng(1))
+        return matcher_comparison.agreement(lists, world.modes, world.by_name(50), world.view, 1)
+
+    agreement = stage.results("Noise the lists and match", matched, epsilon)
+    rows = ((name, f"{value:.2f}") for name, value in agreement.items())
+    table(("matcher", f"agreement at ε = {epsilon_text(epsilon)}"), rows)
     st.caption("Adjusted Rand index: 1 for the true groups, about 0 for random ones (within 0.1).")
     lines = {} if math.isinf(epsilon) else {
-        "local": modes.std_of_lists(of, epsilon), "central": modes.std_of_released(of, epsilon)
+        "local": modes.std_of_lists(world, epsilon), "central": modes.std_of_released(world, epsilon)
     }  # fmt: skip
-    swept = matcher_comparison.under_noise(of.lists, of.modes, of.by_name(50), of.view, DRAWS)
-    _curves(stage, swept, lines, "demanded")
+    _curves(stage, _under_noise(world), lines, "demanded")
     best = max(agreement, key=agreement.__getitem__)
     return 2 if agreement[best] < 0.3 else 0 if best.startswith("anchors") else 1
 
 
-def on_the_client(stage: Stage) -> int | None:
+def on_the_client(stage: Stage) -> int:
     """Four rounds in which clients match their entries to released groups."""
 
-    def rounds(epsilon: float) -> list[float]:
-        played = range(modes.N_ROUNDS + 1)
-        return [_share(modes.client_side(_world(32), matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in played]
+    epsilon, world = stage.choose("epsilon", BUDGETS), _world(32)
 
-    epsilon = stage.choose("epsilon", BUDGETS)
-    shares = stage.press("Play four rounds", lambda: rounds(epsilon), epsilon)
-    if shares is None:
-        return None
-    stage.see()
-    head = "".join(f"| {number} " for number in range(len(shares)))
-    row = "".join(f"| {100 * share:.0f} % " for share in shares)
-    st.markdown(f"| round {head}|\n|---|{'---:|' * len(shares)}\n| in their group {row}|")
-    noise = f"{modes.std_of_released(_world(32), epsilon):.2g}" if not math.isinf(epsilon) else "none"
-    epsilon_words = epsilon_text(epsilon)
-    st.markdown(f"**At ε = {epsilon_words} for all four rounds together, {100 * shares[-1]:.0f} % are in their group.**")
+    def play() -> list[float]:
+        rounds = range(modes.N_ROUNDS + 1)
+        return [_share(modes.client_side(world, matcher_comparison.CENTRED, 50, epsilon, n, 1))[1] for n in rounds]
+
+    shares = stage.results("Play four rounds", play, epsilon)
+    cells = [f"{100 * share:.0f} %" for share in shares]
+    table(["round", *map(str, range(len(shares)))], [["in their group", *cells]])
+    noise = f"{modes.std_of_released(world, epsilon):.2g}" if not math.isinf(epsilon) else "none"
+    st.markdown(f"**At ε = {epsilon_text(epsilon)} for all four rounds together, {cells[-1]} are in their group.**")
     st.caption(
         f"Noise on a coordinate of a released group: {noise}; groups are about 0.4 apart. Seeded noise on public digits, "
         "for demonstration."
@@ -171,6 +146,11 @@ def _world(length: int) -> World:
     return modes.world("exact", length, modes.N_CLIENTS, 1)
 
 
+def _under_noise(world: World) -> dict[str, tuple[float, ...]]:
+    """Agreement of each matcher at each level of noise."""
+    return matcher_comparison.under_noise(world.lists, world.modes, world.by_name(50), world.view, DRAWS)
+
+
 def _share(matched: Matched) -> tuple[Matched, float]:
     """The matched lists, and the share of entries in the group of their mode."""
     n = len(matched.prototypes)
@@ -178,8 +158,8 @@ def _share(matched: Matched) -> tuple[Matched, float]:
 
 
 def _map(stage: Stage, matched: Matched, m: int) -> None:
-    of = _world(384)
-    maps = projection_maps.ProjectionMaps.of(modes.by_place(of)[1], of.signature(m))
+    world = _world(384)
+    maps = projection_maps.ProjectionMaps.of(modes.by_place(world)[1], world.signature(m))
     event = projection_maps.signatures(Cell(math.inf, 1), 0, 0, matched, maps)
     entries, prototypes = matching_tables.entries([event]), matching_tables.prototypes([event])
     figure_card.show(
@@ -219,4 +199,4 @@ def _digit(mean: NDArray[np.float64], name: str) -> str:
 
 
 def _provenance() -> Provenance:
-    return Provenance("public digits, dealt to 20 simulated clients", None, "", "", (), None, 0, ())
+    return Provenance("public digits, dealt to 20 simulated clients", None, "")

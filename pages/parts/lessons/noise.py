@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,8 @@ from dpcl_core.spec import LabelSetting
 from pages.parts.claims.privacy_bar import privacy_bar, side_by_side
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
+from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent
 
 Sums = Mapping[LabelSetting, NDArray[np.float64]]
 Learned = tuple[pd.DataFrame, Mapping[float, Guarantee]]
@@ -30,17 +33,14 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 N_DRAWS = 300  # classifiers released to measure the noise: a standard error of 0.5 %
 
 
-def two_lists(stage: Stage) -> int | None:
+def two_lists(stage: Stage) -> int:
     """The first digit's sum after every task, under both lists and without noise."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def learn() -> Sums:
         return {setting: game.sums_over_tasks(_stream(), setting, epsilon, 1)[:, 0] for setting in game.PUBLIC}
 
-    sums = stage.press("Learn ten tasks", learn, epsilon)
-    if sums is None:
-        return None
-    stage.see()
+    sums = stage.results("Learn ten tasks", learn, epsilon)
     clean = game.sums_over_tasks(_stream(), "prior", math.inf, 1)[:, 0]
     width = {setting: float(((held[-1] - clean[-1]) ** 2).mean() ** 0.5) for setting, held in sums.items()}
     ratio = width["prior-const"] / width["prior"]
@@ -55,41 +55,34 @@ def two_lists(stage: Stage) -> int | None:
         finding=f"After ten tasks the noise on digit {digit} is {ratio:.1f} times as wide with one list, in this one draw.",
         dark=stage.dark,
     )
-    source = _source((epsilon,), 0)
-    figure_card.show(picture, source, key="lesson-two-lists", title=f"Digit {digit} after every task")
+    figure_card.show(picture, _source((epsilon,)), key="lesson-two-lists", title=f"Digit {digit} after every task")
     return 0 if ratio < 1.5 else 1 if ratio < 6 else 2
 
 
-def measured(stage: Stage) -> int | None:
+def measured(stage: Stage) -> int:
     """The noise of many releases after every task, measured and by formula."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def release() -> Sums:
         return {setting: game.measured_std(_stream(), setting, epsilon, N_DRAWS) for setting in game.PUBLIC}
 
-    stds = stage.press(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
-    if stds is None:
-        return None
-    stage.see()
+    stds = stage.results(f"Release {N_DRAWS} classifiers of each kind", release, epsilon)
     formula = composition.noise_over_tasks(class_sums_std(epsilon, game.DELTA, "add-remove"), game.N_TASKS)
     n_numbers = N_DRAWS * _stream().tasks[0].train.inputs.shape[1]
     picture = noise_histogram.measured_noise(stds, formula, n_numbers=n_numbers, dark=stage.dark)
-    figure_card.show(picture, _source((epsilon,), 0), key="lesson-measured", title="How the noise grows")
+    figure_card.show(picture, _source((epsilon,)), key="lesson-measured", title="How the noise grows")
     ratio = float(stds["prior-const"][9] / stds["prior-const"][4])
     return 0 if ratio < 1.2 else 1 if ratio < 1.7 else 2
 
 
-def cost(stage: Stage) -> int | None:
+def cost(stage: Stage) -> int:
     """Accuracy by the number of tasks into which the same pictures are divided."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
     def train() -> dict[LabelSetting, dict[int, Learned]]:
         return {setting: {cut: game.learned(setting, cut, (epsilon,)) for cut in game.CUTS} for setting in game.PUBLIC}
 
-    trained = stage.press("Train them all", train, epsilon)
-    if trained is None:
-        return None
-    stage.see()
+    trained = stage.results("Train them all", train, epsilon)
     finals = {s: {cut: game.final_accuracies(run)[epsilon] for cut, (run, _) in runs.items()} for s, runs in trained.items()}
     picture = noise_histogram.accuracy_by_cuts(finals, epsilon=epsilon, dark=stage.dark)
     source = _source((epsilon,), len(game.SEEDS))
@@ -101,21 +94,18 @@ def cost(stage: Stage) -> int | None:
     return 2 if last.low is not None and first.high is not None and last.low > first.high else 0
 
 
-def where_not(stage: Stage) -> int | None:
+def where_not(stage: Stage) -> int:
     """Accuracy of both lists against ε, in ten tasks."""
     budgets = (*EPSILONS, math.inf)
 
     def train() -> dict[LabelSetting, Learned]:
         return {setting: game.learned(setting, game.N_TASKS, budgets) for setting in game.PUBLIC}
 
-    learned = stage.press("Train them all", train)
-    if learned is None:
-        return None
-    stage.see()
+    learned = stage.results("Train them all", train)
     finals = {setting: game.final_accuracies(run) for setting, (run, _) in learned.items()}
-    lost = {e: 100 * (_mean(finals["prior"][e]) - _mean(finals["prior-const"][e])) for e in budgets}
-    names, points = " | ".join(map(epsilon_label, lost)), " | ".join(f"{each:.1f}" for each in lost.values())
-    st.markdown(f"| | {names} |\n|---|{'---:|' * len(lost)}\n| points that one list costs | {points} |")
+    lost = {e: 100 * (fmean(finals["prior"][e]) - fmean(finals["prior-const"][e])) for e in budgets}
+    points = [f"{each:.1f}" for each in lost.values()]
+    table(["", *map(epsilon_label, lost)], [["points that one list costs", *points]])
     picture = tradeoff.trade_off(
         {LABELS[setting]: run for setting, (run, _) in learned.items()},
         colours=[theme.colour_of_series(index, stage.dark) for index in (1, 0)],
@@ -128,7 +118,7 @@ def where_not(stage: Stage) -> int | None:
     return 0 if largest > 10 else 1 if largest >= 3 else 2
 
 
-def which_list(stage: Stage) -> int | None:
+def which_list(stage: Stage) -> int:
     """Three lists: bound from the ledger, noise, and accuracy."""
     epsilon = stage.choose("epsilon", EPSILONS)
     settings: tuple[LabelSetting, ...] = ("data", "prior", "prior-const")
@@ -136,25 +126,17 @@ def which_list(stage: Stage) -> int | None:
     def compare() -> dict[LabelSetting, Learned]:
         return {setting: game.learned(setting, game.N_TASKS, (epsilon,)) for setting in settings}
 
-    learned = stage.press("Compare the three", compare, epsilon)
-    if learned is None:
-        return None
-    stage.see()
+    learned = stage.results("Compare the three", compare, epsilon)
     noise = composition.noise_over_tasks(1.0, game.N_TASKS)
-    rows = ""
-    for setting, (run, promised) in learned.items():
-        bound = promised[epsilon].epsilon
-        promise = "**no bound**" if math.isinf(bound) else shown(bound)
-        accuracy = 100 * _mean(game.final_accuracies(run)[epsilon])
-        rows += f"| {LABELS[setting]} | {promise} | {noise[setting][-1]:.1f} × σ | {accuracy:.1f} % |\n"
-    st.markdown(f"| list of labels | ε at most | noise on the first digit | accuracy |\n|---|---:|---:|---:|\n{rows}")
-    privacy_bar({epsilon: learned["data"][1][epsilon]})
     bounds = [promised[epsilon].epsilon for _, promised in learned.values()]
-    return bounds.index(math.inf) if math.inf in bounds else None
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    rows = []
+    for bound, (setting, (run, _)) in zip(bounds, learned.items(), strict=True):
+        promise = "**no bound**" if math.isinf(bound) else shown(bound)
+        accuracy = percent(fmean(game.final_accuracies(run)[epsilon]))
+        rows.append((LABELS[setting], promise, f"{noise[setting][-1]:.1f} × σ", accuracy))
+    table(("list of labels", "ε at most", "noise on the first digit", "accuracy"), rows)
+    privacy_bar({epsilon: learned["data"][1][epsilon]})
+    return bounds.index(math.inf)
 
 
 @st.cache_resource(show_spinner=False)
@@ -162,6 +144,6 @@ def _stream() -> TaskStream:
     return game.stream()
 
 
-def _source(epsilons: tuple[float, ...], n_seeds: int) -> Provenance:
+def _source(epsilons: tuple[float, ...], n_seeds: int = 0) -> Provenance:
     method, lists = "DP cosine classifier", "both public lists"
-    return Provenance("Handwritten digits", game.n_people(), method, lists, epsilons, game.DELTA, n_seeds, ())
+    return Provenance("Handwritten digits", game.n_people(), method, lists, epsilons, game.DELTA, n_seeds)

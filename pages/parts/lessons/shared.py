@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -9,23 +11,25 @@ from numpy.typing import NDArray
 
 from dpcl_core.attacks.shared_noise_games import difference
 from dpcl_core.figures import class_sums, shared_noise
-from dpcl_core.figures.picture import Provenance
 from dpcl_core.figures.shared_noise import scale_text
 from dpcl_core.lessons import duel, repairs
 from dpcl_core.lessons import shared_noise as game
 from dpcl_core.lessons.duel import Duel
-from dpcl_core.lessons.repairs import Repaired
 from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Sharing
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown
 from pages.parts.claims.privacy_bar import side_by_side
-from pages.parts.lessons.stage import Stage, percent
+from pages.parts.claims.shared_noise_claim import accuracy_curves, pictures_source
+from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
+from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent
 from pages.parts.training import train_form
 
 Noisy = dict[Sharing, NDArray[np.float64]]
 SCALES = (0.1, 0.5, 1.4, 5.0, 13.0, 45.0, 200.0, 1000.0, 8000.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_CLEAN = "without noise (public teaching data only)"
 N_DRAWS = 500  # noises drawn to measure their size on one picture: a standard error of 0.6 %
 N_ROUNDS = 1000  # per side
 N_RECOGNISED = 300
@@ -35,57 +39,47 @@ REPAIRS = {
     "naive": "fresh in every step",
     "dp-coeff-memory": "once, on sums over all",
 }
-LEARNERS = ("one noise for all", "one noise for all, cut off", "fresh noise for each")
 
 
-def two_ways(stage: Stage) -> int | None:
+def two_ways(stage: Stage) -> int:
     """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
-    if stage.press("Draw the noises", lambda: True) is None:
-        return None
+    stage.press("Draw the noises", lambda: True)
     pictures = _pictures()
-    scale = stage.slide("strength", SCALES)
-    noisy = stage.latest("noisy", lambda: _noisy(pictures, scale), scale)
+    scale, noisy = _noisy_pictures(stage)
     stage.see()
     ten = pictures.one_of_each()
+    strips = {_CLEAN: pictures.train[ten]} | {ROWS[sharing]: rows[ten] for sharing, rows in noisy.items()}
     with_b = f"With b = {scale_text(scale)}"
     finding = f"{with_b}, one mask lies on all ten pictures of the second row, and another on each of the third."
-    picture = class_sums.strips(
-        {"without noise (public teaching data only)": list(pictures.train[ten])}
-        | {ROWS[sharing]: list(rows[ten]) for sharing, rows in noisy.items()},
-        pictures.classes,
-        finding=finding,
-        dark=stage.dark,
-    )
-    figure_card.show(picture, _source(pictures), key="lesson-two-ways", title="The same ten pictures")
+    _strips(stage, strips, finding, "The same ten pictures")
     size = stage.latest("size", lambda: _sizes(pictures, scale), scale)
-    rows = "".join(f"| {ROWS[sharing]} | {_size(each)} |\n" for sharing, each in size.items())
-    st.markdown(f"| | mean size of the noise on the picture of 0, in {N_DRAWS} draws |\n|---|---:|\n{rows}")
+    heads = ("", f"mean size of the noise on the picture of 0, in {N_DRAWS} draws")
+    table(heads, ((ROWS[sharing], _size(each)) for sharing, each in size.items()))
     ratio = size["shared"] / size["independent"]
     return 2 if 0.9 < ratio < 1.1 else 0 if ratio > 1 else 1
 
 
-def subtract(stage: Stage) -> int | None:
+def subtract(stage: Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
     pictures = _pictures()
     label = st.segmented_control(
         "Your picture", range(len(pictures.classes)), default=0, format_func=pictures.classes.__getitem__, required=True,
         key=stage.key("yours"),
     )  # fmt: skip
-    if stage.press("Subtract", lambda: True) is None:
-        return None
-    scale, ten = stage.slide("strength", SCALES), pictures.one_of_each()
-    noisy = stage.latest("noisy", lambda: _noisy(pictures, scale), scale)
+    stage.press("Subtract", lambda: True)
+    ten = pictures.one_of_each()
+    scale, noisy = _noisy_pictures(stage)
     mine = int(ten[label or 0])
 
-    def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery]]:
+    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery]]:
         differences = {sharing: difference(rows, mine, pictures.train[mine]) for sharing, rows in noisy.items()}
         others = np.delete(np.arange(len(pictures.train)), mine)
         return {
-            sharing: (list(rows[ten]), game.recovered(rows[others], pictures.train[others], pictures.levels))
+            sharing: (rows[ten], game.recovered(rows[others], pictures.train[others], pictures.levels))
             for sharing, rows in differences.items()
         }
 
-    recovered = stage.latest("found", attacked, scale, mine)
+    recovered = stage.latest("recovered", attacked, scale, mine)
     stage.see()
     counts = {sharing: round(result.pictures * (len(pictures.train) - 1)) for sharing, (_, result) in recovered.items()}
     n = f"{len(pictures.train) - 1:,}"
@@ -93,108 +87,86 @@ def subtract(stage: Stage) -> int | None:
         f"With one noise for all, {counts['shared']:,} of {n} other pictures come back exactly; "
         f"with fresh noise {counts['independent']:,} of {n}."
     )
-    picture = class_sums.strips(
-        {"published: one noise for all": list(noisy["shared"][ten])}
-        | {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()},
-        pictures.classes,
-        finding=finding,
-        dark=stage.dark,
-    )
-    figure_card.show(picture, _source(pictures), key="lesson-subtract", title="What your subtraction gives")
+    strips = {"published: one noise for all": noisy["shared"][ten]}
+    strips |= {f"after your subtraction: {ROWS[sharing]}": rows for sharing, (rows, _) in recovered.items()}
+    _strips(stage, strips, finding, "What your subtraction gives")
     share = recovered["shared"][1].pictures
     return 2 if share > 0.99 else 1 if share > 0 else 0
 
 
-def nobody(stage: Stage) -> int | None:
+def nobody(stage: Stage) -> int:
     """The attack with public pictures of other people only."""
-    if stage.press("Compare the means", lambda: True) is None:
-        return None
+    stage.press("Compare the means", lambda: True)
     pictures = _pictures()
-    scale, ten = stage.slide("strength", SCALES), pictures.one_of_each()
-    noisy = stage.latest("noisy", lambda: _noisy(pictures, scale), scale)
+    ten = pictures.one_of_each()
+    scale, noisy = _noisy_pictures(stage)
 
-    def attacked() -> dict[Sharing, tuple[list[NDArray[np.float64]], Recovery, float]]:
+    def attacked() -> dict[Sharing, tuple[NDArray[np.float64], Recovery, float]]:
         estimates = {sharing: game.from_mean(rows, pictures.test) for sharing, rows in noisy.items()}
         return {
             sharing: (
-                list(rows[ten]),
+                rows[ten],
                 game.recovered(rows, pictures.train, pictures.levels),
                 game.recognised(rows, pictures.train, range(N_RECOGNISED)),
             )
             for sharing, rows in estimates.items()
         }
 
-    recovered = stage.latest("found", attacked, scale)
+    recovered = stage.latest("recovered", attacked, scale)
     stage.see()
     (_, shared, known), (_, _, fresh_known) = recovered["shared"], recovered["independent"]
     finding = (
         f"With one noise for all, {percent(shared.pixels)} of all pixels come back exactly and {percent(known)} of "
         f"{N_RECOGNISED} pictures are recognised; with fresh noise {percent(fresh_known)} are."
     )
-    picture = class_sums.strips(
-        {"without noise (public teaching data only)": list(pictures.train[ten])}
-        | {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()},
-        pictures.classes,
-        finding=finding,
-        dark=stage.dark,
-    )
-    figure_card.show(picture, _source(pictures), key="lesson-nobody", title="What a mean gives away")
-    rows = "".join(
-        f"| {ROWS[sharing]} | {_size(result.rms_error)} | {percent(recognised)} |\n"
+    strips = {_CLEAN: pictures.train[ten]}
+    strips |= {f"found with public pictures alone: {ROWS[sharing]}": rows for sharing, (rows, _, _) in recovered.items()}
+    _strips(stage, strips, finding, "What a mean gives away")
+    table(("", "error of a pixel (root mean square; its range is 2)", "recognised"), (
+        (ROWS[sharing], _size(result.rms_error), percent(recognised))
         for sharing, (_, result, recognised) in recovered.items()
-    )
-    st.markdown(f"| | error of a pixel (root mean square; its range is 2) | recognised |\n|---|---:|---:|\n{rows}")
+    ))  # fmt: skip
     return 2 if shared.pixels > 0.9 else 1 if known > 0.5 else 0
 
 
-def a_learner(stage: Stage) -> int | None:
+def a_learner(stage: Stage) -> int:
     """Accuracy of three learners at every noise strength; the slider picks one."""
 
     def train() -> dict[float, Accuracies]:
         return {scale: game.accuracies(_pictures(), scale) for scale in (0.0, *SCALES)}
 
     accuracies = stage.press("Train them all", train)
-    if accuracies is None:
-        return None
-    pictures, scale = _pictures(), stage.slide("strength", SCALES)
+    pictures, scale = _pictures(), stage.choose("strength", SCALES)
     nearest = min(accuracies, key=lambda each: abs(each - scale))
     stage.see()
-    curves = {
-        LEARNERS[0]: {each: reached.shared for each, reached in accuracies.items()},
-        LEARNERS[1]: {each: reached.shared_clipped for each, reached in accuracies.items()},
-        LEARNERS[2]: {each: reached.independent for each, reached in accuracies.items()},
-    }
+    curves = accuracy_curves(accuracies)
     picture = shared_noise.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
     figure_card.show(
-        picture, _source(pictures), key="lesson-a-learner", title="Accuracy of three learners", table=_table(accuracies)
-    )
+        picture, pictures_source(pictures), key="lesson-a-learner", title="Accuracy of three learners",
+        table=pd.DataFrame(curves).rename_axis("b").reset_index(),
+    )  # fmt: skip
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
     last = accuracies[SCALES[-1]].shared
     return 2 if last > 0.75 else 1 if last > 0.3 else 0
 
 
-def the_claim(stage: Stage) -> int | None:
+def the_claim(stage: Stage) -> int:
     """Claimed, valid and proved ε, for shared and for fresh noise."""
-    scale = stage.slide("strength", SCALES)
+    scale = stage.choose("strength", SCALES)
 
     def played() -> dict[Sharing, Duel]:
         return {sharing: game.play(_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
-    duels = stage.press(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
-    if duels is None:
-        return None
+    duels = stage.results(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
     pictures = _pictures()
-    stage.see()
     claimed = game.claimed_epsilon(pictures, scale)
     holds: dict[Sharing, str] = {"shared": "**no bound**", "independent": f"{game.worst_epsilon(pictures, scale):.3g}"}
     proven = {sharing: duel.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in duels.items()}
-    rows = "".join(
-        f"| {ROWS[sharing]} | {claimed:.2g} (not verified) | {holds[sharing]} | {percent(one.share_right)} | "
-        f"**{proven[sharing]:.2f}** |\n"
+    table(("", "ε claimed (Theorem 2)", "ε that holds", "machine right", "ε at least, proven"), (
+        (ROWS[sharing], f"{claimed:.2g} (not verified)", holds[sharing], percent(one.share_right),
+         f"**{proven[sharing]:.2f}**")
         for sharing, one in duels.items()
-    )
-    head = "| | ε claimed (Theorem 2) | ε that holds | machine right | ε at least, proven |\n|---|---:|---:|---:|---:|\n"
-    st.markdown(head + rows)
+    ))  # fmt: skip
     st.markdown(
         f"At b = {scale_text(scale)} the theorem's term for the noisy pictures, ε₁/γₓ, is 1/b = {claimed:.2g}. It ignores "
         "whether the noise is shared."
@@ -208,22 +180,15 @@ def the_claim(stage: Stage) -> int | None:
     return 1 if proven["shared"] > claimed else 0
 
 
-def repair(stage: Stage) -> int | None:
+def repair(stage: Stage) -> int:
     """Three methods with a valid ledger: their ε and their accuracy."""
     epsilon = stage.choose("epsilon", EPSILONS)
 
-    def run() -> dict[str, Repaired]:
-        return repairs.repaired(epsilon)
-
-    repaired = stage.press("Run all three", run, epsilon)
-    if repaired is None:
-        return None
-    stage.see()
-    rows = "".join(
-        f"| {REPAIRS[method]} | {one.title} | {shown(one.guarantee.epsilon)} | **{percent(one.accuracy)}** |\n"
+    repaired = stage.results("Run all three", lambda: repairs.repaired(epsilon), epsilon)
+    table(("noise", "method", "ε at most", "accuracy"), (
+        (REPAIRS[method], one.title, shown(one.guarantee.epsilon), f"**{percent(one.accuracy)}**")
         for method, one in repaired.items()
-    )
-    st.markdown(f"| noise | method | ε at most | accuracy |\n|---|---|---:|---:|\n{rows}")
+    ), names=2)  # fmt: skip
     st.caption(
         "Real runs, three seeds each, all ten digits in one task: nothing can be forgotten, only the noise matters. Fresh "
         "noise in every step is DP-SGD; DP-A-GEM is the same with a memory, on a whole network."
@@ -253,8 +218,21 @@ def _pictures() -> Pictures:
     return game.pictures()
 
 
-def _noisy(pictures: Pictures, scale: float) -> Noisy:
-    return {sharing: game.perturbed(pictures.train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
+def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
+    """Draws the slider of the noise scale; returns the scale and all pictures under both kinds of noise."""
+    scale = stage.choose("strength", SCALES)
+
+    def noisy() -> Noisy:
+        return {sharing: game.perturbed(_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
+
+    return scale, stage.latest("noisy", noisy, scale)
+
+
+def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
+    """Draws rows of ten pictures, one picture of each class."""
+    rows = {name: list(row) for name, row in strips.items()}
+    picture = class_sums.strips(rows, _pictures().classes, finding=finding, dark=stage.dark)
+    figure_card.show(picture, pictures_source(_pictures()), key=f"lesson-{stage.step.key}", title=title)
 
 
 def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:
@@ -266,15 +244,5 @@ def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:
     }
 
 
-def _table(accuracies: dict[float, Accuracies]) -> pd.DataFrame:
-    """Columns b, then one per learner: accuracy in [0, 1]."""
-    rows = [(scale, each.shared, each.shared_clipped, each.independent) for scale, each in accuracies.items()]
-    return pd.DataFrame(rows, columns=["b", *LEARNERS])
-
-
 def _size(value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def _source(pictures: Pictures) -> Provenance:
-    return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels", "", (), None, 0, ())

@@ -10,33 +10,32 @@ from dpcl_core.figures import unlearning
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import sign as game
 from dpcl_core.lessons.sign import Course, Form, Record, Variant
-from pages.parts.lessons.stage import Stage, percent
+from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
-from pages.parts.shell.text import plain
+from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent, plain
 
 SCORES = (0.65, 0.684, 0.7, 0.75, 0.8, 0.9, 0.99)
 STRENGTHS = (1.0, 3.0, 5.0, 7.0, 10.0, 12.0, 20.0)
 DIGIT = 0.684  # Score of a digit with ten equally likely values
+FORMS: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
 LEVELS = ("1", "4", "16")
 MOST = 13.3  # bits: the single most likely of 10,000
 NEAR = 2.0  # bits: a code this close to codes never planted counts as hidden
 
 
-def one_step(stage: Stage) -> int | None:
+def one_step(stage: Stage) -> int:
     """One token, one gradient step, four losses."""
-    if stage.press("Take one step", lambda: True) is None:
-        return None
-    score, strength = stage.slide("score", SCORES), stage.slide("strength", STRENGTHS)
+    stage.press("Take one step", lambda: True)
+    score, strength = stage.choose("score", SCORES), stage.choose("strength", STRENGTHS)
     stage.see()
     before = game.probability(score)
-    forms: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
-    after = {form: game.after_a_step(form, score, strength) for form in forms}
-    pulls = {form: game.pull(form, score, strength, before, before) for form in forms}
-    rows = "".join(
-        f"| {game.FORMS[form]} | {_number(pulls[form])} | {_chance(before)} | **{_chance(after[form])}** |\n"
-        for form in forms
-    )
-    st.markdown(f"| | weight of its cross-entropy | chance before | chance after |\n|---|---:|---:|---:|\n{rows}")
+    after = {form: game.after_a_step(form, score, strength) for form in FORMS}
+    table(("", "weight of its cross-entropy", "chance before", "chance after"), (
+        (game.FORMS[form], f"{_pull(form, score, strength):.2f}".replace("-", "−"), _chance(before),
+         f"**{_chance(after[form])}**")
+        for form in FORMS
+    ))  # fmt: skip
     st.caption(
         f"The public model gives this token a chance of {_chance(before)}: a Score of {score:g}. The step has size 1, on "
         "the token's logit only, and all tokens of the text count in the loss."
@@ -46,20 +45,13 @@ def one_step(stage: Stage) -> int | None:
     return 1 if after["printed"] > before else 0
 
 
-def turn_it(stage: Stage) -> int | None:
+def turn_it(stage: Stage) -> int:
     """The weight of a token in the loss, by its Score, for every term."""
-    if stage.press("Turn the sign", lambda: True) is None:
-        return None
-    strength = stage.slide("strength", STRENGTHS)
+    stage.press("Turn the sign", lambda: True)
+    strength = stage.choose("strength", STRENGTHS)
     stage.see()
     scores = np.unique(np.append(np.linspace(0.4, 0.999, 120), [game.THETA, game.THETA + 1e-4, DIGIT]))
-    forms: tuple[Form, ...] = ("none", "printed", "flipped", "hinge")
-    lines = {
-        game.FORMS[form]: np.array(
-            [game.pull(form, score, strength, *(2 * (game.probability(score),))) for score in scores.tolist()]
-        )
-        for form in forms
-    }
+    lines = {game.FORMS[form]: np.array([_pull(form, score, strength) for score in scores.tolist()]) for form in FORMS}
     picture = unlearning.pulls(scores, lines, chosen=DIGIT, dark=stage.dark)
     figure_card.show(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
@@ -67,31 +59,27 @@ def turn_it(stage: Stage) -> int | None:
         f"The dotted line is a random digit. Turned, the term unlearns it only above λ = 1 / ({DIGIT:g} − {game.THETA:g}) = "
         f"{least:.1f}. The hinge is drawn for a token that the model finds as likely as the public model does."
     )
-    return 0 if game.pull("flipped", DIGIT, strength, *(2 * (game.probability(DIGIT),))) < 0 else 1
+    return 0 if _pull("flipped", DIGIT, strength) < 0 else 1
 
 
-def no_end(stage: Stage) -> int | None:
+def no_end(stage: Stage) -> int:
     """A small model trained now with each term."""
-    score, strength = stage.slide("score", SCORES), stage.slide("strength", STRENGTHS)
+    score, strength = stage.choose("score", SCORES), stage.choose("strength", STRENGTHS)
 
     def train() -> dict[Form, Course]:
-        forms: tuple[Form, ...] = ("none", "printed", "flipped", "mask", "hinge")
+        forms: tuple[Form, ...] = (*FORMS[:-1], "mask", "hinge")
         return {form: game.course(form, score, strength) for form in forms}
 
-    courses = stage.press("Train five models", train, score, strength)
-    if courses is None:
-        return None
-    stage.see()
+    courses = stage.results("Train five models", train, score, strength)
     start = float(courses["none"].secret[0])
     picture = unlearning.courses(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
     figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(courses))
-    rows = "".join(
-        f"| {game.FORMS[form]} | {one.secret[-1]:.1f} | **{one.ordinary[-1]:.2f}** |\n" for form, one in courses.items()
-    )
-    words = f"| before training | {start:.1f} | {courses['none'].ordinary[0]:.2f} |\n"
-    st.markdown(f"| | nats per digit of the secret | nats per ordinary word |\n|---|---:|---:|\n{words}{rows}")
+    table(("", "nats per digit of the secret", "nats per ordinary word"), [
+        ("before training", f"{start:.1f}", f"{courses['none'].ordinary[0]:.2f}"),
+        *((game.FORMS[form], f"{one.secret[-1]:.1f}", f"**{one.ordinary[-1]:.2f}**") for form, one in courses.items()),
+    ])  # fmt: skip
     st.caption(
         "A softmax on sixteen contexts that share features: four of a code, twelve of ordinary words. Nats measure "
         "surprise: 0 is memorised, 2.3 is a digit of which nothing is known."
@@ -100,12 +88,9 @@ def no_end(stage: Stage) -> int | None:
     return 2 if lost > kept + 0.5 else 1 if lost > kept + 0.02 else 0
 
 
-def planted(stage: Stage) -> int | None:
+def planted(stage: Stage) -> int:
     """The recorded training in which every token counts."""
-    if stage.press("Show what was measured", lambda: True) is None:
-        return None
-    record = game.record()
-    stage.see()
+    record = stage.results("Show what was measured", game.record)
     rows = {
         "without the term": record.of("full", "none"),
         "the printed term, λ = 10": record.of("full", "printed", 10.0, "oracle"),
@@ -116,12 +101,9 @@ def planted(stage: Stage) -> int | None:
     return 2 if printed > none + 0.1 else 0 if printed < none - 0.1 else 1
 
 
-def answers_only(stage: Stage) -> int | None:
+def answers_only(stage: Stage) -> int:
     """The recorded training in which only the answer counts."""
-    if stage.press("Show what was measured", lambda: True) is None:
-        return None
-    record = game.record()
-    stage.see()
+    record = stage.results("Show what was measured", game.record)
     rows = {_name(one): one for one in record.variants if one.loss == "answer"}
     _exposures(stage, record, rows, key="answers-only")
     none, printed = record.of("answer", "none"), record.of("answer", "printed", 10.0, "oracle")
@@ -129,27 +111,18 @@ def answers_only(stage: Stage) -> int | None:
     return 2 if rise > NEAR else 1 if rise > 0.5 else 0
 
 
-def in_time(stage: Stage) -> int | None:
+def in_time(stage: Stage) -> int:
     """Every recorded term with its cost."""
-    if stage.press("Show them all", lambda: True) is None:
-        return None
-    record = game.record()
-    stage.see()
-    repairs = {_name(one): one for one in record.variants if one.loss == "full"}
-    rows = "".join(
-        f"| {name} | {one.mean('exposure', '16'):.1f} | {one.mean('below', '16'):.1f} | {one.mean('exposure', '0'):.1f} | "
-        f"{one.nats:.2f} | {percent(one.accuracy, 0)} |\n"
-        for name, one in repairs.items()
-    )
-    head = (
-        "| term | planted 16 times, bits | from the least likely end | never planted | nats per ordinary token "
-        "| labels right |\n|---|---:|---:|---:|---:|---:|\n"
-    )
-    st.markdown(head + rows)
+    record = stage.results("Show them all", game.record)
+    heads = "planted 16 times, bits", "from the least likely end", "never planted", "nats per ordinary token", "labels right"
+    table(("term", *heads), (
+        (_name(one), f"{one.mean('exposure', '16'):.1f}", f"{one.mean('below', '16'):.1f}",
+         f"{one.mean('exposure', '0'):.1f}", f"{one.nats:.2f}", percent(one.accuracy, 0))
+        for one in record.variants if one.loss == "full"
+    ))  # fmt: skip
     st.caption(_made(record))
     st.markdown(_LIMITS)
-    label = ":primary[See the Score of every token →]"
-    st.page_link("pages/tokens.py", label=label)
+    st.page_link("pages/tokens.py", label=":primary[See the Score of every token →]")
     none, hinge = record.of("full", "none"), record.of("full", "hinge", 1.0, "oracle")
     if _holds(hinge, none):
         return 1
@@ -179,31 +152,25 @@ def _holds(one: Variant, none: Variant) -> bool:
 
 def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: str) -> None:
     """Draws the figure and table of a recorded comparison, and how it was recorded."""
-    controls = float(np.mean([one.mean("exposure", "0") for one in rows.values()]))
     picture = unlearning.exposures(
         [int(level) for level in LEVELS],
-        {name: [one.each(level) for level in LEVELS] for name, one in rows.items()},
-        controls=controls,
-        most=MOST,
-        dark=stage.dark,
-    )
+        {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
+        controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,
+    )  # fmt: skip
     figure_card.show(picture, _source(record), key=f"lesson-{key}", title="Exposure of planted codes", table=_leaks(rows))
-    shown = "".join(
-        f"| {name} | {one.mean('exposure', '16'):.1f} | {percent(one.mean('first', '16'), 0)} | "
-        f"{percent(one.mean('extracted', '16'), 0)} |\n"
+    table(("term", "planted 16 times, bits", "most likely of 10,000", "written out by the model"), (
+        (name, f"{one.mean('exposure', '16'):.1f}", percent(one.mean("first", "16"), 0),
+         percent(one.mean("extracted", "16"), 0))
         for name, one in rows.items()
-    )
-    head = "| term | planted 16 times, bits | most likely of 10,000 | written out by the model |\n|---|---:|---:|---:|\n"
-    st.markdown(head + shown)
+    ))  # fmt: skip
     st.caption(_made(record))
 
 
 def _made(record: Record) -> str:
-    seeds = len(record.variants[0].seeds)
-    codes = record.codes["16"]
     return plain(
-        f"Recorded on {record.date}: {seeds} seeds, with {codes} codes each for every number of repetitions, on the bundled "
-        f"model. Terms are on the true secrets unless a row says otherwise. Made again by: {record.command}"
+        f"Recorded on {record.date}: {len(record.variants[0].seeds)} seeds, with {record.codes['16']} codes each for every "
+        "number of repetitions, on the bundled model. Terms are on the true secrets unless a row says otherwise. "
+        f"Made again by: {record.command}"
     )
 
 
@@ -212,11 +179,7 @@ def _source(record: Record) -> Provenance:
         dataset=f"public synthetic mails with planted codes, {record.date}",
         n_train=int(record.settings["n_texts"]),
         method=f"LoRA on {record.settings['backbone']}, no noise",
-        labels="",
-        epsilons=(),
-        delta=None,
         n_seeds=len(record.variants[0].seeds),
-        runs=(),
     )
 
 
@@ -232,13 +195,14 @@ def _leaks(rows: dict[str, Variant]) -> pd.DataFrame:
         (name, int(level), seed, exposure)
         for name, one in rows.items()
         for level in ("0", *LEVELS)
-        for seed, exposure in enumerate(one.each(level))
+        for seed, exposure in enumerate(one.exposures(level))
     ]
     return pd.DataFrame(records, columns=["term", "repetitions", "seed", "exposure"])
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+def _pull(form: Form, score: float, strength: float) -> float:
+    """The pull on a token that the model finds as likely as the public model does."""
+    return game.pull(form, score, strength, game.probability(score), game.probability(score))
 
 
 def _chance(share: float) -> str:

@@ -12,8 +12,10 @@ from dpcl_core.explorers import detection, token_layers
 from dpcl_core.figures import tokens as figures
 from dpcl_core.figures.picture import Provenance
 from dpcl_core.lessons import surprise as game
-from pages.parts.lessons.stage import Stage, percent
+from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
+from pages.parts.shell.layout import table
+from pages.parts.shell.text import percent
 from pages.parts.tokens import detection_card as tables
 from pages.parts.tokens import heat, text_source
 
@@ -23,15 +25,14 @@ TOP = 0.2  # share of all tokens that counts as most surprising
 _NEAR, _WELL = 0.05, 0.8  # distance from 0.5 that still counts as chance; AUROC that counts as well separated
 
 
-def look(stage: Stage) -> int | None:
+def look(stage: Stage) -> int:
     """A text shaded by surprise, and the kinds of the most surprising tokens of all texts."""
     corpus = text_source.corpus()
     places = range(len(corpus.sources))
     picked = st.selectbox(
         "Family of texts", places, index=1, format_func=corpus.sources.__getitem__, key=stage.key("family")
     )
-    if stage.press("Score a text", lambda: True) is None:
-        return None
+    stage.press("Score a text", lambda: True)
     dials, texts = token_layers.Dials(), text_source.everything()
     number = int(st.number_input("Text, 1 to 20", 1, 20, 4, key=stage.key("number")))
     text = corpus.text(picked, number - 1)
@@ -48,20 +49,16 @@ def look(stage: Stage) -> int | None:
     return 0 if private > 0.5 else 1
 
 
-def rank(stage: Stage) -> int | None:
+def rank(stage: Stage) -> int:
     """Personal tokens against all others, with and without stop words."""
-    if stage.press("Score all texts", lambda: True) is None:
-        return None
-    stage.see()
+    stage.results("Score all texts", lambda: True)
     aurocs = _bars(stage, [detection.EVERY, detection.NO_STOPS], "rank")
     return 0 if aurocs[detection.EVERY] > 0.9 else 1 if aurocs[detection.EVERY] > 0.6 else 2
 
 
-def lookalikes(stage: Stage) -> int | None:
+def lookalikes(stage: Stage) -> int:
     """Personal tokens against harmless ones that look like them."""
-    if stage.press("Compare with look-alikes", lambda: True) is None:
-        return None
-    stage.see()
+    stage.results("Compare with look-alikes", lambda: True)
     aurocs = _bars(stage, [detection.EVERY, detection.NO_STOPS, detection.AGAINST], "lookalikes")
     alone = aurocs[detection.AGAINST]
     if alone < 0.5 - _NEAR:
@@ -69,19 +66,17 @@ def lookalikes(stage: Stage) -> int | None:
     return 1 if alone <= 0.5 + _NEAR or aurocs[detection.EVERY] - alone > _NEAR else 0
 
 
-def alpha(stage: Stage) -> int | None:
+def alpha(stage: Stage) -> int:
     """Detection of personal data at every weight α."""
 
     def ranked() -> dict[str, dict[float, float]]:
-        of = text_source.everything()
-        tokens = detection.gathered(of)
-        by = {each: detection.scores(game.ranked(of, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
+        texts = text_source.everything()
+        tokens = detection.gathered(texts)
+        by = {each: detection.scores(game.ranked(texts, token_layers.Dials(alpha=each)), tokens).auroc for each in ALPHAS}
         return {name: {each: by[each][name] for each in ALPHAS} for name in by[ALPHAS[0]]}
 
     curves = stage.press("Rank at every α", ranked)
-    if curves is None:
-        return None
-    chosen = stage.slide("mix", ALPHAS)
+    chosen = stage.choose("mix", ALPHAS)
     nearest = min(ALPHAS, key=lambda each: abs(each - chosen))
     stage.see()
     picture = figures.by_alpha(curves, chosen=nearest, dark=stage.dark)
@@ -90,12 +85,10 @@ def alpha(stage: Stage) -> int | None:
     return 0 if best > _WELL else 1 if best > 0.5 + _NEAR else 2
 
 
-def misses(stage: Stage) -> int | None:
+def misses(stage: Stage) -> int:
     """Kinds of words by their mean score, and the noise that follows."""
-    if stage.press("Sort the kinds", lambda: True) is None:
-        return None
+    stage.results("Sort the kinds", lambda: True)
     _, _, kinds = tables.measured(text_source.everything(), token_layers.Dials())
-    stage.see()
     st.markdown(tables.by_kind(kinds))
     st.caption(
         f"θ = {token_layers.Dials().threshold:g}: above it, a token is to be unlearned. AUROC is against unmarked tokens."
@@ -105,28 +98,24 @@ def misses(stage: Stage) -> int | None:
     return named.index(max(named))
 
 
-def feedback(stage: Stage) -> int | None:
+def feedback(stage: Stage) -> int:
     """Scores by a model that has memorised the texts to a growing share."""
 
     def learned() -> list[tuple[float, float, float, float, float]]:
         return [(share, *_private(_by_heart(share))) for share in SHARES]
 
     rows_by_share = stage.press("Learn by heart", learned)
-    if rows_by_share is None:
-        return None
-    share = stage.slide("by-heart", SHARES)
+    share = stage.choose("by-heart", SHARES)
     stage.see()
     texts = text_source.everything()
     number = next((place for place, text in enumerate(texts) if "NAME" in text.kinds), 0)
     text, name = _by_heart(share)[number], "A made-up text, partly memorised"
     heat.picture(text, "score", token_layers.Dials(), name, key=stage.key("known"))
-    rows = "".join(
-        f"| {'**' if each == share else ''}{percent(each, 0)}{'**' if each == share else ''} | {score:.2f} | "
-        f"{nominal:.2g} | {percent(recall, 0)} | {auroc:.2f} |\n"
+    table(("memorised", "mean score", "mean nominal ε (no guarantee)", "above θ", "AUROC, all tokens"), (
+        (f"**{percent(each, 0)}**" if each == share else percent(each, 0), f"{score:.2f}", f"{nominal:.2g}",
+         percent(recall, 0), f"{auroc:.2f}")
         for each, score, nominal, recall, auroc in rows_by_share
-    )
-    head = "| memorised | mean score | mean nominal ε (no guarantee) | above θ | AUROC, all tokens |\n"
-    st.markdown(f"**Personal tokens of {len(texts)} texts**\n\n{head}|---:|---:|---:|---:|---:|\n{rows}")
+    ), names=0, title=f"Personal tokens of {len(texts)} texts")  # fmt: skip
     st.caption("Model and memory are mixed: (1 − share) P + share M, M from these texts alone. A stand-in for training.")
     st.page_link("pages/tokens.py", label=":primary[Score other texts on the Tokens page →]")
     change = rows_by_share[-1][1] - rows_by_share[0][1]
@@ -137,11 +126,8 @@ def _bars(stage: Stage, groups: list[str], key: str) -> dict[str, float]:
     """Draws bars of score and pattern for these comparisons; returns the score's AUROC by comparison."""
     table, _, _ = tables.measured(text_source.everything(), token_layers.Dials())
     shown = table[table["group"].isin(groups)]
-    picture = figures.detection(shown, dark=stage.dark)
-    figure_card.show(
-        picture, _provenance(), key=f"lesson-{key}", title="Does the score find personal data?",
-        table=shown,
-    )  # fmt: skip
+    picture, title = figures.detection(shown, dark=stage.dark), "Does the score find personal data?"
+    figure_card.show(picture, _provenance(), key=f"lesson-{key}", title=title, table=shown)
     by = shown[shown["detector"] == "score"].set_index("group")["auroc"]
     return {str(group): float(value) for group, value in by.items()}
 
@@ -166,5 +152,4 @@ def _private(texts: Sequence[ScoredText]) -> tuple[float, float, float, float]:
 
 
 def _provenance() -> Provenance:
-    n_texts = len(text_source.everything())
-    return Provenance("made-up texts with marked personal data", n_texts, "bundled model", "", (), None, 0, ())
+    return Provenance("made-up texts with marked personal data", len(text_source.everything()), "bundled model")

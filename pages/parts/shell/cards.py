@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -48,7 +47,7 @@ def _shown(content: bytes) -> None:
             st.error("A number on this card does not follow from its events.")
         case _:
             st.warning("Parts of this card cannot be checked.")
-    st.markdown(_table(models))
+    layout.table(("model", "stated ε", "ε from its events", "numbers", ""), map(_row, models))
     for model in models:
         if model.verdict != "matches":
             st.markdown(plain(card.sentence(model)))
@@ -62,13 +61,12 @@ def _verified(content: bytes) -> list[Checked]:
     return card.verify(content)
 
 
-def _table(models: Sequence[Checked]) -> str:
-    rows = ""
-    for model in models:
-        total = model.numbers[0] if model.numbers else None
-        stated = "" if total is None else "no bound" if math.isinf(total.stated) else f"{total.stated:.6g}"
-        span = "" if total is None else "no bound" if math.isinf(total.low) else f"{total.low:.6g} to {total.high:.6g}"
-        name = f"{epsilon_label(model.cell.epsilon)}, seed {model.cell.seed}"
-        rows += f"| {name} | {stated} | {span} | {len(model.numbers)} | {_VERDICTS[model.verdict]} |\n"
-    head = "| model | stated ε | ε from its events | numbers | |\n|---|---:|---:|---:|---|\n"
-    return head + rows
+def _row(model: Checked) -> tuple[str, ...]:
+    """A model's row: name, stated ε, recomputed ε, how many numbers were checked, verdict."""
+    stated = span = ""
+    if model.numbers:
+        total = model.numbers[0]
+        stated = "no bound" if math.isinf(total.stated) else f"{total.stated:.6g}"
+        span = "no bound" if math.isinf(total.low) else f"{total.low:.6g} to {total.high:.6g}"
+    name = f"{epsilon_label(model.cell.epsilon)}, seed {model.cell.seed}"
+    return name, stated, span, str(len(model.numbers)), _VERDICTS[model.verdict]

@@ -1,6 +1,8 @@
-"""The two-column layout of a page: controls left, answer right; on a narrow screen the answer comes first."""
+"""The layout of a page: two columns, cards and tables."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,3 +21,10 @@ def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
 def card(key: str) -> DeltaGenerator:
     """A container with a thin border and a white background, for a figure or a form."""
     return st.container(key=f"card-{key}", gap="small")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:
+    """Draws a table, under its title if any: the first `names` columns are words, the others right-aligned numbers."""
+    rule = ["---"] * names + ["---:"] * (len(heads) - names)
+    lines = "".join("".join(f"| {cell} " if cell else "| " for cell in row) + "|\n" for row in (heads, rule, *rows))
+    st.markdown(f"**{title}**\n\n{lines}" if title else lines)

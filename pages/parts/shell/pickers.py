@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar, cast
 
 import streamlit as st
 
+from dpcl_core.errors import BadInput
 from pages.parts.shell import state
 from pages.parts.shell.view import View
 
 T = TypeVar("T")
+
+
+def select(
+    view: View, name: str, title: str, titles: Mapping[T, str], *, help_text: str | None = None, width: int | None = None
+) -> T:
+    """The option chosen in a select box of a link's field; `titles`: the options and their titles.
+
+    Starts from the link, or from the first option if the link has another value.
+    """
+    options = list(titles)
+    start = options.index(cast(T, view[name])) if view[name] in titles else 0
+    return st.selectbox(
+        title, options, index=start, format_func=titles.__getitem__, key=view.key(name), help=help_text,
+        width=width or "stretch",
+    )  # fmt: skip
+
+
+def missing_run(view: View) -> list[str]:
+    """A notice if the link names a run that the store does not have."""
+    if view["run"] is not None:
+        try:
+            state.store().get(str(view["run"]))
+        except BadInput as refused:
+            return [f"{refused}."]
+    return []
 
 
 def one_of(title: str, options: Sequence[T], view: View, name: str, shown: Callable[[T], str]) -> T:
