@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -15,7 +16,7 @@ from dpcl_core.errors import BadInput, StoreTrouble
 from dpcl_core.figures.picture import epsilons
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
-from pages.parts.shell import link, state, status_line
+from pages.parts.shell import link, pickers, state, status_line
 from pages.parts.shell.header import header
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
@@ -47,11 +48,7 @@ def page() -> None:
     view = View("runs", lambda _: CODEC)
     runs = store.list_runs()
     header(
-        "Runs",
-        "What ran, and what is running?",
-        share=st.query_params.to_dict(),
-        help_text=HELP,
-        notices=view.read.notices,
+        "Runs", "What ran, and what is running?", share=st.query_params.to_dict(), help_text=HELP, notices=view.read.notices
     )
     _messages()
     if not runs:
@@ -61,8 +58,9 @@ def page() -> None:
         return
     values = _controls(view, runs)
     view.commit(values, CODEC)
-    _queue(state.store().unfinished())
-    _list(values, any(not run.is_over for run in runs))
+    _queue(store.unfinished())
+    is_active = any(not run.is_over for run in runs)
+    st.fragment(state.guarded(_list), run_every=2.0 if is_active else None)(values, is_active)
 
 
 def _controls(view: View, runs: list[Run]) -> dict[str, object]:
@@ -70,18 +68,10 @@ def _controls(view: View, runs: list[Run]) -> dict[str, object]:
     counts = {name: sum(run.status == name for run in runs) for name in STATUSES}
     with st.container(key="runs-controls", horizontal=True, vertical_alignment="bottom", gap="small"):
         picked = st.pills(
-            "State",
-            [name for name in STATUSES if counts[name] or name in start],
-            selection_mode="multi",
-            default=start,
-            format_func=lambda name: f"{name} ({counts[name]})",
-            key=view.key("status"),
-            help="Nothing chosen: all states.",
-        )
-        sort = st.selectbox(
-            "Order", list(SORTS), index=list(SORTS).index(str(view["sort"])), format_func=SORTS.__getitem__,
-            key=view.key("sort"), width=210,
+            "State", [name for name in STATUSES if counts[name] or name in start], selection_mode="multi", default=start,
+            format_func=lambda name: f"{name} ({counts[name]})", key=view.key("status"), help="Nothing chosen: all states.",
         )  # fmt: skip
+        sort = pickers.select(view, "sort", "Order", SORTS, width=210)
         search = st.text_input(
             "Search", str(view["search"]), key=view.key("search"), placeholder="name, method, dataset, id", max_chars=60,
             width=240,
@@ -99,12 +89,8 @@ def _queue(unfinished: list[Run]) -> None:
         st.caption(f"Queue on {device}: {what}; {waiting} waiting.")
 
 
-def _list(values: dict[str, object], is_active: bool) -> None:
-    """Draws the table and its buttons, refreshed every two seconds while a run is active."""
-    st.fragment(state.guarded(_table), run_every=2.0 if is_active else None)(values, is_active)
-
-
-def _table(values: dict[str, object], was_active: bool) -> None:
+def _list(values: dict[str, object], was_active: bool) -> None:
+    """Draws the table and its buttons; refreshes the page when the last active run has ended."""
     store = state.store()
     runs = store.list_runs()
     if was_active and not any(not run.is_over for run in runs):
@@ -182,12 +168,9 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
         }
         for run in runs
     ]
-    frame = pd.DataFrame(
-        rows, columns=["run", "status", "name", "method", "data", "layer", "epsilons", "accuracy", "started", "seconds"]
-    )
-    frame["accuracy"] = frame["accuracy"].astype("float64")
-    frame["started"] = pd.to_datetime(frame["started"].astype("float64"), unit="s")
-    return frame
+    columns = ["run", "status", "name", "method", "data", "layer", "epsilons", "accuracy", "started", "seconds"]
+    frame = pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64", "started": "float64"})
+    return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
 
 
 def _layer(run: Run) -> str:
@@ -214,7 +197,7 @@ def _accuracy(cells: list[CellFinished]) -> float | None:
     largest = max(cell.cell.epsilon for cell in cells)
     values = [cell.metrics.get("AA") for cell in cells if cell.cell.epsilon == largest]
     known = [value for value in values if value is not None]
-    return round(100 * sum(known) / len(known), 1) if known else None
+    return round(100 * fmean(known), 1) if known else None
 
 
 def _data(run: Run) -> str:
@@ -280,15 +263,11 @@ def _do(action: Callable[[], object], done: str = "") -> bool:
 
 
 def _stop(run: Run) -> None:
-    _do(lambda: run_panel.stop(run.id))
+    _do(partial(run_panel.stop, run.id))
 
 
 def _retry(run: Run) -> None:
-    def again() -> None:
-        fresh = state.store().retry(run.id)
-        state.executor().submit(fresh)
-
-    _do(again, f"“{run.name}” is in the queue again.")
+    _do(partial(run_panel.retry, run.id), f"“{run.name}” is in the queue again.")
 
 
 def _rename(run: Run) -> None:

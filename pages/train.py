@@ -115,14 +115,9 @@ def _preset(view: View) -> None:
             view.go(train_form.parameters_of(presets.load(picked)))
 
     st.selectbox(
-        "Preset",
-        list(about),
-        index=None,
-        placeholder="Start from a question …",
-        format_func=lambda name: _preset_title(about[name]),
-        key=key,
-        on_change=load,
-    )
+        "Preset", list(about), index=None, placeholder="Start from a question …",
+        format_func=lambda name: _preset_title(about[name]), key=key, on_change=load,
+    )  # fmt: skip
 
 
 def _preset_title(preset: presets.Preset) -> str:
@@ -143,11 +138,10 @@ def _checked(values: train_form.Values) -> tuple[RunSpec | None, str | None]:
 def _estimate(spec: RunSpec) -> str:
     waiting = len(state.store().unfinished())
     queue = "Queue: empty." if not waiting else f"Queue: {waiting} before it."
-    models = len(spec.privacy.epsilons) * len(spec.seeds)
-    n_models = f"{models} model{'s' if models > 1 else ''}."
-    return " ".join(
-        filter(None, [_derived(spec.model_dump_json(), spec), n_models, status_line.estimate(_seconds(spec)), queue])
-    )
+    n_models = len(spec.privacy.epsilons) * len(spec.seeds)
+    models = f"{n_models} model{'s' if n_models > 1 else ''}."
+    parts = [_derived(spec.model_dump_json(), spec), models, status_line.estimate(_seconds(spec)), queue]
+    return " ".join(filter(None, parts))
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
@@ -205,7 +199,7 @@ def _answer(view: View, run_id: str | None, form_spec: RunSpec | None) -> Mappin
 
 
 def _other_settings(run: Run) -> None:
-    """Says that the form's settings differ from the run's, with a button to load the run's."""
+    """Draws a note that the form's settings differ from the run's, with a button to load the run's."""
 
     def take() -> None:
         st.session_state["show-run"] = run.id

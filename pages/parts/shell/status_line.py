@@ -46,16 +46,19 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
         takes = f"then {_about(run.estimate_seconds)}" if run.estimate_seconds is not None else ""
         return StatusLine("Queued", "Queued", " · ".join(filter(None, [where, takes])), "calm")
     if run.status == "starting":
-        return StatusLine(
-            "Starting", "Starting", f"{_doing(events) or 'the worker is loading'} · {_since(run, now)}", "busy"
-        )
+        doing = _doing(events) or "the worker is loading"
+        return StatusLine("Starting", "Starting", f"{doing} · {_since(run, now)}", "busy")
     if run.status == "running":
         return _running(run, events, now)
     if run.status == "stopping":
         detail = "ends within a few seconds; results so far are kept"
         return StatusLine("Stopping", "Stopping", detail, "busy", _fraction(run, events))
     if run.status == "cancelled":
-        kept = "the curves so far are kept" if _learned(events) else "no task had been learned yet"
+        kept = (
+            "the curves so far are kept"
+            if any(isinstance(event, TaskLearned) for event in events)
+            else "no task had been learned yet"
+        )
         return StatusLine("Cancelled", "Cancelled", f"stopped on request; {kept}", "calm", _fraction(run, events) or None)
     if run.status == "failed":
         why = run.error or "The run ended with an error that left no message."
@@ -65,9 +68,30 @@ def of(run: Run, events: Sequence[Event], now: float) -> StatusLine:
         when = f" at {time.strftime('%H:%M:%S', time.localtime(at))}" if at is not None else ""
         detail = "Its worker process has ended. Results so far are kept; Retry starts the run again with the same settings."
         return StatusLine("Lost", run.error or f"The computer stopped this run{when}.", detail, "bad")
-    seconds = run.finished - run.started if run.finished is not None and run.started is not None else None
-    took = f"took {span(seconds)}" if seconds is not None else ""
+    took = f"took {span(run.finished - run.started)}" if run.finished is not None and run.started is not None else ""
     return StatusLine("Finished", "Finished", took, "good")
+
+
+def of_turn(
+    turn: Run, what: str, fraction: float, *, busy: StatusLine, done: StatusLine, kept: str, stops: str = ""
+) -> StatusLine:
+    """The status line of an audit or a tuning (`what`).
+
+    `busy`, `done`: its lines while it runs and when it is finished. `kept`: what remains if it ends early. `stops`: what is
+    kept while it stops.
+    """
+    match turn.status:
+        case "queued":
+            place = f"place {turn.place_in_queue} in the queue for {turn.device}" if turn.place_in_queue else ""
+            return StatusLine("Queued", f"{what} queued", place, "calm")
+        case "stopping":
+            return StatusLine("Stopping", f"{what} stops", f"within a few seconds{stops}", "busy", fraction)
+        case "cancelled":
+            return StatusLine("Cancelled", f"{what} stopped on request", kept, "calm", fraction)
+        case "failed" | "lost":
+            why = turn.error or f"The {what.lower()} ended without a message."
+            return StatusLine(turn.status.capitalize(), why, kept, "bad", fraction or None)
+    return done if turn.status == "finished" else busy
 
 
 def _sentence(text: str) -> str:
@@ -78,33 +102,27 @@ def _sentence(text: str) -> str:
 
 
 def _running(run: Run, events: Sequence[Event], now: float) -> StatusLine:
-    opened = next((event for event in events if isinstance(event, Started)), None)
+    opened = _started(events)
     if opened is None:
         return StatusLine("Running", "Preparing", f"{_doing(events) or 'opening the data'} · {_since(run, now)}", "busy")
     task = min(_tasks_done(run, events) + 1, opened.n_tasks)
-    spent = [event.epsilon for event in events if isinstance(event, TaskLearned) and math.isfinite(event.cell.epsilon)]
     fraction = _fraction(run, events)
-    parts = [
-        f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else "",
-        _spent(run, spent),
-        _left(run, fraction, now),
-    ]
+    learning = f"learning {opened.task_names[task - 1]}" if task <= len(opened.task_names) else ""
+    parts = [learning, _spent(run, events), _left(run, fraction, now)]
     return StatusLine("Running", f"Task {task} of {opened.n_tasks}", " · ".join(filter(None, parts)), "busy", fraction)
 
 
-def _spent(run: Run, spent: Sequence[float]) -> str:
+def _spent(run: Run, events: Sequence[Event]) -> str:
+    from dpcl_core.privacy.statement import shown
+
     if run.readable_spec is not None and methods.is_nominal(run.readable_spec.method):
         return "ε only claimed, no bound"
-    return f"largest ε accounted so far {_budget(max(spent))}" if spent else ""
+    spent = [event.epsilon for event in events if isinstance(event, TaskLearned) and math.isfinite(event.cell.epsilon)]
+    return f"largest ε accounted so far {shown(max(spent))}" if spent else ""
 
 
-def _learned(events: Sequence[Event]) -> int:
-    return sum(isinstance(event, TaskLearned) for event in events)
-
-
-def _n_cells(run: Run) -> int:
-    spec = run.readable_spec
-    return len(spec.privacy.epsilons) * len(spec.seeds) if spec is not None else 1
+def _started(events: Sequence[Event]) -> Started | None:
+    return next((event for event in events if isinstance(event, Started)), None)
 
 
 def _tasks_done(run: Run, events: Sequence[Event]) -> int:
@@ -113,11 +131,13 @@ def _tasks_done(run: Run, events: Sequence[Event]) -> int:
     for event in events:
         if isinstance(event, TaskLearned):
             counts[event.cell] = event.task + 1
-    opened = next((event for event in events if isinstance(event, Started)), None)
+    opened = _started(events)
     under_way = [count for count in counts.values() if opened is None or count < opened.n_tasks]
     if under_way:
         return min(under_way)
-    return max(counts.values(), default=0) if len(counts) == _n_cells(run) else 0
+    spec = run.readable_spec
+    n_cells = len(spec.privacy.epsilons) * len(spec.seeds) if spec is not None else 1
+    return max(counts.values(), default=0) if len(counts) == n_cells else 0
 
 
 def _fraction(run: Run, events: Sequence[Event]) -> float:
@@ -137,21 +157,6 @@ def _doing(events: Sequence[Event]) -> str:
 
 def _since(run: Run, now: float) -> str:
     return f"{span(now - run.started)} so far" if run.started is not None else "starting now"
-
-
-def _budget(epsilon: float) -> str:
-    from dpcl_core.privacy.statement import shown
-
-    return shown(epsilon)
-
-
-def _about(seconds: float) -> str:
-    return f"about {_range(seconds)}"
-
-
-def _range(seconds: float) -> str:
-    """A duration as a range, from a quarter less to a half more, in whole units."""
-    return between(0.75 * seconds, 1.5 * seconds)
 
 
 def between(low: float, high: float) -> str:
@@ -176,4 +181,11 @@ def span(seconds: float) -> str:
 
 def estimate(seconds: float | None) -> str:
     """The expected duration, for the line beside Start."""
-    return f"About {_range(seconds)} on this computer." if seconds is not None else "No such run yet: duration unknown."
+    return (
+        f"{_about(seconds).capitalize()} on this computer." if seconds is not None else "No such run yet: duration unknown."
+    )
+
+
+def _about(seconds: float) -> str:
+    """An estimate as a range, from a quarter less to a half more, in whole units."""
+    return f"about {between(0.75 * seconds, 1.5 * seconds)}"

@@ -13,7 +13,8 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import progress_estimate
 from dpcl_core.runs.audits import Audit, Audits, refusal
-from pages.parts.shell import state, status_line
+from pages.parts.claims import calculator
+from pages.parts.shell import layout, state, status_line
 from pages.parts.shell.text import capital, plain
 from pages.parts.training import run_panel
 
@@ -29,9 +30,6 @@ WHAT = (
     "The audit runs in the background, in a separate process, and reads none of the run's own data."
 )
 LIMIT = "An audit can show that a guarantee is broken. It can never prove that one holds: a better attack may find more."
-_START = "Audit this run"
-_HEAD = "| claimed | accounted: ε at most | audited: ε at least | right guesses |\n|---|---:|---:|---:|\n"
-_LOG_SHOWN = ("failed", "lost")
 
 
 def audits() -> Audits:
@@ -82,9 +80,8 @@ def _draw(run: Run, spec: RunSpec, run_audits: list[Audit], *, always: bool) -> 
             st.code(refused[1], language=None, wrap_lines=True)
         elif always and not any(audit.results for audit in run_audits):
             st.caption(WHAT)
-        if run_audits and run_audits[0].turn.status in _LOG_SHOWN and run_audits[0].turn.error_log:
-            with st.expander("Details", key="audit-log"):
-                st.code(run_audits[0].turn.error_log, language=None)
+        if run_audits:
+            run_panel.log(run_audits[0].turn, "audit-log")
         _results(run_audits, methods.standing(spec), is_open=always)
 
 
@@ -93,38 +90,22 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     run, done, budgets = audit.turn, len(audit.results), audit.turn.spec.privacy.epsilons
     fraction = done / len(budgets)
     kept = f"{done} of {len(budgets)} budgets were audited" if done else "nothing was proved yet"
-    if run.status == "queued":
-        place = f"place {run.place_in_queue} in the queue for {run.device}" if run.place_in_queue else ""
-        return status_line.StatusLine("Queued", "Audit queued", place, "calm")
-    if run.status in ("starting", "running"):
-        elapsed = now - run.started if run.started is not None else 0.0
-        left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
-        when = f"{status_line.between(*left)} left" if left is not None else f"{status_line.span(elapsed)} so far"
-        doing = f"a training with planted data {given(budgets[min(done, len(budgets) - 1)])}"
-        return status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
-    if run.status == "stopping":
-        return status_line.StatusLine("Stopping", "Audit stops", "within a few seconds", "busy", fraction)
-    if run.status == "cancelled":
-        return status_line.StatusLine("Cancelled", "Audit stopped on request", kept, "calm", fraction)
-    if run.status in ("failed", "lost"):
-        why = run.error or "The audit ended without a message."
-        return status_line.StatusLine(run.status.capitalize(), why, kept, "bad")
-    took = run.finished - run.started if run.finished is not None and run.started is not None else 0.0
-    return status_line.StatusLine("Finished", "Audit", f"took {status_line.span(took)}", "good")
+    elapsed = (run.finished or now) - run.started if run.started is not None else 0.0
+    left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
+    when = f"{status_line.between(*left)} left" if left is not None else f"{status_line.span(elapsed)} so far"
+    doing = f"a training with planted data {given(budgets[min(done, len(budgets) - 1)])}"
+    busy = status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
+    finished = status_line.StatusLine("Finished", "Audit", f"took {status_line.span(elapsed)}", "good")
+    return status_line.of_turn(run, "Audit", fraction, busy=busy, done=finished, kept=kept)
 
 
 def _button(run: Run, turn: Run | None, *, is_refused: bool) -> None:
-    if turn is not None and turn.status in ("queued", "starting", "running"):
-        st.button("Stop", key="audit-stop", type="primary", on_click=run_panel.attempt(lambda: run_panel.stop(turn.id)))
-    elif turn is not None and turn.status == "stopping":
-        st.button("Stopping …", key="audit-stop", disabled=True)
-    else:
-        label = _START if turn is None else "Audit again"
-        st.button(label, key="audit-start", disabled=is_refused, on_click=run_panel.attempt(lambda: _start(run.id)))
+    def start() -> None:
+        state.executor().submit(audits().create(run.id))
 
-
-def _start(run_id: str) -> None:
-    state.executor().submit(audits().create(run_id))
+    if turn is None or not run_panel.stop_button(turn, "audit-stop"):
+        label = "Audit this run" if turn is None else "Audit again"
+        st.button(label, key="audit-start", disabled=is_refused, on_click=run_panel.attempt(start))
 
 
 def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> None:
@@ -137,12 +118,12 @@ def _results(run_audits: list[Audit], standing: Standing, *, is_open: bool) -> N
     finite = [result for result in results if math.isfinite(result.claimed)]
     strongest = max(finite or results, key=lambda result: result.lower_bound)
     st.markdown(plain(reading(strongest)))
-    rows = ""
-    for result in results:
-        budget, least = epsilon_label(result.claimed, standing), _least(result.lower_bound)
-        rows += f"| {budget} | {_most(result)} | **{least}** | {_right(result)} |\n"
     with st.expander("Claimed, accounted and audited ε of every budget", expanded=is_open, key="audit-table"):
-        st.markdown(f"{_HEAD}{rows}")
+        layout.table(("claimed", "accounted: ε at most", "audited: ε at least", "right guesses"), (
+            (epsilon_label(one.claimed, standing), calculator.bound(one.accounted), f"**{_least(one.lower_bound)}**",
+             _right(one))
+            for one in results
+        ))  # fmt: skip
         caught = "" if strongest.detects is None else f" It would have detected {strongest.detects} nine times in ten."
         st.caption(plain(f"Assumed: {strongest.assumes}. {LIMIT}{caught}"))
 
@@ -166,10 +147,6 @@ def exceeding(result: Audited) -> str:
         f"The audit proves ε ≥ {_least(result.lower_bound)}, but the ledger accounts for only {shown(result.accounted)}: "
         "the run's release reveals more about people than it promises. Do not release it, and report this."
     )
-
-
-def _most(result: Audited) -> str:
-    return "no bound" if math.isinf(result.accounted) else shown(result.accounted)
 
 
 def _right(result: Audited) -> str:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dpcl_core import events, metrics, paths
@@ -111,7 +112,7 @@ class Source:
         from dpcl_core.explorers import cosine_replay
 
         accuracies = cosine_replay.accuracies(self._decoded, epsilon)
-        return [[[float(v) for v in row[: k + 1]] for k, row in enumerate(matrix)] for matrix in accuracies]
+        return [[row[: k + 1].tolist() for k, row in enumerate(matrix)] for matrix in accuracies]
 
     def class_accuracies(self, epsilon: float) -> NDArray[np.float64] | None:
         """Accuracies [seed, class] after the last task; None if not recorded."""
@@ -164,7 +165,7 @@ class Source:
         summaries = [metrics.summary(matrix) for matrix in self.matrices(epsilon)]
         accuracy = [one["AA"] for one in summaries if one["AA"] is not None]
         lost = [one["AF"] for one in summaries if one["AF"] is not None]
-        return sum(accuracy) / len(accuracy), sum(lost) / len(lost) if lost else None
+        return fmean(accuracy), fmean(lost) if lost else None
 
 
 @lru_cache(maxsize=9)
@@ -202,14 +203,9 @@ def digits_guarantee(labels: LabelSetting, n_tasks: int, epsilon: float) -> Guar
 
     source = digits(labels, n_tasks)
     return promised(
-        labels,
-        epsilon,
-        source.delta,
-        n_tasks=n_tasks,
-        n_classes=len(source.classes),
-        n_people=source.n_people,
+        labels, epsilon, source.delta, n_tasks=n_tasks, n_classes=len(source.classes), n_people=source.n_people,
         n_seeds=source.n_seeds,
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -244,8 +240,9 @@ def trained(result: Result) -> Source | None:
         return None
     if any(all(value is None for value in by_task[opened.n_tasks - 1]) for by_task in rows.values()):
         return None
-    bounds = [(requested, guarantee.epsilon) for requested, guarantee in result.guarantees.items()]
-    exceeds = spec.labels != "data" and any(accounted > requested * (1 + 1e-4) for requested, accounted in bounds)
+    exceeds = spec.labels != "data" and any(
+        guarantee.epsilon > requested * (1 + 1e-4) for requested, guarantee in result.guarantees.items()
+    )
     table = tuple([[rows[epsilon, seed][k] for k in range(opened.n_tasks)] for seed in seeds] for epsilon in stops)
     return Source(
         key=str(result.run_id),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures.picture import Picture, Provenance, epsilon_text
+from dpcl_core.figures.picture import Provenance, epsilon_text
 from dpcl_core.methods.features.cards.adaptation_params import MEMBER
 from dpcl_core.papers import comparison, report
 from dpcl_core.papers.comparison import Row
@@ -31,6 +31,8 @@ def card(
     """Draws the earlier numbers next to the later ones and ours, and the figure; nothing without an earlier version."""
     import pandas as pd
 
+    from dpcl_core.figures import members
+
     numbers = comparison.earlier(paper, experiment, rows)
     if not numbers:
         return
@@ -50,21 +52,11 @@ def card(
         alt = f"{len(lines)} numbers of the workshop version, beside the later ones"
         st.dataframe(pd.DataFrame(lines), hide_index=True, key="earlier-table", alt=alt, height="content")
         st.caption("The workshop version prints forgetting as a share; here it is in percent.")
+    frame = _frame(runs)
     show(
-        _picture(_frame(runs)),
-        provenance,
-        key="members",
-        title="Single members and the ensemble",
-        note=_MEMBERS,
-        table=_frame(runs),
-        share=st.query_params.to_dict(),
-    )
-
-
-def _picture(frame: pd.DataFrame) -> Picture:
-    from dpcl_core.figures import members
-
-    return members.members_and_ensemble(frame, dark=style.is_dark())
+        members.members_and_ensemble(frame, dark=style.is_dark()), provenance, key="members",
+        title="Single members and the ensemble", note=_MEMBERS, table=frame, share=st.query_params.to_dict(),
+    )  # fmt: skip
 
 
 def _frame(runs: Mapping[str, Measured]) -> pd.DataFrame:

@@ -30,14 +30,11 @@ def setting(view: View, card: MethodCard) -> str:
     """Draws the choice of the list's origin, among those the method allows; returns it."""
     labels, linked = [name for name in LABELS if name in card.labels], str(view["labels"])
     chosen = st.radio(
-        "Label list",
-        labels,
-        index=labels.index(linked) if linked in labels else 0,
-        format_func=lambda name: LABELS[name][0],
-        captions=[LABELS[name][1] for name in labels],
+        "Label list", labels, labels.index(linked) if linked in labels else 0,
+        format_func=lambda name: LABELS[name][0], captions=[LABELS[name][1] for name in labels],
         key=f"{view.key('labels')}-{len(labels)}",  # a new key for other choices, else the browser keeps the old one
         help="Where the classifier's list of labels comes from.",
-    )
+    )  # fmt: skip
     if linked not in labels:
         st.caption(f"{card.title} does not go with “{LABELS[linked][0]}”.")
     if chosen == "data":
@@ -56,8 +53,8 @@ def learned_list_caption(raw: Mapping[str, object]) -> None:
     finite = sorted(epsilon for epsilon in spec.privacy.epsilons if math.isfinite(epsilon))
     if spec.labels != "dp-learned" or not finite:
         return
-    ends = dict.fromkeys((finite[0], finite[-1]))
-    needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in ends}
+    ends = {finite[0], finite[-1]}
+    needed = {epsilon: _people_needed(spec.privacy, epsilon, n_tasks, facts.n_train) for epsilon in sorted(ends)}
     counts = [
         f"{'more people than there are' if n is None else f'{n} people'} (ε = {epsilon_text(epsilon)})"
         for epsilon, n in needed.items()

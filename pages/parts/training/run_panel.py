@@ -41,9 +41,15 @@ def status_card(run: Run, result: Result) -> None:
             _buttons(run, result)
         if line.fraction is not None:
             st.html(segments(line.fraction, result.n_tasks))
-        if run.status == "failed" and run.error_log:
-            with st.expander("Details"):
-                st.code(run.error_log, language=None)
+        if run.status == "failed":
+            log(run, "run-log")
+
+
+def log(run: Run, key: str) -> None:
+    """Draws the log of a run that ended with an error, on demand."""
+    if run.status in ("failed", "lost") and run.error_log:
+        with st.expander("Details", key=key):
+            st.code(run.error_log, language=None)
 
 
 def bar(result: Result, chosen: float | None, *, is_over: bool) -> None:
@@ -98,7 +104,8 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     """
     from dpcl_core.figures import curves
 
-    if live and run_figures.has_any(result):
+    has_texts = run_figures.has_any(result)
+    if live and has_texts:
         run_figures.latest(result, chosen, key="live")
         run_figures.figures(result, chosen, share=None, live=True)
     if live:
@@ -110,15 +117,10 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
     with left:
         few = len(spec.seeds) < 3
         show(
-            overall,
-            source,
-            key="accuracy",
-            title=f"{capital(result.score)} on the tasks seen so far",
+            overall, source, key="accuracy", title=f"{capital(result.score)} on the tasks seen so far",
             note="line: mean; dots: single seeds" if few else "line: mean; band: 95 % interval over seeds",
-            table=result.scores,
-            share=share,
-            live=live,
-        )
+            table=result.scores, share=share, live=live,
+        )  # fmt: skip
     with right:
         which = epsilon_label(chosen, result.standing)
         show(matrix, None, key="matrix", title="Who remembers what", note=f"{which}, {result.score} %", live=True)
@@ -126,7 +128,6 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
         return
-    has_texts = run_figures.has_any(result)
     more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
     names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
     cost, lost, settings, *detail_tabs = st.tabs(names, key="more-figures", on_change="rerun")
@@ -179,13 +180,9 @@ def _trade_off(result: Result, share: Mapping[str, str] | None) -> None:
 
     dark, spec = style.is_dark(), result.spec
     picture = tradeoff.trade_off(
-        {"this run": result.finished_accuracy},
-        colours=[theme.colour_of_method(spec.method, dark)],
-        labels=[spec.labels],
-        score=result.score,
-        standings={"this run": result.standing},
-        dark=dark,
-    )
+        {"this run": result.finished_accuracy}, colours=[theme.colour_of_method(spec.method, dark)], labels=[spec.labels],
+        score=result.score, standings={"this run": result.standing}, dark=dark,
+    )  # fmt: skip
     show(
         picture, result.provenance, key="trade-off", title=f"Final {result.score} and forgetting against the budget",
         note="dots: trained models; bars: 95 % interval over seeds", table=result.finished_accuracy, share=share,
@@ -212,18 +209,27 @@ def segments(fraction: float, n_tasks: int) -> str:
 
 
 def _buttons(run: Run, result: Result) -> None:
-    if run.status in ("queued", "starting", "running"):
-        st.button("Stop", key="stop", type="primary", on_click=attempt(lambda: stop(run.id)))
+    if stop_button(run, "stop"):
         return
-    if run.status == "stopping":
-        st.button("Stopping …", key="stop", disabled=True)
-        return
+
+    def again() -> None:
+        st.session_state["show-run"] = retry(run.id)
+
     if run.readable_spec is not None:
-        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(lambda: retry(run.id)))
+        st.button("Retry" if run.status != "finished" else "Run again", key="retry", on_click=attempt(again))
     if run.status == "finished":
         st.page_link("pages/compare.py", label="Compare", query_params={"v": "1", "r": run.id})
     if result.events:
         export(run.id)
+
+
+def stop_button(run: Run, key: str) -> bool:
+    """Draws Stop for an active run; returns whether it is active."""
+    if run.status == "stopping":
+        st.button("Stopping …", key=key, disabled=True)
+    elif run.status in ACTIVE:
+        st.button("Stop", key=key, type="primary", on_click=attempt(lambda: stop(run.id)))
+    return run.status in ACTIVE
 
 
 def stop(run_id: str) -> None:
@@ -234,11 +240,11 @@ def stop(run_id: str) -> None:
         raise BadInput("run", run_id, f"had {_ENDED[status]} before Stop reached it; its results are kept")
 
 
-def retry(run_id: str) -> None:
-    """Starts a new run with the same settings and shows it."""
+def retry(run_id: str) -> str:
+    """Queues a new run with the same settings; returns its id."""
     fresh = state.store().retry(run_id)
     state.executor().submit(fresh)
-    st.session_state["show-run"] = fresh
+    return fresh
 
 
 def attempt(action: Callable[[], None]) -> Callable[[], None]:
@@ -261,11 +267,8 @@ def export(run_id: str) -> None:
             "Everything (zip)", lambda: _archive(run_id), f"run-{run_id}.zip", "application/zip",
             key="export-zip", on_click="ignore", help="Tables as CSV, figures as HTML, settings, privacy card, command line",
         )  # fmt: skip
-        for name, mime in (
-            ("accuracy.csv", "text/csv"), ("spec.toml", "text/plain"),
-            ("command.txt", "text/plain"), ("privacy.txt", "text/plain"),
-        ):  # fmt: skip
-            content = partial(_file, run_id, name)
+        for name in ("accuracy.csv", "spec.toml", "command.txt", "privacy.txt"):
+            mime, content = "text/csv" if name.endswith("csv") else "text/plain", partial(_file, run_id, name)
             st.download_button(name, content, f"{run_id}-{name}", mime, key=f"export-{name}", on_click="ignore")
 
 

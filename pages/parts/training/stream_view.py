@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
 import streamlit as st
-from numpy.typing import NDArray
 
 from dpcl_core import checks
 from dpcl_core.data import catalog as datasets
@@ -27,13 +25,12 @@ if TYPE_CHECKING:
 
 _NOT_HERE = "It appears when the dataset is on this computer; a preview downloads nothing."
 _NO_FIT = "It appears when the settings fit the data."
-_OWN = (
+_OWN_DATA = (
     "Shown is only the public plan: the home task of each class. The number of your examples in each task is private; "
     "counting them here would be a release that no budget covers."
 )
-_AGAIN = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
-
-_CLIENTS_AGAIN = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
+_SAME_EXAMPLES = "Every task has the same examples, so the privacy spent on an example adds up over the tasks."
+_SAME_CLIENTS = "A client may be in every task, so the privacy spent on a client adds up over the tasks."
 
 
 def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
@@ -60,8 +57,8 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
         if shown.held is not None:
             sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
         if spec.scenario.recurrence == "every":
-            sentences.append(_AGAIN if spec.scenario.n_users is None else _CLIENTS_AGAIN)
-        st.caption(" ".join([*sentences, *([_OWN] if is_own else [])]))
+            sentences.append(_SAME_EXAMPLES if spec.scenario.n_users is None else _SAME_CLIENTS)
+        st.caption(" ".join([*sentences, *([_OWN_DATA] if is_own else [])]))
 
 
 def _stream_spec(values: Mapping[str, object]) -> RunSpec:
@@ -83,12 +80,12 @@ def _of_others(spec: RunSpec, first: Preview) -> str:
     if spec.scenario.n_users is not None:
         return "every seed assigns the examples to clients differently"
     other = _preview(spec, 1)
-    shown = [(one.tasks, one.homes, _listed(one.counts)) for one in (first, other) if one is not None]
+    shown = [
+        (one.tasks, one.homes, None if one.counts is None else one.counts.tolist())
+        for one in (first, other)
+        if one is not None
+    ]
     return "every seed has the same stream" if shown[0] == shown[-1] else "every seed has another stream"
-
-
-def _listed(counts: NDArray[np.int64] | None) -> list[list[int]] | None:
-    return None if counts is None else counts.tolist()
 
 
 @lru_cache(maxsize=60)

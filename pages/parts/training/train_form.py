@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -20,7 +21,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.scenarios import catalog as scenarios
 from dpcl_core.spec import DataSpec, PrivacySpec, RunSpec
 from pages.parts.claims import privacy_bar
-from pages.parts.shell import fields, link
+from pages.parts.shell import fields, link, pickers
 from pages.parts.shell.text import plain
 from pages.parts.shell.view import View
 from pages.parts.training import label_form
@@ -36,7 +37,7 @@ _TIMM_HELP = (
     "Any image model of timm: type timm:MODEL; any causal language model of the Hugging Face hub: hf:NAME. Weights come "
     "from the hub or from the folder DPCL_WEIGHTS."
 )
-_SUM = (
+_SAME_EXAMPLES = (
     "Every task has the same examples. If a method spends this ε on each task, as the cosine classifier does, the total ε "
     "of the run is larger: see its statement."
 )
@@ -45,6 +46,8 @@ TUNED = {
     "public": "on public data",
     "private": "on the private data (not accounted)",
 }
+_OF_RUN = ("method", "labels", "public_labels", "tuned", "seeds")  # the form's fields by the part of the spec they set
+_OF_PRIVACY = ("epsilons", "adjacency", "noise", "label_share")
 NO_WIDGET = ("permutations",)  # thousands of numbers: for files and the command line
 _ADJACENCY = {"add-remove": "one example present or left out", "replace": "one example replaced"}
 _OF_CLIENTS = {"add-remove": "one client present or left out", "replace": "one client replaced"}
@@ -104,24 +107,9 @@ def _card_field(prefix: str, setting: fields.Setting) -> link.Field[object]:
 def values_of(spec: RunSpec) -> Values:
     """The form's values for a spec; a δ equal to the rule's becomes None."""
     by_rule = rule_delta(spec.data.dataset, spec.data.train_per_class, spec.data.train_per_source)
-    values: Values = {
-        "method": spec.method,
-        "dataset": spec.data.dataset,
-        "backbone": spec.data.backbone,
-        "train_per_class": spec.data.train_per_class,
-        "train_per_source": spec.data.train_per_source,
-        "test_per_class": spec.data.test_per_class,
-        "scenario": spec.scenario.kind,
-        "labels": spec.labels,
-        "label_share": spec.privacy.label_share,
-        "public_labels": spec.public_labels,
-        "epsilons": spec.privacy.epsilons,
-        "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta,
-        "adjacency": spec.privacy.adjacency,
-        "noise": spec.privacy.noise,
-        "tuned": spec.tuned,
-        "seeds": spec.seeds,
-    }
+    values: Values = {name: getattr(spec, name) for name in _OF_RUN} | spec.data.model_dump()
+    values |= {name: getattr(spec.privacy, name) for name in _OF_PRIVACY}
+    values |= {"scenario": spec.scenario.kind, "delta": None if spec.privacy.delta == by_rule else spec.privacy.delta}
     values |= {f"s.{name}": value for name, value in spec.scenario.model_dump().items() if name != "kind"}
     return values | {f"p.{name}": value for name, value in spec.params.model_dump().items()}
 
@@ -133,21 +121,16 @@ def parameters_of(spec: RunSpec, run_id: str | None = None) -> dict[str, str]:
 
 def raw_of(values: Mapping[str, object]) -> dict[str, object]:
     """The nested mapping that `checks.parse` reads, from the form's values."""
-    data = {name: values[name] for name in DataSpec.model_fields}
     delta = values["delta"]
     if delta is None:
         delta = rule_delta(str(values["dataset"]), *_caps(values))
-    privacy = {name: values[name] for name in ("epsilons", "adjacency", "noise", "label_share")}
+    privacy = {name: values[name] for name in _OF_PRIVACY}
     return {
-        "method": values["method"],
+        **{name: values[name] for name in _OF_RUN},
         "params": {key[2:]: value for key, value in values.items() if key.startswith("p.")},
-        "data": data,
+        "data": {name: values[name] for name in DataSpec.model_fields},
         "scenario": _scenario_of(values),
-        "labels": values["labels"],
-        "public_labels": values["public_labels"],
         "privacy": privacy if delta is None else {**privacy, "delta": delta},
-        "tuned": values["tuned"],
-        "seeds": values["seeds"],
     }
 
 
@@ -190,13 +173,15 @@ def _is_here(dataset: str) -> bool:
 def form(view: View) -> Values:
     """Draws the widgets and returns their values."""
     values: Values = {}
-    values["dataset"] = _one_of(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, typed=_OWN_HELP)
-    values["scenario"] = _one_of(view, "scenario", "Stream", list(scenarios.CARDS), _scenario_title)
+    values["dataset"] = _typed(view, "dataset", "Dataset", [*datasets.CARDS, *_own()], _dataset_title, _OWN_HELP)
+    values["scenario"] = pickers.select(
+        view, "scenario", "Stream", {name: one.title for name, one in scenarios.CARDS.items()}
+    )
     values |= _widgets(view, "s", _scenario_settings(str(values["scenario"])))
-    values["method"] = _one_of(view, "method", "Method", list(methods.CARDS), lambda name: methods.CARDS[name].title)
+    values["method"] = pickers.select(view, "method", "Method", {name: one.title for name, one in methods.CARDS.items()})
     values |= _widgets(view, "p", _method_settings(str(values["method"])))
-    values["backbone"] = _one_of(
-        view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, typed=_TIMM_HELP
+    values["backbone"] = _typed(
+        view, "backbone", "Network for the features", list(backbones.CARDS), _backbone_title, _TIMM_HELP
     )
     values["labels"] = label_form.setting(view, methods.CARDS[str(values["method"])])
     list_line = st.container()
@@ -214,22 +199,15 @@ def form(view: View) -> Values:
     return values
 
 
-def _one_of(
-    view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], typed: str | None = None
-) -> str:
-    """A select box of names; `typed`: help text if other names may be typed in."""
+def _typed(view: View, name: str, title: str, options: list[str], shown: Callable[[str], str], help_text: str) -> str:
+    """A select box of names into which other names may be typed."""
     current = str(view[name])
     if current not in options:
         options = [*options, current]  # own:NAME or timm:NAME from a link
     picked = st.selectbox(
-        title,
-        options,
-        index=options.index(current),
-        format_func=shown,
-        key=view.key(name),
-        help=typed,
-        accept_new_options=typed is not None,
-    )
+        title, options, options.index(current), format_func=shown, key=view.key(name), help=help_text,
+        accept_new_options=True,
+    )  # fmt: skip
     return str(picked).strip()
 
 
@@ -251,32 +229,23 @@ def _dataset_title(name: str) -> str:
     return title if _is_here(name) else f"{title} (not on this computer)"
 
 
-def _scenario_title(name: str) -> str:
-    return scenarios.CARDS[name].title if name in scenarios.CARDS else name
-
-
 def _epsilons(view: View, method: str, *, repeats_examples: bool) -> tuple[float, ...]:
     start = cast("tuple[float, ...]", view["epsilons"])
     box = st.container(gap=None)
     picked = box.pills(
-        "Privacy budget ε",
-        EPSILONS,
-        selection_mode="multi",
-        default=[e for e in start if e in EPSILONS],
-        format_func=epsilon_text,
-        key=view.key("epsilons"),
+        "Privacy budget ε", EPSILONS, selection_mode="multi", default=[e for e in start if e in EPSILONS],
+        format_func=epsilon_text, key=view.key("epsilons"),
         help="One model each. Left: stronger privacy. Right: higher accuracy. ∞: no noise, for contrast.",
-    )
+    )  # fmt: skip
     box.caption("← stronger privacy · higher accuracy →")
     others = [e for e in start if e not in EPSILONS]
-    key = view.key("exact")
-    text = st.session_state.get(key, " ".join(f"{e:g}" for e in others))
+    text = st.session_state.get(view.key("exact"), " ".join(f"{e:g}" for e in others))
     chosen = tuple(sorted({*picked, *_numbers(str(text))}))
     with box:
         if reason := privacy_bar.no_bound_reason(method):
             privacy_bar.not_dp(reason)
         elif repeats_examples:
-            st.caption(_SUM)
+            st.caption(_SAME_EXAMPLES)
         else:
             _promise(chosen)
     return chosen
@@ -318,10 +287,8 @@ def _numbers(text: str) -> list[float]:
     """The typed budgets; invalid parts are left out here and reported beside the field."""
     budgets = []
     for part in text.replace(",", " ").split():
-        try:
+        with suppress(ValueError):
             budgets.append(link.BUDGET.read(part))
-        except ValueError:
-            continue
     return budgets
 
 
@@ -350,10 +317,8 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         st.warning(f"ε = {plain(bad[0][:40])}: must be a number above 0, or inf for no noise; left out.")
     for name, title in _SIZES.items():
         start = cast("int | None", view[name])
-        more[name] = st.number_input(
-            title, min_value=1, value=start, step=1, key=view.key(name), placeholder="all",
-            help=DataSpec.model_fields[name].description,
-        )  # fmt: skip
+        help_text = DataSpec.model_fields[name].description
+        more[name] = st.number_input(title, 1, None, start, 1, key=view.key(name), placeholder="all", help=help_text)
     more["delta"] = _delta(view, str(values["dataset"]), *_caps(more))
     differ = _OF_CLIENTS if scenarios.CARDS[str(values["scenario"])].has_clients else _ADJACENCY
     for name, title, options in (("adjacency", "Neighbouring datasets differ by", differ), ("noise", "Noise", _NOISE)):
@@ -361,11 +326,8 @@ def _more(view: View, values: Mapping[str, object]) -> Values:
         more[name] = st.radio(
             title, names, index=names.index(str(view[name])), format_func=options.__getitem__, key=view.key(name)
         )
-    more["tuned"] = st.selectbox(
-        "These settings were tuned", list(TUNED), index=list(TUNED).index(str(view["tuned"])),
-        format_func=TUNED.__getitem__, key=view.key("tuned"),
-        help="The run's statement reports this. Tuning by hand counts, too.",
-    )  # fmt: skip
+    help_text = "The run's statement reports this. Tuning by hand counts, too."
+    more["tuned"] = pickers.select(view, "tuned", "These settings were tuned", TUNED, help_text=help_text)
     more["label_share"] = label_form.share(view, str(values["labels"]))
     more["public_labels"] = label_form.public(view, str(values["labels"]), str(values["dataset"]))
     return more
@@ -381,15 +343,11 @@ def _delta(view: View, dataset: str, train_per_class: int | None, train_per_sour
     )  # fmt: skip
     if not typed.strip():
         return None
-    try:
-        value = float(typed)
-    except ValueError:
-        st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
-        return None
-    if not 0 < value < 1:
-        st.warning(f"δ = {plain(typed[:40])}: must lie between 0 and 1; using {shown}.")
-        return None
-    return value
+    with suppress(ValueError):
+        if 0 < float(typed) < 1:
+            return float(typed)
+    st.warning(f"δ = {plain(typed[:40])}: must be a number between 0 and 1; using {shown}.")
+    return None
 
 
 def _scenario_settings(scenario: str) -> tuple[fields.Setting, ...]:
@@ -422,10 +380,8 @@ def _widget(view: View, name: str, setting: fields.Setting) -> object:
     text = "\n\n".join(filter(None, (setting.help, glossary.explained(title))))
     if setting.sort == "whole":
         low, high = (None if bound is None else int(bound) for bound in (setting.low, setting.high))
-        value = cast("int | None", start)
-        return st.number_input(
-            title, min_value=low, max_value=high, value=value, step=1, key=key, help=text, placeholder="auto"
-        )
+        whole = cast("int | None", start)
+        return st.number_input(title, low, high, whole, step=1, key=key, help=text, placeholder="auto")
     if setting.sort == "number":
         least, most = (None if bound is None else float(bound) for bound in (setting.low, setting.high))
         number = None if start is None else float(cast(float, start))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Literal
 
 import streamlit as st
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from dpcl_core.spec import RunSpec
 
 ANCHOR = "tuning"
-_LOG_SHOWN = ("failed", "lost")
 
 
 def studies() -> Studies:
@@ -35,9 +33,8 @@ def studies() -> Studies:
 
 def title(study: Study) -> str:
     """A tuning in one line, for a list."""
-    where = study.tune.proxy or "the private data"
     done = f"{len(study.trials)} of {study.tune.n_trials} trials"
-    return f"{_what(study)}, on {where}: {done}, {study.turn.status}"
+    return f"{_what(study)}, on {study.tune.proxy or 'the private data'}: {done}, {study.turn.status}"
 
 
 def _what(study: Study) -> str:
@@ -69,7 +66,7 @@ def _watch(view: View, study_id: str, form: RunSpec | None) -> None:
 
 
 def _draw(view: View, study: Study, form: RunSpec | None) -> None:
-    line = words(study, time.time())
+    line = words(study)
     with st.container(key="card-tuning", gap="small"):
         with st.container(key="status-line-tuning", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(f'<div id="{ANCHOR}" style="scroll-margin-top: 7rem">{run_panel.pill(line)}</div>', width="stretch")
@@ -77,63 +74,41 @@ def _draw(view: View, study: Study, form: RunSpec | None) -> None:
         if line.fraction is not None:
             st.html(run_panel.segments(line.fraction, study.tune.n_trials))
         st.caption(plain(f"{_what(study)}. {outcome.privacy_sentence(study.tune)}"))
-        if study.turn.status in _LOG_SHOWN and study.turn.error_log:
-            with st.expander("Details", key="tuning-log"):
-                st.code(study.turn.error_log, language=None)
+        run_panel.log(study.turn, "tuning-log")
         _best(view, study, form)
         if study.trials and study.sizes is not None:
             _trials(study)
 
 
-def words(study: Study, now: float) -> status_line.StatusLine:
-    """The status line of a tuning at the time `now` (seconds since 1970)."""
-    run, done, n_trials = study.turn, len(study.trials), study.tune.n_trials
+def words(study: Study) -> status_line.StatusLine:
+    """The status line of a tuning."""
+    done, n_trials = len(study.trials), study.tune.n_trials
     kept = f"{done} of {n_trials} trials are kept" if done else "no trial had ended yet"
-    fraction = done / n_trials
-    if run.status == "queued":
-        place = f"place {run.place_in_queue} in the queue for {run.device}" if run.place_in_queue else ""
-        return status_line.StatusLine("Queued", "Tuning queued", place, "calm")
-    if run.status == "starting":
-        return status_line.StatusLine("Starting", "Tuning starts", "loading the tuning data", "busy")
-    if run.status == "running":
-        spent = sum(trial.seconds for trial in study.trials)
-        left = progress_estimate.seconds_left(fraction, spent)
+    fraction, seconds = done / n_trials, sum(trial.seconds for trial in study.trials)
+    if study.turn.status == "starting":
+        busy = status_line.StatusLine("Starting", "Tuning starts", "loading the tuning data", "busy")
+    else:
+        left = progress_estimate.seconds_left(fraction, seconds)
         when = f"{status_line.between(*left)} left" if left is not None else ""
-        return status_line.StatusLine("Running", f"Trial {min(done + 1, n_trials)} of {n_trials}", when, "busy", fraction)
-    if run.status == "stopping":
-        return status_line.StatusLine(
-            "Stopping", "Tuning stops", "within a few seconds; trials that ended are kept", "busy", fraction
-        )
-    if run.status == "cancelled":
-        return status_line.StatusLine("Cancelled", "Tuning stopped on request", kept, "calm", fraction)
-    if run.status in ("failed", "lost"):
-        label = run.status.capitalize()
-        return status_line.StatusLine(
-            label, run.error or "The tuning ended without a message.", kept, "bad", fraction if done else None
-        )
-    return status_line.StatusLine(
-        "Finished", f"{n_trials} trials", f"took {status_line.span(sum(t.seconds for t in study.trials))}", "good"
-    )
+        busy = status_line.StatusLine("Running", f"Trial {min(done + 1, n_trials)} of {n_trials}", when, "busy", fraction)
+    done_line = status_line.StatusLine("Finished", f"{n_trials} trials", f"took {status_line.span(seconds)}", "good")
+    stops = "; trials that ended are kept"
+    return status_line.of_turn(study.turn, "Tuning", fraction, busy=busy, done=done_line, kept=kept, stops=stops)
 
 
 def _buttons(view: View, study: Study) -> None:
-    run = study.turn
-    if run.status in ("queued", "starting", "running"):
-        st.button("Stop", key="tune-stop", type="primary", on_click=run_panel.attempt(lambda: run_panel.stop(run.id)))
-    elif run.status == "stopping":
-        st.button("Stopping …", key="tune-stop", disabled=True)
-    else:
-        if study.is_resumable:
-            st.button("Resume", key="tune-resume", type="primary", on_click=run_panel.attempt(lambda: _resume(study.id)))
-        st.button("Close", key="tune-close", on_click=lambda: view.go(_without(st.query_params.to_dict())))
+    if run_panel.stop_button(study.turn, "tune-stop"):
+        return
 
+    def resume() -> None:
+        state.executor().submit(studies().resume(study.id))
 
-def _resume(study_id: str) -> None:
-    state.executor().submit(studies().resume(study_id))
+    def close() -> None:
+        view.go({key: text for key, text in st.query_params.to_dict().items() if key != "tu"})
 
-
-def _without(parameters: dict[str, str]) -> dict[str, str]:
-    return {key: text for key, text in parameters.items() if key != "tu"}
+    if study.is_resumable:
+        st.button("Resume", key="tune-resume", type="primary", on_click=run_panel.attempt(resume))
+    st.button("Close", key="tune-close", on_click=close)
 
 
 def _best(view: View, study: Study, form: RunSpec | None) -> None:
