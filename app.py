@@ -19,15 +19,11 @@ PAGES = {
 
 def main() -> None:
     """Draws the visited page."""
-    page = st.navigation(
-        {
-            section: [
-                st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in pages
-            ]
-            for section, pages in PAGES.items()
-        },
-        position="top",
-    )
+    pages = {
+        section: [st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "start") for name, title in names]
+        for section, names in PAGES.items()
+    }
+    page = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{page.title} · DP continual learning", layout="wide")
     style.apply()
     st.logo(assets_dir() / f"logo-{'dark' if style.is_dark() else 'light'}.svg", size="large")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 import streamlit as st
@@ -12,6 +13,7 @@ from dpcl_core.backbones import catalog as backbones
 from dpcl_core.data import catalog as datasets
 from dpcl_core.lessons import glossary
 from dpcl_core.methods import catalog as methods
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.scenarios import catalog as scenarios
 from pages.parts.shell import citation
 from pages.parts.shell.header import header
@@ -33,10 +35,10 @@ def page() -> None:
     header("About", "Can I trust this?")
     how, words, limits = st.tabs(["Methods and data", "Words", "Limits, version, citation"], key="about-tabs")
     with how:
-        _cards("Methods", [(card.title, card.summary, card.source) for card in methods.CARDS.values()])
-        _cards("Streams", [(card.title, card.summary, card.source) for card in scenarios.CARDS.values()])
-        _cards("Networks for features", [(card.title, card.summary, card.source) for card in backbones.CARDS.values()])
-        _cards("Datasets", [(card.title, card.summary, card.source) for card in datasets.CARDS.values()])
+        _cards("Methods", methods.CARDS.values())
+        _cards("Streams", scenarios.CARDS.values())
+        _cards("Networks for features", backbones.CARDS.values())
+        _cards("Datasets", datasets.CARDS.values())
     with words:
         for entry in glossary.words():
             st.markdown(f"**{plain(entry.word)}** {plain(entry.meaning)}")
@@ -46,11 +48,13 @@ def page() -> None:
         citation.button()
 
 
-def _cards(title: str, cards: list[tuple[str, str, str]]) -> None:
+def _cards(
+    title: str, cards: Iterable[MethodCard | scenarios.ScenarioCard | backbones.BackboneCard | datasets.DatasetCard]
+) -> None:
     with st.container(key=f"card-about-{title.split()[0].lower()}"):
         st.header(title, anchor=False)
-        for name, summary, source in cards:
-            st.markdown(f"**{plain(name)}** {plain(summary)} :small[{plain(source)}]")
+        for card in cards:
+            st.markdown(f"**{plain(card.title)}** {plain(card.summary)} :small[{plain(card.source)}]")
 
 
 def _versions() -> list[str]:

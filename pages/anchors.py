@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import Signatures
 from dpcl_core.results import Result
 from dpcl_core.spec import Cell
 from pages.parts.anchors import cost, pictures, rematching, run_source, simulation
 from pages.parts.anchors.pictures import Scene
 from pages.parts.claims import privacy_bar
-from pages.parts.shell import layout, link, state, stored_results
+from pages.parts.shell import layout, link, pickers, state, stored_results
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.view import View
 from pages.parts.training import run_panel
@@ -39,35 +38,18 @@ def page() -> None:
     """The page."""
     view = View("anchors", lambda _: CODEC)
     question = "How are entries of different clients' lists matched?"
-    place = heading("Anchors", question, notices=[*view.read.notices, *_missing_run(view)])
+    place = heading("Anchors", question, notices=[*view.read.notices, *pickers.missing_run(view)])
     controls, answer = layout.controls_and_answer()
     with controls:
         options = list(SHOWS)
         start = RUN if view["run"] is not None else str(view["show"])
-        show = (
-            st.segmented_control(
-                "Lists of", options, default=start, format_func=SHOWS.__getitem__, required=True, key=view.key("show")
-            ) or start
-        )  # fmt: skip
-    shared = {field.name: view[field.name] for field in (*simulation.FIELDS, *pictures.FIELDS)}
-    values: dict[str, object] = {
-        **shared,
-        **{field.name: None for field in (*run_source.FIELDS, *rematching.FIELDS)},
-        "show": show,
-    }
+        show = st.segmented_control(
+            "Lists of", options, default=start, format_func=SHOWS.__getitem__, required=True, key=view.key("show")
+        ) or start  # fmt: skip
+    values: dict[str, object] = {field.name: view[field.name] for field in (*simulation.FIELDS, *pictures.FIELDS)}
+    values |= {field.name: None for field in (*run_source.FIELDS, *rematching.FIELDS)} | {"show": show}
     values |= _simulation(view, controls, answer) if show == SIMULATION else _run(view, controls, answer)
     actions(place, share=view.commit(values, CODEC), help_text=HELP, view=view)
-
-
-def _missing_run(view: View) -> list[str]:
-    """A notice if the link names a run that the store does not have."""
-    if view["run"] is None:
-        return []
-    try:
-        state.store().get(str(view["run"]))
-    except BadInput as refused:
-        return [f"{refused}."]
-    return []
 
 
 def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
@@ -76,10 +58,9 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
         setup, values = simulation.choose(view)
         rest = st.container()
     with answer:
-        visible = "released groups" if setup.side == "client" else "noisy lists"
         privacy_bar.facts(
             ("Nothing to protect", "public digits, dealt to simulated clients; noise from an ordinary generator"),
-            ("Visible to the server", visible),
+            ("Visible to the server", "released groups" if setup.side == "client" else "noisy lists"),
             ("Not visible to the server", "the single entries below and their true modes"),
         )
         rounds, at = simulation.rounds(setup)
@@ -89,12 +70,11 @@ def _simulation(view: View, controls: DeltaGenerator, answer: DeltaGenerator) ->
             sweep=lambda: simulation.measured(setup, rounds[at], sweep=True),
             anchors=lambda: simulation.measured(setup, rounds[at], anchors=True),
         )  # fmt: skip
-        noise = setup.noise if setup.is_local else None
-        share = st.query_params.to_dict()
+        noise, share = setup.noise if setup.is_local else None, st.query_params.to_dict()
         chosen = _pictures(view, scene, noise, lambda: cost.of_simulation(setup), _no_accuracy, share)
     with rest:
-        st.caption("Digits stand in for texts, because a picture shows what an entry stands for. A run shows real texts.")
-    return {**values, **chosen, "show": SIMULATION}
+        st.caption("Digits replace texts here, because a picture shows what an entry describes. A run shows real texts.")
+    return {**values, **chosen}
 
 
 def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mapping[str, object]:
@@ -106,14 +86,14 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
                 st.markdown("**No lists to show yet**")
                 st.info(run_source.NO_RUN)
                 st.page_link("pages/train.py", label=":primary[To the Train page →]")
-            return {"show": RUN, "run": None}
+            return {}
         model, values = run_source.model(result, view)
         is_over = state.store().get(result.run_id).is_over
         rounds = run_source.rounds_of(result, model)
         last = len(rounds) - 1, {"at": None}
         at, round_value = run_source.at_round(result, rounds, view) if is_over and rounds else last
         settings, what_if = rematching.choose(result, model, view)
-    values = {**values, **round_value, **what_if, "run": result.run_id, "show": RUN}
+    values = {**values, **round_value, **what_if, "run": result.run_id}
     with answer:
         if not is_over:
             _watch(view, result.run_id, model, settings)
@@ -124,30 +104,22 @@ def _run(view: View, controls: DeltaGenerator, answer: DeltaGenerator) -> Mappin
                 st.markdown("**No lists to show**")
                 st.info(run_source.empty_reason(result))
             return values
-        chosen = _run_figures(view, result, rounds, at, settings)
-    return {**values, **chosen}
+        return {**values, **_run_figures(view, result, rounds, at, settings)}
 
 
 def _run_figures(
-    view: View,
-    result: Result,
-    rounds: tuple[Signatures, ...],
-    at: int,
-    settings: rematching.Settings | None,
-    *,
-    is_live: bool = False,
-) -> Mapping[str, object]:
+    view: View, result: Result, rounds: tuple[Signatures, ...], at: int, settings: rematching.Settings | None,
+    *, is_live: bool = False,
+) -> Mapping[str, object]:  # fmt: skip
     """Draws all figures of one round of one model; returns the chosen map."""
     now, share = rounds[at], None if is_live else st.query_params.to_dict()
     guarantee = result.guarantees.get(now.cell.epsilon)
     rematching.notice(result, now, settings)
     return _pictures(
-        view,
-        rematching.scene(result, rounds, at, settings, is_live=is_live),
+        view, rematching.scene(result, rounds, at, settings, is_live=is_live),
         settings.noise or None if settings is not None else None,
         lambda: cost.of_run(guarantee, is_over=not is_live),
-        lambda: run_source.accuracy(result, now.cell.epsilon, share, live=is_live),
-        share,
+        lambda: run_source.accuracy(result, now.cell.epsilon, share, live=is_live), share,
     )  # fmt: skip
 
 
@@ -171,13 +143,9 @@ def _watch(view: View, run_id: str, model: Cell | None, settings: rematching.Set
 
 
 def _pictures(
-    view: View,
-    scene: Scene,
-    noise: float | None,
-    costs: Callable[[], None],
-    accuracy: Callable[[], None],
+    view: View, scene: Scene, noise: float | None, costs: Callable[[], None], accuracy: Callable[[], None],
     share: Mapping[str, str] | None,
-) -> Mapping[str, object]:
+) -> Mapping[str, object]:  # fmt: skip
     """Draws the map and the matchers, and other figures in tabs when opened; returns the chosen map."""
     left, right = st.columns([1.6, 1], gap="small")
     with left:

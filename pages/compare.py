@@ -13,7 +13,7 @@ from dpcl_core.methods import catalog as methods
 from dpcl_core.results import Result
 from pages.parts.claims import privacy_bar
 from pages.parts.comparison import pairs, pvalues
-from pages.parts.shell import link, state, stored_results, style
+from pages.parts.shell import link, pickers, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import capital, plain
@@ -102,8 +102,7 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
     st.caption(" · ".join(f"**{letter}** {plain(result.name)}{_layer(result)}" for letter, result in results.items()))
     if apart := pairs.what_differs(specs):
         st.caption(plain(apart))
-    warning = pairs.different_tests(specs)
-    if warning:
+    if warning := pairs.different_tests(specs):
         st.warning(plain(warning))
     if unequal := pairs.unequal_promises(_standings(results)):
         st.warning(unequal)
@@ -124,7 +123,7 @@ def _comparison(view: View, results: dict[str, Result]) -> dict[str, object]:
             _trade_off(results)
     if pair.open:
         with pair:
-            values |= _pair(view, results, warning)
+            values |= _pair(view, results)
     if tests.open:
         with tests:
             values |= pvalues.p_value_curve(view, results, chosen, _provenance)
@@ -181,15 +180,13 @@ def _provenance(results: dict[str, Result]) -> Provenance:
     """The provenance of several runs: shared values once, different values joined."""
     sources = [result.provenance for result in results.values()]
     first = sources[0]
-    n_train = {source.n_train for source in sources}
-    deltas = {source.delta for source in sources}
     return Provenance(
         dataset=" | ".join(dict.fromkeys(source.dataset for source in sources)),
-        n_train=first.n_train if len(n_train) == 1 else None,
+        n_train=first.n_train if len({source.n_train for source in sources}) == 1 else None,
         method=" | ".join(dict.fromkeys(source.method for source in sources)),
         labels=first.labels if len({source.labels for source in sources}) == 1 else "label lists differ",
         epsilons=tuple(sorted({epsilon for source in sources for epsilon in source.epsilons})),
-        delta=first.delta if len(deltas) == 1 else None,
+        delta=first.delta if len({source.delta for source in sources}) == 1 else None,
         n_seeds=min(source.n_seeds for source in sources),
         runs=tuple(run for source in sources for run in source.runs),
         is_example=any(source.is_example for source in sources),
@@ -204,14 +201,10 @@ def _curves(results: dict[str, Result], chosen: float) -> None:
 
     frames = {letter: result.accuracy[result.accuracy["epsilon"] == chosen] for letter, result in results.items()}
     picture = curves.compared_over_tasks(
-        frames,
-        n_tasks=max(result.n_tasks for result in results.values()),
-        colours=_colours(results),
-        labels=[result.spec.labels for result in results.values()],
-        score=_score(results),
-        standings=_standings(results) if math.isfinite(chosen) else None,
-        dark=style.is_dark(),
-    )
+        frames, n_tasks=max(result.n_tasks for result in results.values()), colours=_colours(results),
+        labels=[result.spec.labels for result in results.values()], score=_score(results),
+        standings=_standings(results) if math.isfinite(chosen) else None, dark=style.is_dark(),
+    )  # fmt: skip
     show(
         picture, _provenance(results), key="compared", title=f"{capital(_score(results))} on the tasks seen so far",
         note=f"ε = {epsilon_text(chosen)}; band: 95 % interval over seeds; dashes: label list{_dashed(results, chosen)}",
@@ -241,36 +234,32 @@ def _trade_off(results: dict[str, Result]) -> None:
     )  # fmt: skip
 
 
-def _pair(view: View, results: dict[str, Result], warning: str | None) -> dict[str, object]:
+def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
     """Draws the paired difference of two runs; says why instead if the runs are not comparable."""
     from dpcl_core.figures import curves, difference
 
     if len(results) < 2:
         st.info("A difference needs two runs: pick another run above.")
         return {}
-    letters = list(results)
     left, right = st.columns(2)
-    linked = [cast("str | None", view[name]) for name in ("first", "second")]
-    first = left.selectbox(
-        "First", letters, index=letters.index(linked[0]) if linked[0] in letters else 0, key=view.key("first")
-    )
-    others = [letter for letter in letters if letter != first]
-    second = right.selectbox(
-        "Second", others, index=others.index(linked[1]) if linked[1] in others else 0, key=view.key("second")
-    )
+    letters = {letter: letter for letter in results}
+    with left:
+        first = pickers.select(view, "first", "First", letters)
+    with right:
+        second = pickers.select(view, "second", "Second", {letter: letter for letter in letters if letter != first})
     pair = {first: results[first], second: results[second]}
     refusal = pairs.different_tests({letter: result.spec for letter, result in pair.items()})
     if refusal:
         st.warning(f"{plain(refusal)} No difference is drawn.")
         return {"first": first, "second": second}
-    tables = [_finals(curves.mean_so_far(result.accuracy)) for result in pair.values()]
-    picture = difference.paired_difference(tables[0], tables[1], names=(first, second), dark=style.is_dark())
-    table = tables[0].merge(tables[1], on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
+    one, other = (_finals(curves.mean_so_far(result.accuracy)) for result in pair.values())
+    picture = difference.paired_difference(one, other, names=(first, second), dark=style.is_dark())
+    table = one.merge(other, on=["epsilon", "seed"], suffixes=(f"_{first}", f"_{second}"))
     show(
         picture, _provenance(pair), key="difference", title=f"{first} minus {second}, final {_score(pair)}",
         note="ticks: single seeds; dot and bar: mean and 95 % interval", table=table,
     )  # fmt: skip
-    verdicts = difference.paired(tables[0], tables[1], (first, second))
+    verdicts = difference.paired(one, other, (first, second))
     for epsilon, verdict in sorted(verdicts.items()) if len(verdicts) > 1 else ():
         st.markdown(f"- ε = {epsilon_text(epsilon)}: {verdict.sentence}")
     return {"first": first, "second": second}

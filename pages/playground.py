@@ -108,9 +108,7 @@ def _linked_source(view: View) -> tuple[Source | None, list[str]]:
         source = _trained(str(run_id))
     except BadInput as refused:
         return None, [f"{refused}. Showing the digits instead."]
-    return source, [] if source is not None else [
-        "That run has no finished model to show. Showing the digits instead."
-    ]
+    return source, [] if source is not None else ["That run has no finished model to show. Showing the digits instead."]
 
 
 def _trained(run_id: str) -> Source | None:
@@ -132,12 +130,10 @@ def _controls(view: View, source: Source | None) -> dict[str, object]:
         labels = st.radio(
             "Label list",
             list(SETTINGS),
-            index=list(SETTINGS).index(cast(LabelSetting, labels)),
-            format_func=lambda name: SETTINGS[name][0],
-            captions=[caption for _, caption in SETTINGS.values()],
-            key=view.key("labels"),
-            help="Where the classifier's list of labels comes from.",
-        )
+            list(SETTINGS).index(cast(LabelSetting, labels)),
+            format_func=lambda name: SETTINGS[name][0], captions=[caption for _, caption in SETTINGS.values()],
+            key=view.key("labels"), help="Where the classifier's list of labels comes from.",
+        )  # fmt: skip
         options = [str(n) for n in budget_source.TASKS]
         picked = st.segmented_control(
             "Tasks", options, default=tasks, key=view.key("tasks"), required=True,
@@ -159,19 +155,16 @@ def _controls(view: View, source: Source | None) -> dict[str, object]:
 
 
 def _data(view: View, source: Source | None) -> str | None:
+    shown = None if source is None else source.key
     names = dict(_finished(state.where()))
-    if source is not None:
-        names.setdefault(source.key, source.key)
-    options = [None, *names]
-    start = source.key if source is not None else None
+    if shown is not None:
+        names.setdefault(shown, shown)
+    titles: dict[str | None, str] = {None: "Handwritten digits (exact)"}
+    titles |= {run: f"{name} (looked up)" for run, name in names.items()}
     return st.selectbox(
-        "Data",
-        options,
-        index=options.index(start),
-        format_func=lambda run: "Handwritten digits (exact)" if run is None else f"{names[run]} (looked up)",
-        key=view.key("run"),
+        "Data", list(titles), list(titles).index(shown), format_func=titles.__getitem__, key=view.key("run"),
         help="The bundled digits at any ε, or a finished run of the cosine classifier at the ε it was trained with.",
-    )
+    )  # fmt: skip
 
 
 @st.cache_data(ttl=5, show_spinner=False)
@@ -227,18 +220,13 @@ def _pinned(text: str) -> State | None:
 
 
 def _figures(now: State, pins: Sequence[State | None]) -> None:
-    states = _named(now, pins)
+    # Short names that fit at the end of a line: now, A, B, C.
+    states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
     tabs = st.tabs(list(TABS), on_change="rerun", key="playground-tab")
     for tab, draw in zip(tabs, (_accuracy, _forgetting, _matrix, _classes), strict=True):
         if tab.open:
             with tab:
                 draw(states, now)
-
-
-def _named(now: State, pins: Sequence[State | None]) -> dict[str, State]:
-    """The states by short names that fit at the end of a line: now, A, B, C."""
-    named = {"now": now}
-    return named | {LETTERS[place]: pin for place, pin in enumerate(pins) if pin is not None and pin != now}
 
 
 def _accuracy(states: dict[str, State], now: State) -> None:
@@ -256,14 +244,26 @@ def _forgetting(states: dict[str, State], now: State) -> None:
 def _curves(
     states: dict[str, State], now: State, key: str, alone: Callable[..., Picture], compared: Callable[..., Picture]
 ) -> None:
-    """Draws one state together with its results without noise, or several states together."""
+    """Draws one state and, if available, its results without noise; or several states together."""
+    import pandas as pd
+
+    from dpcl_core.figures import theme
+
     dark = style.is_dark()
+    series = {name: one.source.frame(one.epsilon) for name, one in states.items()}
     if len(states) == 1:
-        frame = _with_clean(now)
+        frames = list(series.values())
+        if math.inf in now.source.stops and math.isfinite(now.epsilon):
+            frames.append(now.source.frame(math.inf))
+        frame = pd.concat(frames, ignore_index=True)
         picture = alone(frame, n_tasks=now.source.n_tasks, labels=now.source.labels, dark=dark)
     else:
-        frame = _frames(states)
-        picture = compared(**_compared(states), dark=dark)
+        frame = pd.concat([rows.assign(state=states[name].name) for name, rows in series.items()], ignore_index=True)
+        picture = compared(
+            series, n_tasks=max(one.source.n_tasks for one in states.values()),
+            colours=[theme.colour_of_series(index, dark) for index in range(len(states))],
+            labels=[one.source.labels for one in states.values()], dark=dark,
+        )  # fmt: skip
     _show(picture, states, key, frame)
 
 
@@ -299,49 +299,18 @@ def _classes(states: dict[str, State], now: State) -> None:
     _show(picture, states, "classes", pd.DataFrame(rows, columns=["state", "seed", "class", "accuracy"]))
 
 
-def _with_clean(now: State) -> pd.DataFrame:
-    """The state's accuracies and, if available, those without noise."""
-    import pandas as pd
-
-    frames = [now.source.frame(now.epsilon)]
-    if math.inf in now.source.stops and math.isfinite(now.epsilon):
-        frames.append(now.source.frame(math.inf))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _frames(states: dict[str, State]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([one.source.frame(one.epsilon).assign(state=one.name) for one in states.values()], ignore_index=True)
-
-
-def _compared(states: dict[str, State]) -> dict[str, object]:
-    from dpcl_core.figures import theme
-
-    return {
-        "series": {name: one.source.frame(one.epsilon) for name, one in states.items()},
-        "n_tasks": max(one.source.n_tasks for one in states.values()),
-        "colours": [theme.colour_of_series(index, style.is_dark()) for index in range(len(states))],
-        "labels": [one.source.labels for one in states.values()],
-    }
-
-
 def _show(picture: Picture, states: dict[str, State], key: str, table: pd.DataFrame) -> None:
     first = next(iter(states.values())).source
     if len(states) > 1:
         legend = "; ".join(f"{name} is {one.name}" for name, one in states.items())
         picture = replace(picture, finding=f"{picture.finding} Here {legend}.")
     provenance = Provenance(
-        dataset=first.dataset,
-        n_train=first.n_people,
-        method="DP cosine classifier",
+        first.dataset, first.n_people, "DP cosine classifier",
         labels=first.labels if len({one.source.labels for one in states.values()}) == 1 else "several label lists",
-        epsilons=tuple(sorted({one.epsilon for one in states.values()})),
-        delta=first.delta,
-        n_seeds=first.n_seeds,
+        epsilons=tuple(sorted({one.epsilon for one in states.values()})), delta=first.delta, n_seeds=first.n_seeds,
         runs=tuple(sorted({one.source.key for one in states.values() if not one.source.is_exact})),
         is_seeded=any(one.source.is_exact for one in states.values()),
-    )
+    )  # fmt: skip
     figure_card.show(picture, provenance, key=f"play-{key}", table=table, share=st.query_params.to_dict())
 
 

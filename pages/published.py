@@ -20,7 +20,7 @@ from dpcl_core.papers.paper import SIZES, Experiment, Paper, Size
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import RunSpec
 from pages.parts.claims import match_rates
-from pages.parts.shell import citation, link, state, stored_results, style
+from pages.parts.shell import citation, link, pickers, state, stored_results, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.text import plain
@@ -78,23 +78,11 @@ def page() -> None:
 
 
 def _choices(view: View) -> tuple[Paper, Experiment, Size, str, dict[str, RunSpec]]:
-    names = list(catalog.PAPERS)
     with st.container(key="published-choices", horizontal=True, vertical_alignment="bottom", gap="medium"):
-        paper = catalog.paper(
-            st.selectbox(
-                "Paper", names, index=names.index(str(view["paper"])), key=view.key("paper"), width=260,
-                format_func=lambda name: catalog.PAPERS[name].title,
-            )
-        )  # fmt: skip
-        known = [experiment.name for experiment in paper.experiments]
-        linked = str(view["experiment"])
-        experiment = catalog.experiment(
-            paper,
-            st.selectbox(
-                "Experiment", known, index=known.index(linked) if linked in known else 0, key=view.key("experiment"),
-                width=260, format_func=lambda name: catalog.experiment(paper, name).title,
-            ),
-        )  # fmt: skip
+        titles = {name: paper.title for name, paper in catalog.PAPERS.items()}
+        paper = catalog.paper(pickers.select(view, "paper", "Paper", titles, width=260))
+        titles = {one.name: one.title for one in paper.experiments}
+        experiment = catalog.experiment(paper, pickers.select(view, "experiment", "Experiment", titles, width=260))
         forms = list(experiment.sizes)
         wanted = cast(Size, view["size"])
         start = wanted if wanted in forms else forms[0]
@@ -142,14 +130,10 @@ def _picture(paper: Paper, experiment: Experiment, quantity: str, rows: list[Row
     doubtful = [row for row in rows if row.is_doubtful]
     note = f"{paper.title}, {experiment.place}" if experiment.table else "published only as plots: no numbers to draw"
     show(
-        reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()),
-        _provenance(paper, runs),
-        key="reproduction",
-        title=f"{experiment.title}: {quantity}",
+        reproduction.published_and_ours(frame, what=quantity, dark=style.is_dark()), _provenance(paper, runs),
+        key="reproduction", title=f"{experiment.title}: {quantity}", table=frame, share=st.query_params.to_dict(),
         note=note + (f"; not drawn: {len(doubtful)} doubtful number" if doubtful else ""),
-        table=frame,
-        share=st.query_params.to_dict(),
-    )
+    )  # fmt: skip
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
@@ -157,18 +141,10 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
 
     columns = ["name", "epsilon", "published", "published_std", "ours", "ours_std", "is_comparable", "is_nominal"]
     values = [
-        (
-            row.name,
-            row.epsilon,
-            row.usable,
-            row.printed.percent_std if row.printed is not None else None,
-            row.ours.mean if row.ours is not None else None,
-            row.ours.std if row.ours is not None else None,
-            row.is_comparable,
-            row.is_nominal,
-        )
+        (row.name, row.epsilon, row.usable, row.printed and row.printed.percent_std, row.ours and row.ours.mean,
+         row.ours and row.ours.std, row.is_comparable, row.is_nominal)
         for row in rows
-    ]
+    ]  # fmt: skip
     types = dict.fromkeys(columns[1:6], "float64") | {"is_comparable": "bool", "is_nominal": "bool"}
     return pd.DataFrame(values, columns=columns).astype(types)
 
@@ -179,7 +155,6 @@ def _provenance(paper: Paper, runs: Mapping[str, Measured]) -> Provenance:
         dataset=" | ".join(dict.fromkeys(run.dataset_title for run in runs.values())),
         n_train=None,
         method=f"published: {paper.source}",
-        labels="",
         epsilons=tuple(sorted({epsilon for spec in specs for epsilon in spec.privacy.epsilons})),
         delta=specs[0].privacy.delta if specs else None,
         n_seeds=min((len(spec.seeds) for spec in specs), default=0),

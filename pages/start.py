@@ -43,17 +43,14 @@ def _hero() -> None:
         is_plain = bool(st.session_state.get("hero-plain", False))
         epsilon = drag.drag(source, 1.0, key="hero", panels=("accuracy", "matrix"), is_plain=is_plain)
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            st.page_link(
-                "pages/playground.py",
-                label=":primary[Change more than ε: the playground →]",
-                query_params={"v": link.VERSION, "e": link.BUDGET.write(epsilon)},
+            label, query = (
+                ":primary[Change more than ε: the playground →]",
+                {"v": link.VERSION, "e": link.BUDGET.write(epsilon)},
             )
+            st.page_link("pages/playground.py", label=label, query_params=query)
             st.page_link("pages/privacy.py", label=":primary[What does ε promise? →]")
-            st.page_link(
-                "pages/lessons.py",
-                label=":primary[Start lesson 1 →]",
-                query_params={"v": link.VERSION, "l": "label", "s": "1"},
-            )
+            query = {"v": link.VERSION, "l": "label", "s": "1"}
+            st.page_link("pages/lessons.py", label=":primary[Start lesson 1 →]", query_params=query)
             st.toggle("Plain slider", key="hero-plain", help="For browsers in which the picture does not appear.")
         st.caption(
             f"{source.dataset}, n = {source.n_people:,}, δ = {source.delta:g}. Line: mean of {source.n_seeds} seeds; band: "
@@ -75,9 +72,7 @@ def _questions() -> None:
             st.markdown(preset.question)
             st.caption(f"About {preset.seconds:.0f} s on two processor cores" + (", live" if preset.live_demo else "") + ".")
             st.page_link(
-                "pages/train.py",
-                label=":primary[Open it →]",
-                query_params=train_form.parameters_of(presets.load(name)),
+                "pages/train.py", label=":primary[Open it →]", query_params=train_form.parameters_of(presets.load(name))
             )
 
 

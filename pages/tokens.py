@@ -9,12 +9,11 @@ from typing import cast
 
 import streamlit as st
 
-from dpcl_core.errors import BadInput
 from dpcl_core.events import ScoredText, TokensScored
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer, dials_of
 from dpcl_core.figures.picture import Provenance
-from pages.parts.shell import layout, link, state
+from pages.parts.shell import layout, link, pickers, state
 from pages.parts.shell.header import actions, heading
 from pages.parts.shell.view import View
 from pages.parts.tokens import detection_card, heat, noise, run_figures, text_source
@@ -22,6 +21,7 @@ from pages.parts.tokens.text_source import Selected
 
 BUDGETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 USUAL = Dials()
+_NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")  # of the fields that are dials, too
 _DRAWN = "tokens-layer"  # the layer with which the whole page was last drawn
 _PAINT_SECONDS = 0.1
 CODEC = link.Codec(
@@ -47,7 +47,9 @@ Outlines mark personal data: compare the shades with them."""
 def page() -> None:
     """The page."""
     view = View("tokens", lambda _: CODEC)
-    place = heading("Tokens", "Which words are treated as sensitive?", notices=[*view.read.notices, *_missing_run(view)])
+    place = heading(
+        "Tokens", "Which words are treated as sensitive?", notices=[*view.read.notices, *pickers.missing_run(view)]
+    )
     controls, answer = layout.controls_and_answer()
     with controls:
         selected = text_source.choose(view)
@@ -62,17 +64,6 @@ def page() -> None:
         _many(selected, dials)
     share = view.commit({**selected.values, **values, "layer": layer}, CODEC)
     actions(place, share=share, help_text=HELP, view=view)
-
-
-def _missing_run(view: View) -> list[str]:
-    """A notice if the link names a run that the store does not have."""
-    if view["run"] is None:
-        return []
-    try:
-        state.store().get(str(view["run"]))
-    except BadInput as refused:
-        return [f"{refused}."]
-    return []
 
 
 def _dials(view: View, usual: Dials) -> tuple[Dials, dict[str, object]]:
@@ -103,21 +94,18 @@ def _dials(view: View, usual: Dials) -> tuple[Dials, dict[str, object]]:
             "λ: strength of unlearning", 0.0, 100.0, number["strength"], key=view.key(f"strength-{key}"),
             help="Published: 1.",
         )  # fmt: skip
-        losses = ["answer", "full"]
+        losses = {"answer": "the label only", "full": "text and label"}
         loss = st.segmented_control(
-            "What is learned", losses, default=str(start["loss"]), key=view.key(f"loss-{key}"), required=True,
-            format_func={"answer": "the label only", "full": "text and label"}.__getitem__,
+            "What is learned", list(losses), default=str(start["loss"]), key=view.key(f"loss-{key}"), required=True,
+            format_func=losses.__getitem__,
         )  # fmt: skip
     dials = Dials(alpha, threshold, lower, upper, usual.delta, strength, "full" if loss == "full" else "answer")
     values = {name: None if getattr(dials, name) == getattr(usual, name) else getattr(dials, name) for name in _NAMES}
     return dials, {**values, "releases": releases}
 
 
-_NAMES = ("alpha", "threshold", "lower", "upper", "strength", "loss")
-
-
 def _empty(selected: Selected) -> None:
-    """Says why there is no heatmap, and what to do."""
+    """Draws the reason why there is no heatmap, and what to do."""
     with layout.card("heat"):
         st.markdown("**No text to show yet**")
         why = selected.why or "This text has no tokens."
@@ -161,10 +149,8 @@ def _many(selected: Selected, dials: Dials) -> None:
         n_texts = sum(len(texts) for texts in text_source.corpus().texts)
         with st.spinner(f"Scoring {n_texts} texts ..."):
             scored = text_source.everything()
-        title = "synthetic texts with marked personal data, bundled model"
-        detection_card.card(
-            scored, ("examples",), dials, Provenance(title, n_texts, "PeCL's score", "", (), None, 0, ()), share
-        )
+        source = Provenance("synthetic texts with marked personal data, bundled model", n_texts, "PeCL's score")
+        detection_card.card(scored, ("examples",), dials, source, share)
         return
     if selected.epsilon is None:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -28,11 +29,9 @@ def drag(source: Source, start: float, *, key: str, panels: Sequence[str], is_pl
     """
     start = source.nearest(start)
     if not is_plain:
-        try:
+        with suppress(OSError, StreamlitAPIException):
             reported = _element()(key=key, data=_document(source, start, panels), on_epsilon_change=lambda: None)
-        except (OSError, StreamlitAPIException):
-            return _plain(source, start, key)
-        return _budget(reported.get("epsilon"), source, start)
+            return _budget(reported.get("epsilon"), source, start)
     return _plain(source, start, key)
 
 

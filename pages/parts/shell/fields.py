@@ -60,16 +60,10 @@ def _setting(name: str, field: Schema, shared: dict[str, Schema]) -> Setting:
     low = main.get("minimum", main.get("exclusiveMinimum"))
     high = main.get("maximum", main.get("exclusiveMaximum"))
     return Setting(
-        name=name,
-        title=_title(name, field),
-        help=str(field.get("description", "")),
-        sort=_sort(name, main),
-        default=field.get("default"),
-        low=cast("float | None", low),
-        high=cast("float | None", high),
-        options=tuple(cast("list[str]", main.get("enum", []))),
-        is_optional=len(branches) > 1,
-    )
+        name, _title(name, field), str(field.get("description", "")), _sort(name, main), field.get("default"),
+        low=cast("float | None", low), high=cast("float | None", high),
+        options=tuple(cast("list[str]", main.get("enum", []))), is_optional=len(branches) > 1,
+    )  # fmt: skip
 
 
 def _title(name: str, field: Schema) -> str:
@@ -85,8 +79,12 @@ def _sort(name: str, schema: Schema) -> Sort:
     if cast("Schema", schema.get("items", {})).get("type") == "integer":
         return "wholes"
     sorts: dict[object, Sort] = {
-        "integer": "whole", "number": "number", "boolean": "flag", "string": "text", "array": "texts",
-    }  # fmt: skip
+        "integer": "whole",
+        "number": "number",
+        "boolean": "flag",
+        "string": "text",
+        "array": "texts",
+    }
     if schema.get("type") not in sorts:
         raise TypeError(f"no widget for the setting {name}: {schema}")
     return sorts[schema["type"]]

@@ -21,16 +21,9 @@ CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 def show(
-    picture: Picture,
-    provenance: Provenance | None,
-    *,
-    key: str,
-    title: str = "",
-    note: str = "",
-    table: pd.DataFrame | None = None,
-    share: Mapping[str, str] | None = None,
-    live: bool = False,
-) -> None:
+    picture: Picture, provenance: Provenance | None, *, key: str, title: str = "", note: str = "",
+    table: pd.DataFrame | None = None, share: Mapping[str, str] | None = None, live: bool = False,
+) -> None:  # fmt: skip
     """Draws a card with title, figure, finding and footer, or the reason if there is nothing to draw. The title's help mark
     explains its glossary words.
 
@@ -49,22 +42,18 @@ def show(
 
 
 def footer(
-    picture: Picture,
-    provenance: Provenance | None,
-    *,
-    key: str,
-    table: pd.DataFrame | None = None,
-    share: Mapping[str, str] | None = None,
-    live: bool = False,
-) -> None:
+    picture: Picture, provenance: Provenance | None, *, key: str, table: pd.DataFrame | None = None,
+    share: Mapping[str, str] | None = None, live: bool = False,
+) -> None:  # fmt: skip
     """Draws only the lines below a figure, for figures not drawn by plotly."""
+    line = plain(provenance.line()) if provenance is not None else ""
     if picture.figure.data:
         st.markdown(f"**{plain(picture.finding)}**")
     if live:
-        st.caption(plain(provenance.line()) if provenance is not None else "")
+        st.caption(line)
         return
     with st.container(key=f"strip-{key}", horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(plain(provenance.line()) if provenance is not None else "", width="stretch")
+        st.caption(line, width="stretch")
         if table is not None:
             st.download_button(
                 "CSV", lambda: table.to_csv(index=False), f"{key}.csv", "text/csv",

@@ -17,12 +17,7 @@ INSIDE = "inside-the-app"  # app.py sets this for the page that it runs
 
 
 def header(
-    title: str,
-    question: str,
-    *,
-    share: Mapping[str, str] | None = None,
-    help_text: str = "",
-    notices: Sequence[str] = (),
+    title: str, question: str, *, share: Mapping[str, str] | None = None, help_text: str = "", notices: Sequence[str] = ()
 ) -> None:
     """Draws title, question, Share and Help, and below them one notice for each part of the link that was not used.
 

@@ -167,7 +167,8 @@ class Codec:
     def __init__(self, fields: Sequence[Field[object]] | Sequence[object]) -> None:
         self.fields: tuple[Field[object], ...] = tuple(fields)  # type: ignore[arg-type]
         keys = [field.key for field in self.fields]
-        if len({*keys, "v"}) != len(keys) + 1:
+        self._keys = {*keys, "v"}
+        if len(self._keys) != len(keys) + 1:
             raise ValueError(f"two fields share a link key: {keys}")
 
     def write(self, values: Mapping[str, object], unknown: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -180,8 +181,7 @@ class Codec:
             for field in self.fields
             if field.name in values and values[field.name] != field.default
         }
-        own_keys = {field.key for field in self.fields} | {"v"}
-        others = {key: text for key, text in sorted((unknown or {}).items()) if key not in own_keys}
+        others = {key: text for key, text in sorted((unknown or {}).items()) if key not in self._keys}
         if len(urlencode(known | others)) <= MAX_LENGTH:
             return known | others
         if len(urlencode(known)) <= MAX_LENGTH:
@@ -194,9 +194,7 @@ class Codec:
         notices: list[str] = []
         version = parameters.get("v", VERSION)
         if version != VERSION:
-            notices.append(
-                f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can."
-            )
+            notices.append(f"The link has version {_short(version)}; this app reads version {VERSION} and uses what it can.")
         for field in self.fields:
             values[field.name] = field.default
             if field.key in parameters:
@@ -205,8 +203,7 @@ class Codec:
                 except (ValueError, OverflowError):
                     text = _short(parameters[field.key])
                     notices.append(f"The link asks for {field.title} = {text}; using {field.shown(field.default)} instead.")
-        own_keys = {field.key for field in self.fields} | {"v"}
-        unknown = {key: text for key, text in parameters.items() if key not in own_keys}
+        unknown = {key: text for key, text in parameters.items() if key not in self._keys}
         if unknown:
             names = ", ".join(_short(key) for key in sorted(unknown))
             notices.append(f"The link also has {names}, unknown to this page: kept in the link, not used.")

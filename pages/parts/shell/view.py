@@ -35,6 +35,12 @@ class _Memory:
         """Whether the address was replaced a moment ago: a fast user may act before the browser has the new one."""
         return any(parameters == address and time.monotonic() - when < _LAG_SECONDS for when, address in self.replaced)
 
+    def record(self, parameters: Mapping[str, str]) -> None:
+        """Adds the last view to the history if these parameters differ from it."""
+        if self.written is not None and self.written != parameters:
+            self.past = [*self.past[-_DEPTH:], self.written]
+            self.future = []
+
 
 class View:
     """The view of one page in one visit."""
@@ -67,21 +73,15 @@ class View:
 
     def commit(self, values: Mapping[str, object], codec: Codec) -> dict[str, str]:
         """Writes the current values to the address bar and the history; returns the query parameters."""
-        memory = self._memory
         now = codec.write(values, self.read.unknown)
-        if memory.written is not None and now != memory.written:
-            memory.past = [*memory.past[-_DEPTH:], memory.written]
-            memory.future = []
-        memory.written = now
+        self._memory.record(now)
+        self._memory.written = now
         self._address(now)
         return now
 
     def go(self, parameters: Mapping[str, str]) -> None:
         """Switches to another view on the next rerun; undo returns. The caller reruns, unless it is a callback."""
-        memory = self._memory
-        if memory.written is not None and memory.written != parameters:
-            memory.past = [*memory.past[-_DEPTH:], memory.written]
-            memory.future = []
+        self._memory.record(parameters)
         self._jump(dict(parameters))
 
     @property
