@@ -235,7 +235,7 @@ def _trade_off(results: dict[str, Result]) -> None:
 
 
 def _pair(view: View, results: dict[str, Result]) -> dict[str, object]:
-    """Draws the paired difference of two runs; says why instead if the runs are not comparable."""
+    """Draws the paired difference of two runs, or the reason why they are not comparable."""
     from dpcl_core.figures import curves, difference
 
     if len(results) < 2:

@@ -114,7 +114,7 @@ def _measured(paper: Paper, specs: Mapping[str, RunSpec]) -> dict[str, Measured]
 
 
 def _state(experiment: Experiment, specs: Mapping[str, RunSpec], runs: Mapping[str, Measured]) -> None:
-    """Draws the question, and says which runs are still missing."""
+    """Draws the question, and lists the runs that are still missing."""
     st.markdown(experiment.question)
     if not runs:
         st.info("None of these runs exists yet: open one below and press Start, or use the terminal.")

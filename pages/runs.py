@@ -32,6 +32,19 @@ STATUSES = ("queued", "starting", "running", "stopping", "finished", "cancelled"
 SORTS = {"newest": "Newest first", "accuracy": "Best accuracy first", "name": "By name", "seconds": "Longest first"}
 HELP = """All runs in this store, newest first. Tick one to open it, stop it, run it again, rename or delete it. Several
 ticked runs can be compared. A deleted run is only hidden: press Undo to restore it."""
+_AA = "Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε"
+_COLUMNS = {
+    "run": st.column_config.TextColumn("Run", width="small"),
+    "status": st.column_config.TextColumn("State", width="small"),
+    "name": st.column_config.TextColumn("Name", width="medium"),
+    "method": st.column_config.TextColumn("Method"),
+    "data": st.column_config.TextColumn("Data", width="medium"),
+    "layer": st.column_config.TextColumn("Layer", help="How its settings relate to the publication of its method"),
+    "epsilons": st.column_config.TextColumn("ε"),
+    "accuracy": st.column_config.NumberColumn("AA", format="%.1f %%", help=_AA),
+    "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
+    "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
+}
 CODEC = link.Codec(
     [
         link.Field("status", "st", "state", link.Many(link.Choice(STATUSES)), ()),
@@ -111,22 +124,7 @@ def _list(values: dict[str, object], was_active: bool) -> None:
         hide_index=True,
         height="content" if len(frame) <= 15 else 560,
         placeholder="",
-        column_config={
-            "run": st.column_config.TextColumn("Run", width="small"),
-            "status": st.column_config.TextColumn("State", width="small"),
-            "name": st.column_config.TextColumn("Name", width="medium"),
-            "method": st.column_config.TextColumn("Method"),
-            "data": st.column_config.TextColumn("Data", width="medium"),
-            "layer": st.column_config.TextColumn("Layer", help="How its settings relate to the publication of its method"),
-            "epsilons": st.column_config.TextColumn("ε"),
-            "accuracy": st.column_config.NumberColumn(
-                "AA",
-                format="%.1f %%",
-                help="Mean final accuracy (entity F1 where words are tagged) over tasks and seeds, at the run's largest ε",
-            ),
-            "started": st.column_config.DatetimeColumn("Started (UTC)", format="D MMM, HH:mm"),
-            "seconds": st.column_config.NumberColumn("Seconds", format="%.1f"),
-        },
+        column_config=_COLUMNS,
         alt=f"{len(frame)} runs with state, name, method, data, budgets, accuracy, start and duration",
     )
     rows = [int(row) for row in event["selection"]["rows"] if int(row) < len(shown)]
@@ -168,8 +166,7 @@ def table(runs: list[Run], results: dict[str, list[CellFinished]]) -> pd.DataFra
         }
         for run in runs
     ]
-    columns = ["run", "status", "name", "method", "data", "layer", "epsilons", "accuracy", "started", "seconds"]
-    frame = pd.DataFrame(rows, columns=columns).astype({"accuracy": "float64", "started": "float64"})
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype({"accuracy": "float64", "started": "float64"})
     return frame.assign(started=pd.to_datetime(frame["started"], unit="s"))
 
 

@@ -153,18 +153,20 @@ def _derived(key: str, _spec: RunSpec) -> str:
 
 def _seconds(spec: RunSpec) -> float | None:
     """Estimated seconds: from past runs of this spec, else from the preset with this spec; None if unknown."""
-    estimate = state.store().estimate_seconds(spec)
-    if estimate is not None:
-        return estimate
-    digests = {presets.load(name).digest(): presets.about(name).seconds for name in presets.names()}
-    return digests.get(spec.digest())
+    estimate, preset = state.store().estimate_seconds(spec), _preset_of(spec)
+    return estimate if estimate is not None or preset is None else preset.seconds
+
+
+def _preset_of(spec: RunSpec) -> presets.Preset | None:
+    """The preset with this very spec."""
+    return next((presets.about(name) for name in presets.names() if presets.load(name).digest() == spec.digest()), None)
 
 
 def _start(spec: RunSpec) -> None:
     from dpcl_core.runs.worker import default_device
 
-    name = next((presets.about(n).title for n in presets.names() if presets.load(n).digest() == spec.digest()), None)
-    run_id = state.store().create(spec, name=name, device=default_device())
+    preset = _preset_of(spec)
+    run_id = state.store().create(spec, name=None if preset is None else preset.title, device=default_device())
     state.executor().submit(run_id)
     st.session_state["show-run"] = run_id
     st.rerun()

@@ -1,4 +1,4 @@
-"""The bar that says what is protected and what is not, next to every result; its words are those of the statement."""
+"""The privacy bar next to every result: what is protected and what is not, in the words of the statement."""
 
 from __future__ import annotations
 
@@ -33,21 +33,16 @@ def privacy_bar(guarantees: Mapping[float, Guarantee], *, chosen: float | None =
             ("wide not", statement.banner or "", ""),
             ("wide", "", statement.audited or statement.odds),
             ("not", "Why", guarantees[shown].caveats[0] if guarantees[shown].caveats else ""),
-            ("not", "Not covered", _first_two(statement.not_covered)),
         ]
     elif statement.is_private:
         cells = [
             ("not", statement.banner or "", ""),
             ("wide", "", f"{statement.headline} {statement.odds}"),
             ("covered", "Covered", _first_two(statement.covered)),
-            ("not", "Not covered", _first_two(statement.not_covered)),
         ]
     else:
-        cells = [
-            ("not", statement.banner or statement.headline, ""),
-            ("wide", "", statement.odds),
-            ("not", "Not covered", _first_two(statement.not_covered)),
-        ]
+        cells = [("not", statement.banner or statement.headline, ""), ("wide", "", statement.odds)]
+    cells.append(("not", "Not covered", _first_two(statement.not_covered)))
     layer = guarantees[shown].layer
     if layer is not None:
         cells.append(("", "Layer", layer.title))

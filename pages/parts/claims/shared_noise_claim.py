@@ -69,11 +69,11 @@ def _learners(scale: float) -> None:
 def _every_scale(scale: float) -> None:
     from dpcl_core.figures import shared_noise as sharing
 
-    pictures, scales = _pictures(), sorted({0.0, scale, *SCALES})
+    pictures, scales = bundled_pictures(), sorted({0.0, scale, *SCALES})
     with st.spinner("Training ..."):
         curves = accuracy_curves({each: _accuracies(each) for each in scales})
     picture = sharing.accuracy_by_scale(curves, chosen=scale, chance=1 / len(pictures.classes), dark=style.is_dark())
-    figure_card.show(picture, pictures_source(pictures), key="every-scale-figure", title="Accuracy of three learners")
+    figure_card.show(picture, pictures_source(), key="every-scale-figure", title="Accuracy of three learners")
 
 
 def accuracy_curves(accuracies: Mapping[float, Accuracies]) -> dict[str, dict[float, float]]:
@@ -93,7 +93,7 @@ def _subtraction(scale: float) -> None:
 
     from dpcl_core.figures import class_sums
 
-    pictures = _pictures()
+    pictures = bundled_pictures()
     first, second = (pictures.train[row] for row in pictures.one_of_each()[[3, 8]])
     noise = _noise(scale)
     left = (first + noise) - (second + noise)
@@ -108,7 +108,7 @@ def _subtraction(scale: float) -> None:
         finding=f"The noise is gone from the difference: no pixel is off by more than {error:.0e}, which is rounding.",
         dark=style.is_dark(),
     )
-    figure_card.show(picture, pictures_source(pictures), key="subtract-figure", title="Two pictures, the same noise")
+    figure_card.show(picture, pictures_source(), key="subtract-figure", title="Two pictures, the same noise")
 
 
 def _second_value(scale: float) -> None:
@@ -124,7 +124,7 @@ def _second_value(scale: float) -> None:
     from dpcl_core.attacks import shared_noise_games
     from dpcl_core.privacy.noise import ReleaseNoise
 
-    records = _pictures().train[: _RECORDS + 1]
+    records = bundled_pictures().train[: _RECORDS + 1]
     theta = np.random.default_rng(0).normal(0, (2 / records.shape[1]) ** 0.5, (records.shape[1], _UNITS))
     chi1, chi2 = (scale * ReleaseNoise().laplace((size,)) for size in theta.shape)
     gradient = shared_noise_games.encoder_gradient(records[:-1], theta, chi1, chi2)
@@ -138,7 +138,8 @@ def _second_value(scale: float) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def _pictures() -> Pictures:
+def bundled_pictures() -> Pictures:
+    """The bundled digits as training and test pictures."""
     from dpcl_core.lessons import shared_noise
 
     return shared_noise.pictures()
@@ -148,18 +149,19 @@ def _pictures() -> Pictures:
 def _accuracies(scale: float) -> Accuracies:
     from dpcl_core.lessons import shared_noise
 
-    return shared_noise.accuracies(_pictures(), scale)
+    return shared_noise.accuracies(bundled_pictures(), scale)
 
 
 @st.cache_data(max_entries=50, show_spinner=False)
 def _noise(scale: float) -> NDArray[np.float64]:
     from dpcl_core.privacy.noise import ReleaseNoise
 
-    return scale * ReleaseNoise().laplace((_pictures().n_pixels,))
+    return scale * ReleaseNoise().laplace((bundled_pictures().n_pixels,))
 
 
-def pictures_source(pictures: Pictures) -> Provenance:
+def pictures_source() -> Provenance:
     """Where numbers on these pictures come from."""
+    pictures = bundled_pictures()
     return Provenance(pictures.title, len(pictures.train), "Laplace noise on pixels")
 
 

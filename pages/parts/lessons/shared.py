@@ -19,7 +19,7 @@ from dpcl_core.lessons.shared_noise import Accuracies, Pictures, Recovery, Shari
 from dpcl_core.privacy.noise import ReleaseNoise
 from dpcl_core.privacy.statement import shown
 from pages.parts.claims.privacy_bar import side_by_side
-from pages.parts.claims.shared_noise_claim import accuracy_curves, pictures_source
+from pages.parts.claims.shared_noise_claim import accuracy_curves, bundled_pictures, pictures_source
 from pages.parts.lessons.stage import Stage
 from pages.parts.shell import figure_card
 from pages.parts.shell.layout import table
@@ -44,7 +44,7 @@ REPAIRS = {
 def two_ways(stage: Stage) -> int:
     """Ten pictures under both kinds of noise, and the size of the noise on one of them."""
     stage.press("Draw the noises", lambda: True)
-    pictures = _pictures()
+    pictures = bundled_pictures()
     scale, noisy = _noisy_pictures(stage)
     stage.see()
     ten = pictures.one_of_each()
@@ -61,7 +61,7 @@ def two_ways(stage: Stage) -> int:
 
 def subtract(stage: Stage) -> int:
     """Subtracting the visitor's own picture reveals the others, at any noise strength."""
-    pictures = _pictures()
+    pictures = bundled_pictures()
     label = st.segmented_control(
         "Your picture", range(len(pictures.classes)), default=0, format_func=pictures.classes.__getitem__, required=True,
         key=stage.key("yours"),
@@ -97,7 +97,7 @@ def subtract(stage: Stage) -> int:
 def nobody(stage: Stage) -> int:
     """The attack with public pictures of other people only."""
     stage.press("Compare the means", lambda: True)
-    pictures = _pictures()
+    pictures = bundled_pictures()
     ten = pictures.one_of_each()
     scale, noisy = _noisy_pictures(stage)
 
@@ -133,16 +133,16 @@ def a_learner(stage: Stage) -> int:
     """Accuracy of three learners at every noise strength; the slider picks one."""
 
     def train() -> dict[float, Accuracies]:
-        return {scale: game.accuracies(_pictures(), scale) for scale in (0.0, *SCALES)}
+        return {scale: game.accuracies(bundled_pictures(), scale) for scale in (0.0, *SCALES)}
 
     accuracies = stage.press("Train them all", train)
-    pictures, scale = _pictures(), stage.choose("strength", SCALES)
+    pictures, scale = bundled_pictures(), stage.choose("strength", SCALES)
     nearest = min(accuracies, key=lambda each: abs(each - scale))
     stage.see()
     curves = accuracy_curves(accuracies)
     picture = shared_noise.accuracy_by_scale(curves, chosen=nearest, chance=1 / len(pictures.classes), dark=stage.dark)
     figure_card.show(
-        picture, pictures_source(pictures), key="lesson-a-learner", title="Accuracy of three learners",
+        picture, pictures_source(), key="lesson-a-learner", title="Accuracy of three learners",
         table=pd.DataFrame(curves).rename_axis("b").reset_index(),
     )  # fmt: skip
     st.caption("One draw of the noise for each point; the learner's filters are random, public and the same for all.")
@@ -155,10 +155,10 @@ def the_claim(stage: Stage) -> int:
     scale = stage.choose("strength", SCALES)
 
     def played() -> dict[Sharing, Duel]:
-        return {sharing: game.play(_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
+        return {sharing: game.play(bundled_pictures(), scale, sharing, N_ROUNDS) for sharing in ROWS}
 
     duels = stage.results(f"Play 2 × {N_ROUNDS:,} rounds", played, scale)
-    pictures = _pictures()
+    pictures = bundled_pictures()
     claimed = game.claimed_epsilon(pictures, scale)
     holds: dict[Sharing, str] = {"shared": "**no bound**", "independent": f"{game.worst_epsilon(pictures, scale):.3g}"}
     proven = {sharing: duel.proven(one, [N_ROUNDS], 0.0)[0] for sharing, one in duels.items()}
@@ -213,17 +213,12 @@ runs here. If the noise is also used in testing, the published model contains it
 the noise."""
 
 
-@st.cache_resource(show_spinner=False)
-def _pictures() -> Pictures:
-    return game.pictures()
-
-
 def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
     """Draws the slider of the noise scale; returns the scale and all pictures under both kinds of noise."""
     scale = stage.choose("strength", SCALES)
 
     def noisy() -> Noisy:
-        return {sharing: game.perturbed(_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
+        return {sharing: game.perturbed(bundled_pictures().train, scale, sharing, ReleaseNoise()) for sharing in ROWS}
 
     return scale, stage.latest("noisy", noisy, scale)
 
@@ -231,8 +226,8 @@ def _noisy_pictures(stage: Stage) -> tuple[float, Noisy]:
 def _strips(stage: Stage, strips: Mapping[str, NDArray[np.float64]], finding: str, title: str) -> None:
     """Draws rows of ten pictures, one picture of each class."""
     rows = {name: list(row) for name, row in strips.items()}
-    picture = class_sums.strips(rows, _pictures().classes, finding=finding, dark=stage.dark)
-    figure_card.show(picture, pictures_source(_pictures()), key=f"lesson-{stage.step.key}", title=title)
+    picture = class_sums.strips(rows, bundled_pictures().classes, finding=finding, dark=stage.dark)
+    figure_card.show(picture, pictures_source(), key=f"lesson-{stage.step.key}", title=title)
 
 
 def _sizes(pictures: Pictures, scale: float) -> dict[Sharing, float]:

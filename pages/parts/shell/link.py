@@ -1,7 +1,7 @@
 """Links: encodes a page's settings and view state as query parameters, and decodes them without loss.
 
 A page lists the contents of its link as `Field`s. `Codec` writes them with short keys in a fixed order, omits defaults,
-keeps unknown keys, and replaces every invalid value with a notice that says what is used instead.
+keeps unknown keys, and replaces every invalid value, with a notice of the value used instead.
 Pure: no streamlit.
 """
 

@@ -233,7 +233,7 @@ def stop_button(run: Run, key: str) -> bool:
 
 
 def stop(run_id: str) -> None:
-    """Asks a run to stop. Raises BadInput if the run had already ended."""
+    """Requests a run to stop. Raises BadInput if the run had already ended."""
     state.executor().stop(run_id)
     status = state.store().status(run_id)
     if status not in ("stopping", "cancelled"):
