@@ -161,10 +161,7 @@ def _pictures(
         "Cost": costs,
         "Accuracy": accuracy,
     }
-    for tab, draw_tab in zip(st.tabs(list(draw), key="anchor-tabs", on_change="rerun"), draw.values(), strict=True):
-        if tab.open:
-            with tab:
-                draw_tab()
+    layout.tabs(draw, "anchor-tabs")
     return chosen
 
 

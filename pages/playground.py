@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import streamlit as st
@@ -44,7 +45,6 @@ CODEC = link.Codec(
         link.Field("plain", "plain", "plain slider", link.Flag(), False),
     ]
 )
-TABS = ("Accuracy", "Forgetting", "Who remembers what", "Classes")
 HELP = """Move ε and let go: all figures follow. **exact**: computed for exactly this budget. **looked up**: the slider steps
 through the budgets of a stored run. **Pin** a state to keep its curves while you change something else."""
 TEACHING = (
@@ -222,11 +222,13 @@ def _pinned(text: str) -> State | None:
 def _figures(now: State, pins: Sequence[State | None]) -> None:
     # Short names that fit at the end of a line: now, A, B, C.
     states = {"now": now} | {name: pin for name, pin in zip(LETTERS, pins, strict=False) if pin is not None and pin != now}
-    tabs = st.tabs(list(TABS), on_change="rerun", key="playground-tab")
-    for tab, draw in zip(tabs, (_accuracy, _forgetting, _matrix, _classes), strict=True):
-        if tab.open:
-            with tab:
-                draw(states, now)
+    draw = {
+        "Accuracy": partial(_accuracy, states, now),
+        "Forgetting": partial(_forgetting, states, now),
+        "Who remembers what": partial(_matrix, states, now),
+        "Classes": partial(_classes, states, now),
+    }
+    layout.tabs(draw, "playground-tab")
 
 
 def _accuracy(states: dict[str, State], now: State) -> None:

@@ -1,8 +1,8 @@
-"""The layout of a page: two columns, cards and tables."""
+"""The layout of a page: two columns, cards, tabs and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -21,6 +21,14 @@ def controls_and_answer() -> tuple[DeltaGenerator, DeltaGenerator]:
 def card(key: str) -> DeltaGenerator:
     """A container with a thin border and a white background, for a figure or a form."""
     return st.container(key=f"card-{key}", gap="small")
+
+
+def tabs(draw: Mapping[str, Callable[[], None]], key: str) -> None:
+    """Draws tabs by title, each filled only while it is open."""
+    for tab, fill in zip(st.tabs(list(draw), key=key, on_change="rerun"), draw.values(), strict=True):
+        if tab.open:
+            with tab:
+                fill()
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, title: str = "") -> None:

@@ -19,7 +19,7 @@ from dpcl_core.results import Result, rule_title
 from dpcl_core.spec import RunSpec
 from pages.parts.anchors import run_source as lists
 from pages.parts.claims import privacy_bar
-from pages.parts.shell import state, status_line, style
+from pages.parts.shell import layout, state, status_line, style
 from pages.parts.shell.figure_card import show
 from pages.parts.shell.text import capital
 from pages.parts.tokens import run_figures
@@ -128,30 +128,30 @@ def figures(result: Result, chosen: float, *, share: Mapping[str, str] | None, l
         show(forgotten, None, key="forgetting", title="Forgetting", note=note, live=True)
     if live:
         return
-    more = [name for name, has in (("Tokens", has_texts), ("Lists", lists.has_any(result))) if has]
-    names = ["What privacy costs", "Forgetting over tasks", "Settings", *more]
-    cost, lost, settings, *detail_tabs = st.tabs(names, key="more-figures", on_change="rerun")
-    if cost.open:
-        with cost:
-            _trade_off(result, share)
-    if lost.open:
-        with lost:
-            picture = curves.forgetting_over_tasks(
-                table, n_tasks=result.n_tasks, labels=spec.labels, standing=result.standing, dark=dark
-            )
-            show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean over earlier tasks")
-    if settings.open:
-        with settings:
-            st.code(checks.to_toml(spec), language="toml")
-            st.code(checks.command_line(spec), language="bash", wrap_lines=True)
-    for name, tab in zip(more, detail_tabs, strict=True):
-        if tab.open:
-            with tab:
-                if name == "Tokens":
-                    run_figures.latest(result, chosen, key="over")
-                    run_figures.figures(result, chosen, share=share, live=False)
-                else:
-                    lists.latest(result, chosen, live=False)
+
+    def forgetting() -> None:
+        n_tasks, standing = result.n_tasks, result.standing
+        picture = curves.forgetting_over_tasks(table, n_tasks=n_tasks, labels=spec.labels, standing=standing, dark=dark)
+        show(picture, source, key="forgetting-curve", title="Points lost since the best", note="mean over earlier tasks")
+
+    def settings() -> None:
+        st.code(checks.to_toml(spec), language="toml")
+        st.code(checks.command_line(spec), language="bash", wrap_lines=True)
+
+    def texts() -> None:
+        run_figures.latest(result, chosen, key="over")
+        run_figures.figures(result, chosen, share=share, live=False)
+
+    draw: dict[str, Callable[[], None]] = {
+        "What privacy costs": partial(_trade_off, result, share),
+        "Forgetting over tasks": forgetting,
+        "Settings": settings,
+    }
+    if has_texts:
+        draw["Tokens"] = texts
+    if lists.has_any(result):
+        draw["Lists"] = partial(lists.latest, result, chosen, live=False)
+    layout.tabs(draw, "more-figures")
 
 
 @st.cache_resource(max_entries=60, show_spinner=False)

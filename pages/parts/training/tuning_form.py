@@ -60,10 +60,8 @@ def _choices(values: Mapping[str, object], spec: RunSpec) -> None:
     budgets, seeds = sorted(spec.privacy.epsilons), spec.seeds
     usual = budgets.index(run_panel.usual_focus(spec))
     left, right = st.columns(2, gap="small")
-    with left:
-        epsilon = st.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
-    with right:
-        seed = st.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")
+    epsilon = left.selectbox("For ε", budgets, index=usual, format_func=epsilon_text, key=f"tune-epsilon-{budgets}")
+    seed = right.selectbox("For seed", seeds, key=f"tune-seed-{seeds}")
     tune, refusal = _checked(values, on, proxy, n_trials, epsilon, seed)
     if refusal:
         st.error(plain(refusal))
