@@ -88,7 +88,7 @@ def thousands(stage: Stage) -> int | None:
     stage.see()
     _counts({LISTS["data"]: played})
     bounds = duel.proven(played, rounds, game.DELTA)
-    picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
+    picture = attack.proven_epsilon({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source(neighbours, "data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
     _promise(neighbours, "data", epsilon)
@@ -124,7 +124,7 @@ def the_bound(stage: Stage) -> int | None:
         LISTS["data"]: duel.proven(free, rounds, game.DELTA),
         LISTS["prior-const"]: duel.proven(held, rounds, game.DELTA),
     }
-    picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
+    picture = attack.proven_epsilon(bounds, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source(neighbours, "both", epsilon), key="lesson-proven", title="What the rounds prove")
     st.caption(_WRITES_DOWN)
     _promise(neighbours, "prior-const", epsilon)

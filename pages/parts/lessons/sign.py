@@ -60,7 +60,7 @@ def turn_it(stage: Stage) -> int | None:
         )
         for form in forms
     }
-    picture = unlearning.pulls(scores, lines, chosen=DIGIT, dark=stage.dark)
+    picture = unlearning.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
     figure_card.show(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
     st.caption(
@@ -83,7 +83,7 @@ def no_end(stage: Stage) -> int | None:
         return None
     stage.see()
     start = float(courses["none"].secret[0])
-    picture = unlearning.courses(
+    picture = unlearning.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
     figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(courses))
@@ -180,7 +180,7 @@ def _holds(one: Variant, none: Variant) -> bool:
 def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: str) -> None:
     """Draws the figure and table of a recorded comparison, and how it was recorded."""
     controls = float(np.mean([one.mean("exposure", "0") for one in rows.values()]))
-    picture = unlearning.exposures(
+    picture = unlearning.code_exposure(
         [int(level) for level in LEVELS],
         {name: [one.each(level) for level in LEVELS] for name, one in rows.items()},
         controls=controls,
