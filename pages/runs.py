@@ -13,7 +13,7 @@ import streamlit as st
 
 from dpcl_core.data import catalog as datasets
 from dpcl_core.errors import BadInput, StoreTrouble
-from dpcl_core.figures.picture import epsilons
+from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.methods import catalog as methods
 from dpcl_core.results import method_title
 from pages.parts.shell import link, pickers, state, status_line
@@ -182,7 +182,7 @@ def _epsilons(run: Run) -> str:
         return "?"
     words = {"bound": "", "claimed": " (claimed, not verified)", "replay": " (replay alone, head not private)"}
     is_finite = any(map(math.isfinite, spec.privacy.epsilons))
-    return epsilons(spec.privacy.epsilons) + (words[methods.standing(spec)] if is_finite else "")
+    return epsilons_text(spec.privacy.epsilons) + (words[methods.standing(spec)] if is_finite else "")
 
 
 def _accuracy(cells: list[CellFinished]) -> float | None:

@@ -12,8 +12,6 @@ from plotly.subplots import make_subplots
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
-_NO_PAIRS = "There are no two modes to tell apart, so anchors have nothing to be measured by."
-
 
 def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool = False) -> Picture:
     """By number of anchors: share of anchors that separate a pair, agreement with the truth, and below, the least gap.
@@ -22,7 +20,7 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
     selected m.
     """
     if anchors.empty:
-        return Picture(theme.empty(_NO_PAIRS, dark, 420), _NO_PAIRS, _NO_PAIRS)
+        return theme.nothing("There are no two modes to tell apart, so anchors have nothing to be measured by.", dark, 420)
     means = anchors.groupby("m")[["gap", "mean_rate", "least_rate", "least_gap", "needed", "agreement"]].mean()
     inks, names = theme.ink(dark), [f"{m}" for m in means.index]
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.08)
@@ -35,22 +33,12 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
     for index, (column, name, dash, symbol, row) in enumerate(lines):
         colour = theme.colour_of_series(index, dark)
         figure.add_trace(
-            go.Scatter(
-                x=names, y=means[column], mode="lines+markers", name=name, showlegend=row == 1,
-                line={"color": colour, "width": 2.2, "dash": dash}, marker={"color": colour, "symbol": symbol, "size": 8},
-                hovertemplate=f"{name}, m = %{{x}}: %{{y:.2f}}<extra></extra>",
-            ),
-            row=row, col=1,
-        )  # fmt: skip
-    figure.update_layout(
-        theme.layout(
-            dark,
-            height=440,
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
-            showlegend=True,
-            margin={"l": 56, "r": 16, "t": 76, "b": 48},
+            theme.line(names, means[column], name, colour, f"{name}, m = %{{x}}: %{{y:.2f}}", dash=dash, symbol=symbol),
+            row=row,
+            col=1,
         )
-    )
+    figure.data[-1].showlegend = False
+    figure.update_layout(theme.layout(dark, height=440, legend_room=76, margin={"l": 56, "r": 16, "t": 76, "b": 48}))
     figure.update_xaxes(type="category", showgrid=False, color=inks.soft)
     figure.update_xaxes(title_text="anchors m", row=2, col=1)
     if chosen in means.index:
@@ -63,9 +51,9 @@ def diagnostics(anchors: pd.DataFrame, *, chosen: int | None = None, dark: bool 
     finding = (
         f"From {low} to {high} anchors p̂ stays near {last['mean_rate']:.2f} (it was {first['mean_rate']:.2f}); the worst "
         f"pair's largest gap grows from {first['least_gap']:.2g} to {last['least_gap']:.2g}. For gaps of "
-        f"{last['gap']:.2g} at p = {last['least_rate']:.2f} Theorem 2 asks for {needed}."
+        f"{last['gap']:.2g} at p = {last['least_rate']:.2f} Theorem 2 requires {needed}."
     )
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
 def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture:
@@ -74,24 +62,20 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
     Columns statistic, signal, noise (0: none); several rows per statistic are averaged.
     """
     if statistics.empty:
-        none = "Nothing has been released yet."
-        return Picture(theme.empty(none, dark, 260), none, none)
+        return theme.nothing("Nothing has been released yet.", dark, 260)
     means = statistics.groupby("statistic", sort=False)[["signal", "noise"]].mean()
     drowned = means.index[(means["noise"] > means["signal"])].tolist()
     inks, names = theme.ink(dark), means.index.tolist()
     shown = [f"{name}<br><b>noise only</b>" if name in drowned else name for name in names]
     positive = [value for value in means.to_numpy().ravel().tolist() if 0 < value < math.inf] or [1.0]
     floor, ceiling = min(positive) / 3, max(positive) * 6
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=110 + 62 * len(names),
-            xaxis={"type": "log", "title": "length", "range": [math.log10(floor), math.log10(ceiling)], "dtick": 1},
-            yaxis={"type": "category", "range": [len(names) - 0.4, -0.6], "showgrid": False},
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
-            showlegend=True,
-            margin={"l": 96, "r": 16, "t": 44, "b": 44},
-        )
+    figure = theme.figure(
+        dark,
+        height=110 + 62 * len(names),
+        legend_room=44,
+        xaxis={"type": "log", "title": "length", "range": [math.log10(floor), math.log10(ceiling)], "dtick": 1},
+        yaxis={"type": "category", "range": [len(names) - 0.4, -0.6], "showgrid": False},
+        margin={"l": 96, "r": 16, "t": 44, "b": 44},
     )
     for index, (column, symbol) in enumerate((("signal", "circle"), ("noise", "x"))):
         values = means[column].where(means[column] > 0)
@@ -114,4 +98,4 @@ def signal_and_noise(statistics: pd.DataFrame, *, dark: bool = False) -> Picture
         finding = f"Every released statistic stands above its noise; the closest is {worst}, at {ratios[worst]:.2g}."
     else:
         finding = "Nothing carries noise here."
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_text
+from dpcl_core.figures.picture import Picture, capital, epsilon_text
 from dpcl_core.lessons.duel import Duel, exact_hits, is_held, promised_hits
 from dpcl_core.privacy.statement import gaussian_odds_bound, shown
 
@@ -20,16 +20,12 @@ def duel(played: Duel, *, sigma: float, epsilon: float, delta: float, dark: bool
     """True alarms against false alarms: dots of the attack, the exact curve of this noise, the region allowed by ε."""
     inks = theme.ink(dark)
     attack, exact = theme.colour_of_series(1, dark), theme.colour_of_series(0, dark)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=400,
-            xaxis=theme.percent_axis(title="false alarms: she is out, he says in", range=[-1, 101]),
-            yaxis=theme.percent_axis(title="hits: she is in, he says in", range=[-1, 103]),
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
-            showlegend=True,
-            margin={"l": 52, "r": 16, "t": 60, "b": 44},
-        )
+    figure = theme.figure(
+        dark,
+        height=400,
+        legend_room=60,
+        xaxis=theme.percent_axis(title="false alarms: she is out, he says in", range=[-1, 101]),
+        yaxis=theme.percent_axis(title="hits: she is in, he says in", range=[-1, 103]),
     )
     figure.add_trace(
         go.Scatter(
@@ -70,8 +66,7 @@ def duel(played: Duel, *, sigma: float, epsilon: float, delta: float, dark: bool
             x=[0, 100], y=[0, 100], mode="lines", line={"color": inks.soft, "width": 1}, name="a coin", hoverinfo="skip"
         )
     )
-    finding = _finding(played, sigma)
-    return Picture(figure, finding, finding)
+    return Picture(figure, _finding(played, sigma))
 
 
 def _finding(played: Duel, sigma: float) -> str:
@@ -84,7 +79,7 @@ def _finding(played: Duel, sigma: float) -> str:
     return f"{result} {held if is_held(played, sigma) else 'It breaks through: this noise does not hold it.'}"
 
 
-def proven(
+def proven_epsilon(
     bounds: Mapping[str, Sequence[float]], rounds: Sequence[int], *, advertised: float, dark: bool = False
 ) -> Picture:
     """Lower bound on ε by number of rounds per side, one line per attack, with the advertised ε.
@@ -92,45 +87,28 @@ def proven(
     `bounds`: by name, one lower bound for each entry of `rounds`.
     """
     top = max([advertised, *(value for values in bounds.values() for value in values)])
-    colours = [theme.colour_of_series(index, dark) for index in (1, 0)]
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=330,
-            xaxis={
-                "title": "rounds with her in, and as many with her out",
-                "type": "log",
-                "tickvals": [10, 100, 1000, 10_000],
-                "ticktext": ["10", "100", "1,000", "10,000"],
-                "showgrid": False,
-            },
-            yaxis={"title": "ε is proven to be at least", "range": [-0.04 * top, 1.12 * top]},
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
-            showlegend=len(bounds) > 1,
-            margin={"l": 52, "r": 16, "t": 40, "b": 44},
-        )
-    )
+    ticks = [10, 100, 1000, 10_000]
+    figure = theme.figure(
+        dark,
+        height=330,
+        legend_room=40,
+        xaxis={
+            "title": "rounds with her in, and as many with her out", "type": "log", "showgrid": False, "tickvals": ticks,
+            "ticktext": [f"{tick:,}" for tick in ticks],
+        },
+        yaxis={"title": "ε is proven to be at least", "range": [-0.04 * top, 1.12 * top]},
+        showlegend=len(bounds) > 1,
+    )  # fmt: skip
     sentences = []
-    for (name, values), colour in zip(bounds.items(), colours, strict=False):
-        figure.add_trace(
-            go.Scatter(
-                x=list(rounds),
-                y=list(values),
-                mode="lines+markers",
-                line={"color": colour, "width": 2.2},
-                marker={"size": 7},
-                name=name,
-                hovertemplate="%{x:,} rounds a side: ε at least %{y:.2f}<extra></extra>",
-            )
-        )
-        verdict = "more than was promised" if values[-1] > advertised else "no more than was promised"
-        lead = f"{name[0].upper()}{name[1:]}: after {rounds[-1]:,} rounds a side"
-        sentences.append(f"{lead} ε is at least {values[-1]:.2f}, {verdict}")
+    for (name, values), index in zip(bounds.items(), (1, 0), strict=False):
+        colour = theme.colour_of_series(index, dark)
+        figure.add_trace(theme.line(rounds, values, name, colour, "%{x:,} rounds a side: ε at least %{y:.2f}", size=7))
+        comparison = "more than was promised" if values[-1] > advertised else "no more than was promised"
+        sentences.append(f"{capital(name)}: after {rounds[-1]:,} rounds a side ε is at least {values[-1]:.2f}, {comparison}")
     line = theme.ink(dark).text
     figure.add_hline(y=advertised, line={"color": line, "width": 1.4, "dash": "dash"})
     figure.add_annotation(
         x=1, xref="paper", xanchor="right", y=advertised, yanchor="bottom", showarrow=False, font={"color": line},
         text=f"promised: ε = {shown(advertised)}",
     )  # fmt: skip
-    finding = ". ".join(sentences) + "."
-    return Picture(figure, finding, finding)
+    return Picture(figure, ". ".join(sentences) + ".")

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import LABELS, Picture
+from dpcl_core.figures.picture import LABELS, Picture, capital, counted
 from dpcl_core.privacy.statement import shown
 from dpcl_core.spec import LabelSetting
 
@@ -24,8 +24,7 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
     """
     kinds = list(dict.fromkeys(spent["people"]))
     if not kinds:
-        sentence = "The ledger is empty: nothing has touched private data yet."
-        return Picture(theme.empty(sentence, dark, 200), sentence, sentence)
+        return theme.nothing("The ledger is empty: nothing has touched private data yet.", dark, 200)
     inks = theme.ink(dark)
     figure = make_subplots(
         rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.16 / len(kinds), subplot_titles=kinds
@@ -66,36 +65,27 @@ def ledger(spent: pd.DataFrame, *, dark: bool = False) -> Picture:
             col=1,
         )
         last = float(epsilon[-1])
-        spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {int(tasks[-1])} tasks"
+        spent_text = "no bound" if math.isinf(last) else f"ε = {shown(last)} after {counted(int(tasks[-1]), 'task')}"
         sentences.append(f"{kind}: {spent_text}")
     figure.update_layout(theme.layout(dark, height=70 + 120 * len(kinds), margin={"l": 48, "r": 16, "t": 28, "b": 40}))
     figure.update_annotations(font={"size": 12, "color": inks.soft}, x=0, xanchor="left")
     figure.update_yaxes(title="ε", range=[0, 1.08 * naive_top])
     figure.update_xaxes(showgrid=False, tick0=1, dtick=max(1, int(spent["after_task"].max()) // 10))
     figure.update_xaxes(title="tasks learned", row=len(kinds), col=1)
-    finding = "; ".join(sentences) + "."
-    return Picture(figure, finding[0].upper() + finding[1:], finding[0].upper() + finding[1:])
+    return Picture(figure, capital("; ".join(sentences)) + ".")
 
 
 def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = False) -> Picture:
     """Standard deviation of the noise in one class sum, one line per label setting; entry k: after task k + 1."""
     n_tasks = max((len(values) for values in noise.values()), default=0)
     if not n_tasks:
-        sentence = "Noise appears with the first task."
-        return Picture(theme.empty(sentence, dark, 280), sentence, sentence)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=280,
-            xaxis={
-                "title": "tasks learned",
-                "showgrid": False,
-                "dtick": max(1, n_tasks // 10),
-                "range": [1 - 0.04 * n_tasks, n_tasks * 1.04],
-            },
-            yaxis={"title": "noise in one class sum (std)", "rangemode": "tozero"},
-            margin={"l": 52, "r": 150, "t": 12, "b": 40},
-        )
+        return theme.nothing("Noise appears with the first task.", dark, 280)
+    figure = theme.figure(
+        dark,
+        height=280,
+        xaxis=theme.task_axis(1, n_tasks),
+        yaxis={"title": "noise in one class sum (std)", "rangemode": "tozero"},
+        margin={"l": 52, "r": 150, "t": 12, "b": 40},
     )
     top = max(max(values) for values in noise.values())
     heights = theme.spread_labels([values[-1] for values in noise.values()], 0.085 * top, 0, top * 1.02)
@@ -103,25 +93,17 @@ def noise_growth(noise: Mapping[LabelSetting, Sequence[float]], *, dark: bool = 
     for index, ((setting, values), height) in enumerate(zip(noise.items(), heights, strict=True)):
         colour, name = theme.colour_of_series(index, dark), LABELS[setting]
         x, y = theme.decimated(np.arange(1, len(values) + 1, dtype=np.float64), np.asarray(values, dtype=np.float64))
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="lines+markers" if len(values) <= 30 else "lines",
-                line={"color": colour, "width": 2.2, "dash": theme.DASHES[setting]},
-                marker={"symbol": theme.MARKERS[setting], "size": 6},
-                name=name,
-                hovertemplate=f"{name}, after task %{{x}}: %{{y:.3g}}<extra></extra>",
-            )
-        )
+        line = theme.line(
+            x, y, name, colour, f"{name}, after task %{{x}}: %{{y:.3g}}", dash=theme.DASHES[setting],
+            symbol=theme.MARKERS[setting], size=6, mode="lines+markers" if len(values) <= 30 else "lines",
+        )  # fmt: skip
+        figure.add_trace(line)
         figure.add_annotation(
             x=len(values), y=height, text=name, font={"color": theme.readable(colour, dark), "size": 12}, showarrow=False,
             xanchor="left", xshift=8,
         )  # fmt: skip
         sentences.append(_growth(name, values))
-    finding = "; ".join(sentences) + "."
-    finding = finding[0].upper() + finding[1:]
-    return Picture(figure, finding, finding)
+    return Picture(figure, capital("; ".join(sentences)) + ".")
 
 
 def _growth(name: str, values: Sequence[float]) -> str:
@@ -130,4 +112,3 @@ def _growth(name: str, values: Sequence[float]) -> str:
     if abs(factor - 1) < 0.005:
         return f"{name}: the noise stays the same {after}"
     return f"{name}: the noise is {factor:.2g} times the first task's {after}"
-

@@ -69,4 +69,4 @@ def strips(
     )
     titles = {"yanchor": "bottom"}
     figure.update_annotations(selector=titles, x=0, xanchor="left", font={"size": 12, "color": inks.soft})
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,14 +13,30 @@ from numpy.typing import NDArray
 
 from dpcl_core import metrics
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, apart, epsilon_label, given
+from dpcl_core.figures.picture import Picture, epsilon_label, epsilon_phrase, run_label
 from dpcl_core.figures.statistics import MIN_SEEDS, Interval, interval
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
-HEIGHT = 400
+_HEIGHT = 400
 _TOTAL = ", total"  # second line of a name
-_LABEL_GAP = 5.2  # percentage points between two names at line ends, at HEIGHT
+_LABEL_GAP = 5.2  # percentage points between two names at line ends, at _HEIGHT
+_NO_FORGETTING = "Forgetting is defined from the second task on."
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """One line to draw. `rows`: columns seed, after_task, value (a share), at least one row."""
+
+    name: str
+    rows: pd.DataFrame
+    colour: str
+    labels: LabelSetting
+    standing: Standing
+
+    @property
+    def dash(self) -> str:
+        return theme.DASHES[self.labels] if self.standing == "bound" else theme.CLAIMED_DASH
 
 
 def accuracy_over_tasks(
@@ -38,18 +56,10 @@ def accuracy_over_tasks(
     """
     if accuracy.empty:
         unnamed = " One whose learned list names no label cannot be." if labels == "dp-learned" else ""
-        return _nothing(f"The first point appears when a model has been tested.{unnamed}", dark)
+        return theme.nothing(f"The first point appears when a model has been tested.{unnamed}", dark, _HEIGHT)
     per_seed = mean_so_far(accuracy)
-    figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
-    ends = {}
-    for epsilon in sorted(per_seed["epsilon"].unique()):
-        rows, name = per_seed[per_seed["epsilon"] == epsilon], epsilon_label(epsilon, standing)
-        dash = _dash(labels, standing if np.isfinite(epsilon) else "bound")
-        ends[name, epsilon] = _line(figure, rows, name, theme.colour_of_epsilon(epsilon, dark), labels, dash)
-    named = [(name, theme.colour_of_epsilon(e, dark), end) for (name, e), end in ends.items()]
-    _name_ends(figure, named, n_tasks, low=0, high=100, dark=dark)
-    finding = _accuracy_finding(per_seed, n_tasks, score, standing)
-    return Picture(figure, finding, finding)
+    figure, _ = _accuracy_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, score, dark)
+    return Picture(figure, _accuracy_finding(per_seed, n_tasks, score, standing))
 
 
 def compared_over_tasks(
@@ -67,22 +77,13 @@ def compared_over_tasks(
     `score` likewise; `standings`: the kind of budget of those runs that have no bound on all releases; they are named and
     dashed differently.
     """
-    figure = _frame(n_tasks, dark, f"{score} on the tasks seen so far")
-    ends, ranked = [], []
-    for (name, frame), colour, setting in zip(series.items(), colours, labels, strict=True):
-        if frame.empty:
-            continue
-        kind = (standings or {}).get(name, "bound")
-        per_seed, called = mean_so_far(frame), apart(name, kind)
-        ends.append((called, colour, _line(figure, per_seed, called, colour, setting, _dash(setting, kind))))
-        last = int(per_seed["after_task"].max())
-        ranked.append((called, interval(_values(per_seed, last)), last + 1))
-    if not ends:
-        return _nothing("None of the chosen runs has a point here yet.", dark)
-    _name_ends(figure, ends, n_tasks, low=0, high=100, dark=dark)
-    ranked.sort(key=lambda item: -item[1].mean)
-    finding = "; ".join(f"{name}: {_amount(amount)} after {_tasks(k)}" for name, amount, k in ranked) + "."
-    return Picture(figure, finding, finding)
+    curves = _by_run(series, mean_so_far, colours, labels, standings or {})
+    if not curves:
+        return theme.nothing("None of the chosen runs has a point here yet.", dark, _HEIGHT)
+    figure, ends = _accuracy_figure(curves, n_tasks, score, dark)
+    ranked = sorted(zip(curves, ends, strict=True), key=lambda pair: -pair[1].stats.mean)
+    sentences = [f"{curve.name}: {_amount(end.stats)} after {_tasks(end.task)}" for curve, end in ranked]
+    return Picture(figure, "; ".join(sentences) + ".")
 
 
 def forgetting_over_tasks(
@@ -99,25 +100,15 @@ def forgetting_over_tasks(
     """
     per_seed = forgetting_so_far(accuracy)
     if per_seed.empty:
-        return _nothing("Forgetting is defined from the second task on.", dark)
-    figure = _frame(n_tasks, dark, "points lost since the best, mean of old tasks")
-    top = max(10.0, 100 * float(per_seed["value"].max()) * 1.15)
-    bottom = min(-1.0, 100 * float(per_seed["value"].min()) * 1.15)
-    figure.update_yaxes(range=[bottom, top], tickvals=None, ticktext=None, zeroline=True)
-    ends = []
-    for epsilon in sorted(per_seed["epsilon"].unique()):
-        rows, colour = per_seed[per_seed["epsilon"] == epsilon], theme.colour_of_epsilon(epsilon, dark)
-        name, dash = epsilon_label(epsilon, standing), _dash(labels, standing if np.isfinite(epsilon) else "bound")
-        ends.append((name, colour, _line(figure, rows, name, colour, labels, dash)))
-    _name_ends(figure, ends, n_tasks, low=bottom, high=top, dark=dark)
+        return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
+    figure, _ = _forgetting_figure(_by_budget(per_seed, labels, standing, dark), n_tasks, dark)
     last = int(per_seed["after_task"].max())
-    ended = per_seed[per_seed["after_task"] == last]
-    final = {float(e): float(rows["value"].mean()) for e, rows in ended.groupby("epsilon")}
-    most, least = max(final, key=lambda e: final[e]), min(final, key=lambda e: final[e])
-    where = [given(epsilon, standing) for epsilon in (most, least)]
-    finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average {where[0]}"
-    finding += f", {100 * final[least]:.1f} {where[1]}." if most != least else "."
-    return Picture(figure, finding, finding)
+    final = per_seed[per_seed["after_task"] == last].groupby("epsilon")["value"].mean()
+    most, least = (float(epsilon) for epsilon in (final.idxmax(), final.idxmin()))
+    finding = f"After {_tasks(last + 1)}, {100 * final[most]:.1f} points of an old task are lost on average "
+    finding += epsilon_phrase(most, standing)
+    finding += f", {100 * final[least]:.1f} {epsilon_phrase(least, standing)}." if most != least else "."
+    return Picture(figure, finding)
 
 
 def forgetting_compared(
@@ -133,26 +124,15 @@ def forgetting_compared(
 
     `standings` as `compared_over_tasks`.
     """
-    kinds = [(standings or {}).get(name, "bound") for name in series]
-    drawn = {
-        apart(name, kind): (forgetting_so_far(frame), colour, setting, _dash(setting, kind))
-        for (name, frame), colour, setting, kind in zip(series.items(), colours, labels, kinds, strict=True)
-    }
-    drawn = {name: entry for name, entry in drawn.items() if not entry[0].empty}
-    if not drawn:
-        return _nothing("Forgetting is defined from the second task on.", dark)
-    values = [100 * float(value) for rows, *_ in drawn.values() for value in rows["value"]]
-    low, high = min(-1.0, 1.15 * min(values)), max(10.0, 1.15 * max(values))
-    figure = _frame(n_tasks, dark, "points lost since the best, mean of old tasks")
-    figure.update_yaxes(range=[low, high], tickvals=None, ticktext=None, zeroline=True)
-    ends, sentences = [], []
-    for name, (rows, colour, setting, dash) in drawn.items():
-        end = _line(figure, rows, name, colour, setting, dash)
-        ends.append((name, colour, end))
-        sentences.append(f"{name}: {end[1]:.1f} points lost after {_tasks(int(end[0]))}")
-    _name_ends(figure, ends, n_tasks, low=low, high=high, dark=dark)
-    finding = "; ".join(sentences) + "."
-    return Picture(figure, finding, finding)
+    curves = _by_run(series, forgetting_so_far, colours, labels, standings or {})
+    if not curves:
+        return theme.nothing(_NO_FORGETTING, dark, _HEIGHT)
+    figure, ends = _forgetting_figure(curves, n_tasks, dark)
+    sentences = [
+        f"{curve.name}: {100 * end.stats.mean:.1f} points lost after {_tasks(end.task)}"
+        for curve, end in zip(curves, ends, strict=True)
+    ]
+    return Picture(figure, "; ".join(sentences) + ".")
 
 
 def mean_so_far(accuracy: pd.DataFrame) -> pd.DataFrame:
@@ -181,72 +161,101 @@ def matrix_of(cell: pd.DataFrame) -> list[list[float | None]]:
     return matrix
 
 
-def _values(per_seed: pd.DataFrame, after_task: int) -> list[float]:
-    return [float(value) for value in per_seed[per_seed["after_task"] == after_task]["value"]]
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a line: the task (from 1), and the values there (shares) over the seeds."""
+
+    task: int
+    stats: Interval
 
 
-def _frame(n_tasks: int, dark: bool, y_title: str) -> go.Figure:
-    step = max(1, -(-n_tasks // 10))
-    ticks = [task for task in range(1, n_tasks + 1) if (task - 1) % step == 0 or task == n_tasks]
-    span = max(n_tasks - 1, 1)
-    return go.Figure(
-        layout=theme.layout(
-            dark,
-            height=HEIGHT,
-            xaxis={
-                "title": "tasks learned",
-                "tickvals": ticks,
-                "range": [1 - 0.04 * span, n_tasks + 0.04 * span],
-                "showgrid": False,
-                "zeroline": False,
-            },
-            yaxis=theme.percent_axis(title=y_title),
-            margin={"l": 48, "r": 84, "t": 12, "b": 40},  # the right margin has the names at the line ends
+def _by_budget(per_seed: pd.DataFrame, labels: LabelSetting, standing: Standing, dark: bool) -> list[_Curve]:
+    """The curves of one run, one per budget; without noise there is a single kind of budget."""
+    return [
+        _Curve(
+            epsilon_label(epsilon, standing), rows, theme.colour_of_epsilon(epsilon, dark), labels,
+            standing if math.isfinite(epsilon) else "bound",
         )
-    )
+        for epsilon, rows in per_seed.groupby("epsilon")
+    ]  # fmt: skip
 
 
-def _dash(labels: LabelSetting, standing: Standing) -> str:
-    return theme.DASHES[labels] if standing == "bound" else theme.CLAIMED_DASH
+def _by_run(
+    series: Mapping[str, pd.DataFrame],
+    so_far: Callable[[pd.DataFrame], pd.DataFrame],
+    colours: Sequence[str],
+    labels: Sequence[LabelSetting],
+    standings: Mapping[str, Standing],
+) -> list[_Curve]:
+    """The curves of those runs that have rows."""
+    runs = [(name, so_far(frame), standings.get(name, "bound")) for name, frame in series.items()]
+    return [
+        _Curve(run_label(name, standing), rows, colour, setting, standing)
+        for (name, rows, standing), colour, setting in zip(runs, colours, labels, strict=True)
+        if not rows.empty
+    ]
 
 
-def _line(
-    figure: go.Figure, per_seed: pd.DataFrame, name: str, colour: str, labels: LabelSetting, dash: str
-) -> tuple[float, float]:
-    """Adds one line with its band or dots; gives the end of the line (task from 1, per cent)."""
-    tasks = sorted(int(k) for k in per_seed["after_task"].unique())
-    stats = [interval(_values(per_seed, k)) for k in tasks]
-    x = np.array(tasks, dtype=np.float64) + 1
-    mean = 100 * np.array([s.mean for s in stats])
+def _accuracy_figure(curves: Sequence[_Curve], n_tasks: int, score: str, dark: bool) -> tuple[go.Figure, list[_End]]:
+    axis = theme.percent_axis(title=f"{score} on the tasks seen so far")
+    return _figure(curves, n_tasks, axis, 0, 100, dark)
+
+
+def _forgetting_figure(curves: Sequence[_Curve], n_tasks: int, dark: bool) -> tuple[go.Figure, list[_End]]:
+    values = 115 * pd.concat([curve.rows["value"] for curve in curves])
+    low, high = min(-1.0, float(values.min())), max(10.0, float(values.max()))
+    axis: dict[str, object] = {
+        "title": "points lost since the best, mean of old tasks",
+        "range": [low, high],
+        "zeroline": True,
+    }
+    return _figure(curves, n_tasks, axis, low, high, dark)
+
+
+def _figure(
+    curves: Sequence[_Curve], n_tasks: int, axis: dict[str, object], low: float, high: float, dark: bool
+) -> tuple[go.Figure, list[_End]]:
+    """All curves, with their names at the line ends between the heights `low` and `high`; and the ends."""
+    margin = {"l": 48, "r": 84, "t": 12, "b": 40}  # the right margin has the names at the line ends
+    figure = theme.figure(dark, height=_HEIGHT, xaxis=theme.task_axis(1, n_tasks), yaxis=axis, margin=margin)
+    ends = [_line(figure, curve) for curve in curves]
+    _name_ends(figure, curves, ends, low, high, dark)
+    return figure, ends
+
+
+def _stats_by_task(per_seed: pd.DataFrame) -> dict[int, Interval]:
+    return {int(k): interval(values.tolist()) for k, values in per_seed.groupby("after_task")["value"]}
+
+
+def _line(figure: go.Figure, curve: _Curve) -> _End:
+    """Adds one line with its band or dots; gives its end."""
+    by_task = _stats_by_task(curve.rows)
+    stats = list(by_task.values())
+    x = np.array(list(by_task), dtype=np.float64) + 1
+    symbol = theme.MARKERS[curve.labels]
     if all(s.n >= MIN_SEEDS for s in stats):
-        _band(figure, x, stats, colour)
+        _band(figure, x, stats, curve.colour)
     else:
         figure.add_trace(
             go.Scatter(
-                x=per_seed["after_task"].to_numpy() + 1,
-                y=100 * per_seed["value"].to_numpy(),
+                x=curve.rows["after_task"] + 1,
+                y=100 * curve.rows["value"],
                 mode="markers",
-                marker={"color": theme.translucent(colour, 0.55), "size": 6, "symbol": theme.MARKERS[labels]},
-                name=f"{name}: single seeds",
+                marker={"color": theme.translucent(curve.colour, 0.55), "size": 6, "symbol": symbol},
+                name=f"{curve.name}: single seeds",
                 hovertemplate="seed %{customdata}: %{y:.1f} %<extra></extra>",
-                customdata=per_seed["seed"].to_numpy(),
+                customdata=curve.rows["seed"],
             )
         )
-    shown_x, shown_y = theme.decimated(x, mean)
-    hover = [_amount(s) for s in stats] if len(shown_x) == len(x) else None
-    figure.add_trace(
-        go.Scatter(
-            x=shown_x,
-            y=shown_y,
-            mode="lines+markers" if len(x) <= 30 else "lines",
-            line={"color": colour, "width": 2.2, "dash": dash},
-            marker={"symbol": theme.MARKERS[labels], "size": 6},
-            name=name,
-            text=hover,
-            hovertemplate=f"{name}, task %{{x}}: %{{text}}<extra></extra>" if hover else None,
-        )
-    )
-    return float(x[-1]), float(mean[-1])
+    shown_x, shown_y = theme.decimated(x, 100 * np.array([s.mean for s in stats]))
+    mode, hover = "lines+markers" if len(x) <= 30 else "lines", f"{curve.name}, task %{{x}}: %{{text}}"
+    line = theme.line(shown_x, shown_y, curve.name, curve.colour, hover, dash=curve.dash, symbol=symbol, size=6, mode=mode)
+    if len(shown_x) == len(x):
+        line.text = [_amount(s) for s in stats]
+    else:
+        line.hovertemplate = None
+    figure.add_trace(line)
+    return _End(int(x[-1]), stats[-1])
 
 
 def _band(figure: go.Figure, x: NDArray[np.float64], stats: Sequence[Interval], colour: str) -> None:
@@ -269,22 +278,17 @@ def _band(figure: go.Figure, x: NDArray[np.float64], stats: Sequence[Interval], 
 
 
 def _name_ends(
-    figure: go.Figure, ends: Sequence[tuple[str, str, tuple[float, float]]], n_tasks: int, *, low: float, high: float,
-    dark: bool,
-) -> None:  # fmt: skip
+    figure: go.Figure, curves: Sequence[_Curve], ends: Sequence[_End], low: float, high: float, dark: bool
+) -> None:
     """Names at the line ends, pushed apart where lines end close together."""
-    n_lines = max((name.count(_TOTAL) + 1 for name, _, _ in ends), default=1)
+    n_lines = max(curve.name.count(_TOTAL) + 1 for curve in curves)
     gap = n_lines * _LABEL_GAP * (high - low) / 100
-    heights = theme.spread_labels([y for _, _, (_, y) in ends], gap, low + gap / 2, high)
-    for (name, colour, (x, _)), height in zip(ends, heights, strict=True):
+    heights = theme.spread_labels([100 * end.stats.mean for end in ends], gap, low + gap / 2, high)
+    for curve, end, height in zip(curves, ends, heights, strict=True):
         figure.add_annotation(
-            x=x, y=height, text=name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), showarrow=False,
-            font={"color": theme.readable(colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
+            x=end.task, y=height, text=curve.name.replace(_TOTAL, f",<br>{_TOTAL[2:]}"), showarrow=False,
+            font={"color": theme.readable(curve.colour, dark), "size": 12.5}, xanchor="left", align="left", xshift=9,
         )  # fmt: skip
-
-
-def _nothing(sentence: str, dark: bool) -> Picture:
-    return Picture(theme.empty(sentence, dark, HEIGHT), sentence, sentence)
 
 
 def _amount(mean_interval: Interval) -> str:
@@ -301,13 +305,14 @@ def _tasks(k: int) -> str:
 def _accuracy_finding(per_seed: pd.DataFrame, n_tasks: int, score: str, standing: Standing) -> str:
     """The state after the last task that all budgets have reached: the ends of the grid and the line without noise."""
     reached = int(per_seed.groupby("epsilon")["after_task"].max().min())
-    at = {float(e): interval(_values(rows, reached)) for e, rows in per_seed.groupby("epsilon")}
+    ended = per_seed[per_seed["after_task"] == reached]
+    at = {float(e): interval(values.tolist()) for e, values in ended.groupby("epsilon")["value"]}
     when = f"After {_tasks(reached + 1)}" + (f" of {n_tasks}" if reached + 1 < n_tasks else "")
-    finite = sorted(e for e in at if e != float("inf"))
-    chosen = [float("inf")] if float("inf") in at else []
+    finite = sorted(filter(math.isfinite, at))
+    chosen = [math.inf] if math.inf in at else []
     chosen += sorted({finite[-1], finite[0]}, reverse=True) if finite else []
     if len(at) == 1:
-        return f"{when}, {score} {given(chosen[0], standing)} is {_amount(at[chosen[0]])}."
-    parts = [f"{100 * at[e].mean:.1f} % {given(e, standing)}" for e in chosen]
+        return f"{when}, {score} {epsilon_phrase(chosen[0], standing)} is {_amount(at[chosen[0]])}."
+    parts = [f"{100 * at[e].mean:.1f} % {epsilon_phrase(e, standing)}" for e in chosen]
     n = min(summary.n for summary in at.values())
     return f"{when}: {', '.join(parts)}" + (" (a single draw each)." if n == 1 else ".")

@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label, given
+from dpcl_core.figures.picture import Picture, capital, epsilon_label, epsilon_phrase
 from dpcl_core.figures.statistics import Verdict, verdict
 
 
@@ -17,45 +17,37 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, names: tuple[str, str]) ->
 
     Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
     """
-    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
-    return {
-        float(epsilon): verdict([100 * float(d) for d in rows["value_first"] - rows["value_second"]], *names)
-        for epsilon, rows in merged.groupby("epsilon")
-    }
+    by_epsilon = _differences(first, second).groupby("epsilon")["points"]
+    return {float(epsilon): verdict(points.tolist(), *names) for epsilon, points in by_epsilon}
 
 
-def paired_difference(
-    first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], dark: bool = False
-) -> Picture:
+def paired_difference(first: pd.DataFrame, second: pd.DataFrame, *, names: tuple[str, str], dark: bool = False) -> Picture:
     """Difference first - second in points at every shared budget: single seeds as faint dots, mean with 95 % interval.
 
     Columns of both: epsilon, seed, value (in [0, 1]; larger is better).
     """
     verdicts = paired(first, second, names)
     if not verdicts:
-        sentence = f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed."
-        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
-    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+        return theme.nothing(f"{names[0]} and {names[1]} share no budget and seed, so no pair can be formed.", dark, 160)
+    differences = _differences(first, second)
     budgets = sorted(verdicts)
     rows = {epsilon: epsilon_label(epsilon) for epsilon in budgets}
     inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
     intervals = [verdicts[epsilon].interval for epsilon in budgets]
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=90 + 38 * len(budgets),
-            xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
-            yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
-        )
+    figure = theme.figure(
+        dark,
+        height=90 + 38 * len(budgets),
+        xaxis={"title": f"points: left {names[1]} is better, right {names[0]}", "zeroline": False},
+        yaxis={"type": "category", "categoryarray": [rows[e] for e in reversed(budgets)], "showgrid": False},
     )
     figure.add_vline(x=0, line={"color": inks.soft, "width": 1.5})
     figure.add_trace(
         go.Scatter(
-            x=100 * (merged["value_first"] - merged["value_second"]),
-            y=[rows[float(epsilon)] for epsilon in merged["epsilon"]],
+            x=differences["points"],
+            y=differences["epsilon"].map(rows),
             mode="markers",
             marker={"color": inks.soft, "size": 5, "symbol": "line-ns-open"},
-            customdata=merged["seed"],
+            customdata=differences["seed"],
             name="single seeds",
             hovertemplate="seed %{customdata}: %{x:.1f} points<extra></extra>",
         )
@@ -66,31 +58,29 @@ def paired_difference(
             y=[rows[epsilon] for epsilon in budgets],
             mode="markers",
             marker={"color": colour, "size": 10},
-            error_x={
-                "type": "data",
-                "array": [one.high - one.mean if one.high is not None else 0 for one in intervals],
-                "color": colour,
-                "thickness": 2,
-            },
+            error_x={"type": "data", "array": [one.half_width for one in intervals], "color": colour, "thickness": 2},
             name="mean and 95 % interval",
             hovertemplate="mean %{x:.1f} points<extra></extra>",
         )
     )
-    finding = _summary(verdicts, names)
-    return Picture(figure, finding, finding)
+    return Picture(figure, _summary(verdicts, names))
+
+
+def _differences(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """The shared budgets and seeds. Columns with epsilon, seed, points (first - second)."""
+    merged = first.merge(second, on=["epsilon", "seed"], suffixes=("_first", "_second"))
+    return merged.assign(points=100 * (merged["value_first"] - merged["value_second"]))
 
 
 def _summary(verdicts: Mapping[float, Verdict], names: tuple[str, str]) -> str:
     """For one budget its sentence; for several, the budgets with a clear sign and those without."""
     if len(verdicts) == 1:
         ((epsilon, only),) = verdicts.items()
-        lead = given(epsilon)
-        return f"{lead[0].upper()}{lead[1:]}: {only.sentence}"
+        return f"{capital(epsilon_phrase(epsilon))}: {only.sentence}"
     groups = (
         (f"{names[0]} is better", [e for e, v in verdicts.items() if v.is_clear and v.interval.mean > 0]),
         (f"{names[1]} is better", [e for e, v in verdicts.items() if v.is_clear and v.interval.mean < 0]),
         ("cannot tell", [e for e, v in verdicts.items() if not v.is_clear]),
     )
-    parts = [f"{what} {', '.join(given(e) for e in sorted(budgets))}" for what, budgets in groups if budgets]
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} (95 % intervals, each budget on its own)."
+    parts = [f"{what} {', '.join(epsilon_phrase(e) for e in sorted(budgets))}" for what, budgets in groups if budgets]
+    return f"{capital('; '.join(parts))} (95 % intervals, each budget on its own)."

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcl_core import metrics
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import matrix_of
-from dpcl_core.figures.picture import Picture, given
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_phrase
 from dpcl_core.privacy.statement import Standing
 
 _MAX_NUMBERS = 14  # tasks; with more, numbers do not fit into the cells and are shown on hover only
@@ -36,19 +36,20 @@ def accuracy_matrix(
     values = _mean_matrix(accuracy, epsilon, n_tasks)
     evaluated = np.flatnonzero(~np.isnan(values).all(axis=1))
     if not len(evaluated):
-        return _nothing("The first row appears when a model has been tested.", dark, n_tasks)
+        return theme.nothing("The first row appears when a model has been tested.", dark, _height(n_tasks))
     figure = _grid(
         100 * values,
         rows=[f"after {k + 1}" for k in range(n_tasks)],
         columns=[f"{i + 1}" for i in range(n_tasks)],
         scale=_BLUES_DARK if dark else _BLUES,
-        bounds=(0.0, 100.0),
+        low=0.0,
+        high=100.0,
         hover="after task %{y}, on task %{x}: %{z:.1f} %",
         x_title=f"{score} on task (%)",
         dark=dark,
     )
     last = int(evaluated[-1])
-    where = f"{_capital(given(epsilon, standing))}, after {last + 1} task{'s' if last else ''}"
+    where = f"{capital(epsilon_phrase(epsilon, standing))}, after {counted(last + 1, 'task')}"
     row = 100 * values[last, : last + 1]
     tested = np.flatnonzero(~np.isnan(row))
     oldest, newest, weakest = int(tested[0]), int(tested[-1]), int(np.nanargmin(row))
@@ -61,7 +62,7 @@ def accuracy_matrix(
         finding = f"{where}, task {oldest + 1} stands at {row[oldest]:.1f} % and {name} at {row[newest]:.1f} %"
         finding += f"; task {weakest + 1} is weakest"
         finding += f" ({row[weakest]:.1f} %)." if weakest not in (oldest, newest) else "."
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
 def forgetting_grid(
@@ -74,7 +75,7 @@ def forgetting_grid(
     values = _mean_forgetting(accuracy, epsilon, n_tasks)
     defined = np.flatnonzero(~np.isnan(values).all(axis=1))
     if not len(defined):
-        return _nothing("Forgetting is defined from the second task on.", dark, n_tasks)
+        return theme.nothing("Forgetting is defined from the second task on.", dark, _height(n_tasks))
     lost = 100 * values[1:, : n_tasks - 1].T  # rows: old tasks; columns: after task 2, 3, ...
     bound = max(10.0, float(np.nanmax(np.abs(lost))))
     figure = _grid(
@@ -82,7 +83,8 @@ def forgetting_grid(
         rows=[f"task {i + 1}" for i in range(n_tasks - 1)],
         columns=[f"{k + 1}" for k in range(1, n_tasks)],
         scale=_LOSS_DARK if dark else _LOSS,
-        bounds=(-bound, bound),
+        low=-bound,
+        high=bound,
         hover="%{y} after task %{x}: %{z:.1f} points lost",
         x_title="after task",
         dark=dark,
@@ -90,14 +92,14 @@ def forgetting_grid(
     last = int(defined[-1])
     row = 100 * values[last, :last]
     worst = int(np.nanargmax(row))
-    where = f"{_capital(given(epsilon, standing))}, after {last + 1} tasks"
+    where = f"{capital(epsilon_phrase(epsilon, standing))}, after {last + 1} tasks"
     if row[worst] < 0.5:
         finding = f"{where}, no old task is more than 0.5 points below its best."
     elif last == 1:
         finding = f"{where}, task 1 is {row[worst]:.1f} points below its best."
     else:
         finding = f"{where}, task {worst + 1} lost most: {row[worst]:.1f} points since its best; mean {np.nanmean(row):.1f}."
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
 def _mean_matrix(accuracy: pd.DataFrame, epsilon: float, n_tasks: int) -> NDArray[np.float64]:
@@ -126,19 +128,20 @@ def _grid(
     rows: Sequence[str],
     columns: Sequence[str],
     scale: Sequence[tuple[float, str]],
-    bounds: tuple[float, float],
+    low: float,
+    high: float,
     hover: str,
     x_title: str,
     dark: bool,
 ) -> go.Figure:
-    figure = go.Figure(
+    return go.Figure(
         go.Heatmap(
             z=np.round(values, 1),  # rounded as in the sentence below: a browser rounds 48.25 up, Python down
             x=columns,
             y=rows,
-            zmin=bounds[0],
-            zmax=bounds[1],
-            colorscale=[list(stop) for stop in scale],
+            zmin=low,
+            zmax=high,
+            colorscale=scale,
             showscale=False,
             xgap=3,
             ygap=3,
@@ -153,19 +156,10 @@ def _grid(
             xaxis={"type": "category", "title": x_title, "showgrid": False, "nticks": 12},
             yaxis={"type": "category", "autorange": "reversed", "showgrid": False, "nticks": 14},
             margin={"l": 60, "r": 8, "t": 8, "b": 40},
+            plot_bgcolor=theme.ink(dark).empty,
         ),
     )
-    figure.update_layout(plot_bgcolor=theme.ink(dark).empty)
-    return figure
 
 
 def _height(n_rows: int) -> int:
     return min(420, 62 + max(3, n_rows) * 27)
-
-
-def _nothing(sentence: str, dark: bool, n_tasks: int) -> Picture:
-    return Picture(theme.empty(sentence, dark, _height(n_tasks)), sentence, sentence)
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

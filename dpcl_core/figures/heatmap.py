@@ -32,7 +32,7 @@ def document(
     """
     pairs = zip(numbers, kinds, strict=True)
     return {
-        "text": {"label": label, "tokens": [_parted(token) for token in tokens], "spans": _spans(kinds)},
+        "text": {"label": label, "tokens": [_split(token) for token in tokens], "spans": _spans(kinds)},
         "layer": {
             "names": [_name(token, shade) for token, shade in zip(tokens, shades, strict=True)],
             "numbers": [f"{number} · {kind.removeprefix(LOOKALIKE)}" if kind else number for number, kind in pairs],
@@ -56,11 +56,9 @@ def ranges(edges: Sequence[float], *, falling: bool, beyond: str = "") -> list[s
 
     `beyond`: the origin of numbers that are distances.
     """
-    one, *_, last = edges
-    texts = [f"below {one:g}", *(f"{low:g} to {high:g}" for low, high in pairwise(edges))]
-    texts.append(f"{last:g} and more")
-    ordered = texts[::-1] if falling else texts
-    return [f"{text}{beyond}" for text in ordered]
+    between = (f"{low:g} to {high:g}" for low, high in pairwise(edges))
+    texts = [f"{text}{beyond}" for text in (f"below {edges[0]:g}", *between, f"{edges[-1]:g} and more")]
+    return texts[::-1] if falling else texts
 
 
 def number(value: float, edges: Sequence[float], origin: float | None = None) -> str:
@@ -72,16 +70,16 @@ def number(value: float, edges: Sequence[float], origin: float | None = None) ->
         return NO_NUMBER
     for digits in range(3, 15):
         text = f"{value:.{digits}g}"
-        if all((_far(float(text), origin) >= edge) == (_far(value, origin) >= edge) for edge in edges):
+        if all((_distance(float(text), origin) >= edge) == (_distance(value, origin) >= edge) for edge in edges):
             return text
     return repr(value)
 
 
-def _far(value: float, origin: float | None) -> float:
+def _distance(value: float, origin: float | None) -> float:
     return value if origin is None else abs(value - origin)
 
 
-def _parted(token: str) -> list[str]:
+def _split(token: str) -> list[str]:
     """The blanks before a token, which are not shaded, and the token."""
     word = token.lstrip(" ") or token
     return [token[: len(token) - len(word)], word]

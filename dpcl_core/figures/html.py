@@ -29,6 +29,6 @@ def report(title: str, pictures: Sequence[Picture], provenance: Provenance, stat
 def _drawn(picture: Picture, *, with_library: bool) -> str:
     body = picture.figure.to_html(full_html=False, include_plotlyjs=with_library)
     return (
-        f'<div role="img" aria-label="{escape(picture.alt, quote=True)}">{body}</div>'
+        f'<div role="img" aria-label="{escape(picture.finding, quote=True)}">{body}</div>'
         f"<p><b>{escape(picture.finding)}</b></p>"
     )

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpcl_core.explorers import rand_index as agreeing
+from dpcl_core.explorers import rand_index
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, capital
 
 _NEAR = 0.3  # of the axis: on a phone two names closer than this overlap
 _UNKNOWN = "The true groups of these entries are unknown, so agreement cannot be measured."
@@ -21,7 +21,6 @@ _NOT_COMPARED = (
 _BLUES = ((0.0, "#f3f8fc"), (1.0, "#6fafdc"))
 _BLUES_DARK = ((0.0, "#18252e"), (1.0, "#236690"))
 _CHANCE = 0.1  # an index below it is hardly above chance
-_STYLES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str], *, dark: bool = False) -> Picture:
@@ -31,15 +30,15 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
     """
     rows = entries[entries["mode"] >= 0]
     if rows.empty:
-        return Picture(theme.empty(_UNKNOWN, dark, 260), _UNKNOWN, _UNKNOWN)
+        return theme.nothing(_UNKNOWN, dark, 260)
     ids, truth = rows["group"].to_numpy(), rows["mode"].to_numpy()
-    counts = agreeing.confusion(ids, truth, len(groups), len(modes))
+    counts = rand_index.confusion(ids, truth, len(groups), len(modes))
     figure = go.Figure(
         go.Heatmap(
             z=counts,
             x=[f"{name} " for name in groups],
             y=list(modes),
-            colorscale=[list(stop) for stop in (_BLUES_DARK if dark else _BLUES)],
+            colorscale=_BLUES_DARK if dark else _BLUES,
             showscale=False,
             xgap=3,
             ygap=3,
@@ -54,22 +53,20 @@ def confusion(entries: pd.DataFrame, groups: Sequence[str], modes: Sequence[str]
             yaxis={"type": "category", "title": "really of", "autorange": "reversed", "showgrid": False},
         ),
     )
-    share, score = float(rows["is_right"].mean()), agreeing.adjusted_rand(ids, truth)
-    chance = 1 / max(len(groups), 1)
     finding = (
-        f"{100 * share:.0f} % of entries lie in the group of their mode (chance {100 * chance:.0f} %); "
-        f"adjusted Rand index {score:.2f}."
+        f"{100 * rows['is_right'].mean():.0f} % of entries lie in the group of their mode (chance "
+        f"{100 / max(len(groups), 1):.0f} %); adjusted Rand index {rand_index.adjusted_rand(ids, truth):.2f}."
     )
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
-def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
+def matcher_bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     """Agreement with the truth on the same lists, one bar per matcher; the run's own matcher is highlighted.
 
     Columns matcher, is_own, agreement (several rows per matcher are averaged).
     """
     if agreement.empty:
-        return Picture(theme.empty(_NOT_COMPARED, dark, 260), _NOT_COMPARED, _NOT_COMPARED)
+        return theme.nothing(_NOT_COMPARED, dark, 260)
     means = agreement.groupby("matcher", sort=False)[["agreement", "is_own"]].mean()
     inks = theme.ink(dark)
     names = means.index.tolist()
@@ -102,51 +99,47 @@ def bars(agreement: pd.DataFrame, *, dark: bool = False) -> Picture:
     best = float(means["agreement"].max())
     if best < _CHANCE:
         finding = f"No matcher agrees with the truth much better than chance does (the most: {_number(best)})."
-        return Picture(figure, finding, finding)
+        return Picture(figure, finding)
     winners = [name for name in names if means.loc[name, "agreement"] >= best - 0.005]
     first = f"{winners[0]} agrees best with the truth ({best:.2f})"
     if len(winners) > 1:
         first = f"{'; '.join(winners[:-1])} and {winners[-1]} agree best with the truth ({best:.2f})"
     mine = [name for name in names if is_own[name] and name not in winners]
     finding = f"{first}; {mine[0]}, which is used here, has {means.loc[mine[0], 'agreement']:.2f}." if mine else f"{first}."
-    return Picture(figure, _capital(finding), _capital(finding))
+    return Picture(figure, capital(finding))
 
 
-def by_noise(
-    agreement: pd.DataFrame, demanded: Mapping[str, float], *, chosen: float | None = None, dark: bool = False
+def agreement_by_noise(
+    agreement: pd.DataFrame, required: Mapping[str, float], *, chosen: float | None = None, dark: bool = False
 ) -> Picture:
     """Agreement against the noise on a coordinate of every entry's mean, one line per matcher.
 
-    Columns matcher, noise (ascending levels, 0 among them), agreement. `demanded`: the noise that a budget requires, by kind
+    Columns matcher, noise (ascending levels, 0 among them), agreement. `required`: the noise that a budget requires, by kind
     of trust; each is a vertical line. `chosen`: the level selected on the page.
     """
     rows = agreement.dropna(subset=["noise"])
     if rows.empty:
-        return Picture(theme.empty(_UNKNOWN, dark, 340), _UNKNOWN, _UNKNOWN)
+        return theme.nothing(_UNKNOWN, dark, 340)
     levels = sorted(float(level) for level in rows["noise"].unique())
     positive = [level for level in levels if level > 0]
-    finite = {name: level for name, level in demanded.items() if math.isfinite(level) and level > 0}
+    finite = {name: level for name, level in required.items() if math.isfinite(level) and level > 0}
     lowest = min([*positive, *finite.values()])
     places = {level: math.log10(level) if level > 0 else math.log10(lowest) - 0.4 for level in levels}
     inks = theme.ink(dark)
     ends = [*places.values(), *(math.log10(level) for level in finite.values())]
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=360,
-            xaxis={
-                "title": "noise on a coordinate of a mean", "showgrid": False, "zeroline": False,
-                "tickvals": list(places.values()), "ticktext": [f"{level:g}" for level in levels],
-                "range": [min(ends) - 0.12, max(ends) + 0.15],
-            },
-            yaxis={"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]},
-            legend={
-                "orientation": "h", "y": 1.1 if finite else 1.02, "yanchor": "bottom", "x": 0, "itemclick": False
-            },
-            showlegend=True,
-            margin={"l": 52, "r": 16, "t": 96, "b": 48},
-        )
+    figure = theme.figure(
+        dark,
+        height=360,
+        legend_room=96,
+        xaxis={
+            "title": "noise on a coordinate of a mean", "showgrid": False, "zeroline": False,
+            "tickvals": list(places.values()), "ticktext": [f"{level:g}" for level in levels],
+            "range": [min(ends) - 0.12, max(ends) + 0.15],
+        },
+        yaxis={"title": "adjusted Rand index", "range": [-0.12, 1.08], "tickvals": [0, 0.5, 1]},
+        margin={"l": 52, "r": 16, "t": 96, "b": 48},
     )  # fmt: skip
+    figure.update_layout(legend_y=1.1 if finite else 1.02)  # above the names of the dashed lines
     if chosen is not None and chosen in places:
         figure.add_vline(x=places[chosen], line={"color": inks.grid, "width": 14}, layer="below")
     above: list[float] = []  # lines whose names are above the plot; of two close ones the second name is within it
@@ -162,45 +155,32 @@ def by_noise(
     at_noise: dict[str, dict[float, float]] = {}
     for index, (matcher, of) in enumerate(rows.groupby("matcher", sort=False)):
         by = of.groupby("noise")["agreement"].mean()
-        at_noise[str(matcher)] = {float(level): float(value) for level, value in by.items()}
-        colour = theme.colour_of_series(index, dark)
-        figure.add_trace(
-            go.Scatter(
-                x=[places[float(level)] for level in by.index],
-                y=by,
-                mode="lines+markers",
-                line={"color": colour, "width": 2.2, "dash": _STYLES[index % len(_STYLES)]},
-                marker={"color": colour, "size": 7},
-                customdata=[f"{level:g}" for level in by.index],
-                name=str(matcher),
-                hovertemplate=f"{matcher}, noise %{{customdata}}: %{{y:.2f}}<extra></extra>",
-            )
+        at_noise[str(matcher)] = by.to_dict()
+        hover = f"{matcher}, noise %{{customdata}}: %{{y:.2f}}"
+        line = theme.series_line(
+            [places[float(level)] for level in by.index], by, str(matcher), index, hover, dark=dark, size=7
         )
-    finding = _which_side(at_noise, levels, finite, chosen)
-    return Picture(figure, finding, finding)
+        figure.add_trace(line.update(customdata=[f"{level:g}" for level in by.index]))
+    return Picture(figure, _best_at_noise(at_noise, levels, finite, chosen))
 
 
-def _which_side(
+def _best_at_noise(
     at_noise: Mapping[str, Mapping[float, float]],
     levels: Sequence[float],
-    demanded: Mapping[str, float],
+    required: Mapping[str, float],
     chosen: float | None,
 ) -> str:
     """Sentence on the best matcher at the selected noise, or at the largest that a budget requires."""
-    wanted = max(demanded.values()) if demanded and chosen is None else chosen if chosen is not None else levels[-1]
+    wanted = max(required.values()) if required and chosen is None else chosen if chosen is not None else levels[-1]
     level = min(levels, key=lambda candidate: abs(math.log10(max(candidate, 1e-9)) - math.log10(max(wanted, 1e-9))))
     best = max(at_noise, key=lambda name: at_noise[name].get(level, -1.0))
     reached = at_noise[best][level]
     sentence = f"At noise {level:g} {best} agrees best with the truth: {reached:.2f}"
     if reached < _CHANCE:
         sentence = f"At noise {level:g} no matcher agrees with the truth much better than chance does"
-    demands = [f"{name} {value:.2g}" for name, value in demanded.items()]
-    return f"{sentence}. The budget demands: {', '.join(demands)}." if demands else f"{sentence}."
+    requirements = ", ".join(f"{name} {value:.2g}" for name, value in required.items())
+    return f"{sentence}. The budget requires: {requirements}." if required else f"{sentence}."
 
 
 def _number(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

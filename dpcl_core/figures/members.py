@@ -19,17 +19,14 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
     Columns: epsilon, seed, member, ensemble (percent). After figure A.1 of the workshop version of Tobaben et al.
     """
     if rows.empty:
-        sentence = "No run here has said what its members reach alone."
-        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
+        return theme.nothing("No run here has recorded the accuracy of its members alone.", dark, 160)
     budgets = sorted(rows["epsilon"].unique())
-    labels = [epsilon_label(epsilon, "bound") for epsilon in budgets]
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=280,
-            xaxis={"type": "category", "categoryarray": labels, "showgrid": False},
-            yaxis=theme.percent_axis(title="accuracy after the last task", range=[0, 101]),
-        )
+    labels = [epsilon_label(epsilon) for epsilon in budgets]
+    figure = theme.figure(
+        dark,
+        height=280,
+        xaxis={"type": "category", "categoryarray": labels, "showgrid": False},
+        yaxis=theme.percent_axis(title="accuracy after the last task"),
     )
     groups = rows.groupby("epsilon")
     for place, (column, name) in enumerate(_NAMES.items()):
@@ -42,24 +39,19 @@ def members_and_ensemble(rows: pd.DataFrame, *, dark: bool = False) -> Picture:
                 hovertemplate=f"{name}: %{{y:.1f}} %<extra>%{{x}}</extra>",
             )
         )  # fmt: skip
-    finding = _finding(groups[list(_NAMES)].mean())
-    return Picture(figure, finding, finding)
+    return Picture(figure, _finding(groups[list(_NAMES)].mean()))
 
 
 def _finding(means: pd.DataFrame) -> str:
     """Sentence on the cost of noise for both, from the largest finite budget to no noise; means by epsilon."""
     finite = [epsilon for epsilon in means.index if math.isfinite(epsilon)]
     if not finite or math.inf not in means.index:
-        accuracies = "; ".join(f"at {epsilon_label(e, 'bound')} {_pair(means.loc[e])}" for e in means.index)
-        return f"Members alone and ensemble: {accuracies}."
+        pairs = (f"at {epsilon_label(row.Index)} {row.member:.1f} and {row.ensemble:.1f} %" for row in means.itertuples())
+        return f"Members alone and ensemble: {'; '.join(pairs)}."
     some = max(finite)
     gains = means.loc[math.inf] - means.loc[some]
     changes = {name: f"{abs(gain):.1f} points {'better' if gain >= 0 else 'worse'}" for name, gain in gains.items()}
     return (
-        f"Without noise members alone are {changes['member']} than at {epsilon_label(some, 'bound')}, "
+        f"Without noise members alone are {changes['member']} than at {epsilon_label(some)}, "
         f"the ensemble {changes['ensemble']}."
     )
-
-
-def _pair(row: pd.Series) -> str:
-    return f"{row['member']:.1f} and {row['ensemble']:.1f} %"

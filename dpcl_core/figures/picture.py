@@ -22,13 +22,12 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure, its text for screen readers (the finding, not the drawing), and the finding in one sentence.
+    """A figure and its finding: a sentence or two, which screen readers read in place of the drawing.
 
     The finding is computed from the drawn numbers and claims nothing beyond them.
     """
 
     figure: go.Figure
-    alt: str
     finding: str
 
 
@@ -55,24 +54,23 @@ class Provenance:
 
     def line(self) -> str:
         """One line, without unknown parts."""
-        people = f"n = {self.n_train:,}" if self.n_train is not None else ""
         parts = [
             "example" if self.is_example else "",
             self.dataset,
-            people,
+            f"n = {self.n_train:,}" if self.n_train is not None else "",
             self.method,
             LABELS.get(self.labels, self.labels),
             self._budgets() if self.epsilons else "",
             self.spent,
             f"δ = {self.delta:g}" if self.delta is not None else "",
-            f"{self.n_seeds} seed{'s' if self.n_seeds != 1 else ''}" if self.n_seeds else "",
+            counted(self.n_seeds, "seed") if self.n_seeds else "",
             "seeded noise: a recorded seed voids the guarantee" if self.is_seeded else "",
             f"run{'s' if len(self.runs) > 1 else ''} {', '.join(run[:4] for run in self.runs)}" if self.runs else "",
         ]
         return " · ".join(part for part in parts if part)
 
     def _budgets(self) -> str:
-        label = f"ε = {epsilons(self.epsilons)}"
+        label = f"ε = {epsilons_text(self.epsilons)}"
         if all(math.isinf(epsilon) for epsilon in self.epsilons):
             return label
         kinds = set(self.standings)
@@ -97,16 +95,26 @@ def epsilon_label(epsilon: float, standing: Standing = "bound") -> str:
     return {"bound": label, "claimed": f"claimed {label}", "replay": f"replay {label}, total ∞"}[standing]
 
 
-def apart(name: str, standing: Standing) -> str:
+def run_label(name: str, standing: Standing) -> str:
     """The name of a run among others, marked where its budget does not bound all releases."""
     return {"bound": name, "claimed": f"{name} (claimed)", "replay": f"{name} (replay alone)"}[standing]
 
 
-def given(epsilon: float, standing: Standing = "bound") -> str:
+def epsilon_phrase(epsilon: float, standing: Standing = "bound") -> str:
     """The budget as part of a sentence: "at ε = 1", or "without noise"."""
     return "without noise" if math.isinf(epsilon) else f"at {epsilon_label(epsilon, standing)}"
 
 
-def epsilons(values: Sequence[float]) -> str:
+def epsilons_text(values: Sequence[float]) -> str:
     """Several budgets, smallest first."""
     return ", ".join(epsilon_text(value) for value in sorted(values))
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in words: "1 seed", "5 seeds"."""
+    return f"{n} {noun}{'s' if n != 1 else ''}"
+
+
+def capital(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from dpcl_core.errors import BadInput
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, counted
 
-LINES = (0.05, 0.01)
+_LEVELS = (0.05, 0.01)
 CAVEAT = (
     "Descriptive only. Each point of a curve is an average that holds the tasks of the points before it, so they are no "
     "independent samples, and p is not the chance of an error. For a verdict look at the paired difference over seeds."
@@ -39,9 +38,7 @@ class PValue:
     why_not: str = ""
 
 
-def p_values(
-    first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True
-) -> list[PValue]:
+def p_values(first: Sequence[float | None], second: Sequence[float | None], *, is_paired: bool = True) -> list[PValue]:
     """Tests of acc_1..acc_n of two runs for every number n of tasks from 2 on (Lai et al. 2022, "p value" curves).
 
     `first` and `second`: average accuracy after each task, in [0, 1], None where nothing was evaluated; such a task is left
@@ -52,7 +49,7 @@ def p_values(
         lengths = f"{len(first)} and {len(second)} tasks"
         raise BadInput("curves", lengths, "must be of the same length for a t-test; choose two runs with as many tasks")
     if len(first) < 2:
-        raise BadInput("curves", f"{len(first)} task{'s' if len(first) != 1 else ''}", "must have two tasks for a t-test")
+        raise BadInput("curves", counted(len(first), "task"), "must have two tasks for a t-test")
     tests = []
     for n in range(2, len(first) + 1):
         pairs = [(a, b) for a, b in zip(first[:n], second[:n], strict=True) if a is not None and b is not None]
@@ -95,50 +92,34 @@ def p_value_curve(results: Sequence[PValue], *, names: tuple[str, str], dark: bo
     missing = f"No test after {_numbers([one.n_tasks for one in results if one.p is None])}: {'; '.join(reasons)}."
     if not tests:
         sentence = f"{names[0]} and {names[1]}: {missing[0].lower()}{missing[1:]}"
-        return Picture(theme.empty(missing, dark, 200), sentence, sentence)
-    n_tasks = results[-1].n_tasks
+        return theme.nothing(sentence, dark, 200)
     drawn = [None if one.p is None else max(one.p, _SMALLEST) for one in results]
-    low = min(min(value for value in drawn if value is not None) / 2, LINES[-1] / 4)
+    low = min(min(value for value in drawn if value is not None) / 2, _LEVELS[-1] / 4)
     powers = [10.0**-digits for digits in range(math.ceil(-math.log10(low)))]
-    step = max(1, -(-n_tasks // 10))
     inks, colour = theme.ink(dark), theme.colour_of_series(0, dark)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=360,
-            xaxis={
-                "title": "tasks learned",
-                "tickvals": [n for n in range(2, n_tasks + 1) if (n - 2) % step == 0 or n == n_tasks],
-                "range": [2 - 0.04 * n_tasks, n_tasks + 0.04 * n_tasks],
-                "showgrid": False,
-            },
-            yaxis={
-                "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08],
-                "tickvals": powers, "ticktext": [f"{power:g}" for power in powers],
-            },
-            margin={"l": 56, "r": 52, "t": 12, "b": 40},
-        )
+    figure = theme.figure(
+        dark,
+        height=360,
+        xaxis=theme.task_axis(2, results[-1].n_tasks),
+        yaxis={
+            "title": "p (two-tailed t-test)", "type": "log", "range": [math.log10(low), 0.08],
+            "tickvals": powers, "ticktext": [f"{power:g}" for power in powers],
+        },
+        margin={"l": 56, "r": 52, "t": 12, "b": 40},
     )  # fmt: skip
-    for line in LINES:
-        figure.add_hline(y=line, line={"color": inks.soft, "width": 1, "dash": "dash"})
+    for level in _LEVELS:
+        figure.add_hline(y=level, line={"color": inks.soft, "width": 1, "dash": "dash"})
         figure.add_annotation(
-            text=f"{line:g}", x=1, xref="paper", y=math.log10(line), xanchor="left", showarrow=False, xshift=4,
+            text=f"{level:g}", x=1, xref="paper", y=math.log10(level), xanchor="left", showarrow=False, xshift=4,
             font={"color": inks.soft, "size": 12},
         )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[one.n_tasks for one in results],
-            y=drawn,
-            mode="lines+markers" if len(results) <= 30 else "lines",
-            line={"color": colour, "width": 2.2},
-            marker={"size": 6},
-            connectgaps=False,
-            text=[f"{100 * one.difference:+.1f} points" for one in results],
-            hovertemplate="%{x} tasks: p = %{y:.2g}, %{text}<extra></extra>",
-        )
-    )
+    line = theme.line(
+        [one.n_tasks for one in results], drawn, "", colour, "%{x} tasks: p = %{y:.2g}, %{text}", size=6,
+        mode="lines+markers" if len(results) <= 30 else "lines",
+    )  # fmt: skip
+    figure.add_trace(line.update(text=[f"{100 * one.difference:+.1f} points" for one in results], connectgaps=False))
     finding = _finding(tests, len(results), names)
-    return Picture(figure, finding, f"{finding} {missing}" if reasons else finding)
+    return Picture(figure, f"{finding} {missing}" if reasons else finding)
 
 
 def _finding(tests: Sequence[PValue], n_curve: int, names: tuple[str, str]) -> str:
@@ -146,7 +127,7 @@ def _finding(tests: Sequence[PValue], n_curve: int, names: tuple[str, str]) -> s
     size = f"{abs(100 * last.difference):.1f} points"
     ahead = names[0] if last.difference > 0 else names[1]
     where = f"{ahead} is ahead by {size} on average" if last.difference else "their means are equal"
-    counts = " and ".join(f"below {line:g} at {sum((one.p or 0) < line for one in tests)}" for line in LINES)
+    counts = " and ".join(f"below {level:g} at {sum((one.p or 0) < level for one in tests)}" for level in _LEVELS)
     return f"After {last.n_tasks} tasks p = {last.p:.2g}: {where}. Of {n_curve} points, {counts}."
 
 

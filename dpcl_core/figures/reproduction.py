@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, epsilon_label, given
+from dpcl_core.figures.picture import Picture, counted, epsilon_label, epsilon_phrase
 
-ROW = 24  # pixels
+_ROW = 24  # pixels
 _ABOVE = 1.15  # rows between one method's last budget and the next one's first, for the name
 
 
@@ -20,58 +21,40 @@ def published_and_ours(rows: pd.DataFrame, *, what: str, dark: bool = False) -> 
     order is kept. `what` names the quantity, such as "accuracy".
     """
     if rows.empty or rows[["published", "ours"]].isna().all(axis=None):
-        sentence = "Nothing was published in numbers, and nothing has run yet."
-        return Picture(theme.empty(sentence, dark, 160), sentence, sentence)
-    names = list(dict.fromkeys(rows["name"]))
-    heights, headings = _places(rows, names)
+        return theme.nothing("Nothing was published in numbers, and nothing has run yet.", dark, 160)
+    heights, headings = _places(rows)
     last, low = max(heights), min(0.0, float(rows[["published", "ours"]].min(axis=None)) - 1)  # forgetting may be negative
     inks = theme.ink(dark)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=round(70 + ROW * (last + 1.2)),
-            margin={"l": 76, "r": 16, "t": 30, "b": 40},
-            xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
-            yaxis={
-                "range": [last + 0.6, -_ABOVE],
-                "tickvals": heights,
-                "ticktext": [
-                    epsilon_label(epsilon, "claimed" if is_nominal else "bound")
-                    for epsilon, is_nominal in zip(rows["epsilon"], rows["is_nominal"], strict=True)
-                ],
-                "showgrid": False,
-                "zeroline": False,
-            },
-        )
+    budgets = zip(rows["epsilon"], rows["is_nominal"], strict=True)
+    labels = [epsilon_label(epsilon, "claimed" if is_nominal else "bound") for epsilon, is_nominal in budgets]
+    axis = {"range": [last + 0.6, -_ABOVE], "tickvals": heights, "ticktext": labels, "showgrid": False, "zeroline": False}
+    figure = theme.figure(
+        dark,
+        height=round(70 + _ROW * (last + 1.2)),
+        margin={"l": 76, "r": 16, "t": 30, "b": 40},
+        xaxis=theme.percent_axis(title=f"{what} after the last task", range=[low, 101]),
+        yaxis=axis,
     )
     for name, height in headings.items():
         figure.add_annotation(
             x=0, y=height, xref="paper", text=f"<b>{name}</b>", showarrow=False, xanchor="left", font={"color": inks.text}
         )
     _legend(figure, rows, inks)
-    pairs = zip(rows.itertuples(), heights, strict=True)
-    for row, height in ((row, height) for row, height in pairs if row.is_comparable and pd.notna(row.published + row.ours)):
-        figure.add_trace(
-            go.Scatter(x=[row.published, row.ours], y=[height, height], mode="lines", line={"color": inks.grid, "width": 3},
-                       hoverinfo="skip")
-        )  # fmt: skip
+    for row, height in zip(rows.itertuples(), heights, strict=True):
+        if row.is_comparable and pd.notna(row.published + row.ours):
+            ends, style = [row.published, row.ours], {"color": inks.grid, "width": 3}
+            figure.add_trace(go.Scatter(x=ends, y=[height, height], mode="lines", line=style, hoverinfo="skip"))
     _marks(figure, rows, heights, "published", inks.soft, "diamond-open")
     _marks(figure, rows, heights, "ours", theme.colour_of_series(0, dark), "circle")
-    finding = _finding(rows, what)
-    return Picture(figure, finding, finding)
+    return Picture(figure, _finding(rows, what))
 
 
-def _places(rows: pd.DataFrame, names: list[str]) -> tuple[list[float], dict[str, float]]:
+def _places(rows: pd.DataFrame) -> tuple[list[float], dict[str, float]]:
     """The vertical position of every row, and of every name above its rows."""
-    heights, headings, place, previous = list[float](), dict[str, float](), 0.0, ""
-    for name in rows["name"]:
-        if name != previous:
-            place += _ABOVE if previous else 0.0
-            headings[name], previous = place - 0.75, name
-        heights.append(place)
-        place += 1.0
-    assert len(headings) == len(names), "rows of one name stand together"
-    return heights, headings
+    n_above = (rows["name"] != rows["name"].shift()).cumsum() - 1  # names that start further up
+    heights = pd.Series((np.arange(len(rows)) + _ABOVE * n_above).to_numpy(), index=rows["name"])
+    assert n_above.iloc[-1] + 1 == rows["name"].nunique(), "rows of one name must be adjacent"
+    return heights.tolist(), (heights.groupby(level=0, sort=False).min() - 0.75).to_dict()
 
 
 def _legend(figure: go.Figure, rows: pd.DataFrame, inks: theme.Ink) -> None:
@@ -103,29 +86,22 @@ def _marks(figure: go.Figure, rows: pd.DataFrame, heights: list[float], column: 
 def _finding(rows: pd.DataFrame, what: str) -> str:
     """Sentence on the number of pairs and their distance; for data that cannot be compared, on the number of our values."""
     n_published, n_ours = int(rows["published"].notna().sum()), int(rows["ours"].notna().sum())
+    published = counted(n_published, "value")
     if n_ours == 0:
-        return f"{_values(n_published)} of {what} published; none of the runs has been carried out here yet."
+        return f"{published} of {what} published; none of the runs has been carried out here yet."
     if n_published == 0:
-        low, high = rows["ours"].min(), rows["ours"].max()
-        return f"No {what} was published in numbers; ours, {_values(n_ours)}, lie between {low:.1f} and {high:.1f} %."
+        ours, low, high = counted(n_ours, "value"), rows["ours"].min(), rows["ours"].max()
+        return f"No {what} was published in numbers; ours, {ours}, lie between {low:.1f} and {high:.1f} %."
     if not rows["is_comparable"].all():
-        return f"{_values(n_published)} published and {n_ours} of ours, on different data: no difference is formed."
+        return f"{published} published and {n_ours} of ours, on different data: no difference is formed."
     pairs = rows.dropna(subset=["published", "ours"])
     if pairs.empty:
-        return f"{_values(n_published)} published and {n_ours} of ours; none of them belong together."
+        return f"{published} published and {n_ours} of ours; none of them belong together."
     gaps = pairs["ours"] - pairs["published"]
     widest = pairs.loc[gaps.abs().idxmax()]
-    budget = given(float(widest["epsilon"]), "claimed" if widest["is_nominal"] else "bound")
+    budget = epsilon_phrase(float(widest["epsilon"]), "claimed" if widest["is_nominal"] else "bound")
     return (
-        f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {_pairs(len(pairs))}; "
+        f"Ours are lower in {int((gaps < 0).sum())} and higher in {int((gaps > 0).sum())} of {counted(len(pairs), 'pair')}; "
         f"the difference is {gaps.mean():+.1f} points on average, at most {gaps[widest.name]:+.1f} "
         f"({widest['name']}, {budget})."
     )
-
-
-def _values(n: int) -> str:
-    return f"{n} value{'s' if n != 1 else ''}"
-
-
-def _pairs(n: int) -> str:
-    return f"{n} pair{'s' if n != 1 else ''}"

@@ -8,11 +8,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture, given
+from dpcl_core.figures.picture import Picture, capital, counted, epsilon_phrase
 from dpcl_core.metrics import right_after_learning
 from dpcl_core.privacy.statement import Standing
 
-METRICS = ("AA", "BWT", "FWT")
+_METRICS = ("AA", "BWT", "FWT")
 
 
 def by_seed(
@@ -26,21 +26,18 @@ def by_seed(
     imply.
     """
     titles = {"AA": f"average {score}", "BWT": "backward transfer", "FWT": "forward transfer"}
-    rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(METRICS)].dropna(subset=["value"])
+    rows = metrics[(metrics["epsilon"] == epsilon) & metrics["metric"].isin(_METRICS)].dropna(subset=["value"])
     if rows.empty:
-        none = "Told when the first model has learned all its tasks."
-        return Picture(theme.empty(none, dark, 280), none, none)
+        return theme.nothing("The metrics appear when the first model has learned all its tasks.", dark, 280)
     inks, colour = theme.ink(dark), theme.colour_of_epsilon(epsilon, dark)
-    names = [name for name in METRICS if (rows["metric"] == name).any()]
+    names = [name for name in _METRICS if (rows["metric"] == name).any()]
     means = rows.groupby("metric")["value"].mean().reindex(names)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=90 + 62 * len(names),
-            xaxis={"title": "points", "zeroline": True},
-            yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
-            margin={"l": 130, "r": 24, "t": 16, "b": 44},
-        )
+    figure = theme.figure(
+        dark,
+        height=90 + 62 * len(names),
+        xaxis={"title": "points", "zeroline": True},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+        margin={"l": 130, "r": 24, "t": 16, "b": 44},
     )
     for kind, values in (published or {}).items():
         if kind in names:
@@ -68,17 +65,12 @@ def by_seed(
             hovertemplate="mean: %{x:.1f}<extra></extra>",
         )
     )  # fmt: skip
-    n_seeds = rows["seed"].nunique()
-    of = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
+    seeds = counted(rows["seed"].nunique(), "seed")
     values_text = ", ".join(f"{titles[name]} {100 * value:.1f}" for name, value in means.items())
     printed = [f"{titles[kind]} {', '.join(f'{value:g}' for value in values)}" for kind, values in (published or {}).items()]
-    finding = f"{_capital(given(epsilon, standing))}, mean of {of}: {values_text} points."
+    finding = f"{capital(epsilon_phrase(epsilon, standing))}, mean of {seeds}: {values_text} points."
     if "BWT" in means:
         learned = right_after_learning(100 * means["AA"], 100 * means["BWT"], n_tasks)
         finding += f" Right after learning a task: {learned:.1f}, which is AA − BWT (T − 1) / T."
     finding += f" Published: {'; '.join(printed)}." if printed else ""
-    return Picture(figure, finding, finding)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return Picture(figure, finding)

@@ -17,15 +17,16 @@ from dpcl_core.figures.picture import Picture
 Space = Literal["mean", "signature"]
 Extent = tuple[float, float, float, float]
 Side = Literal["top center", "bottom center", "middle right", "middle left"]
-AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as close
+_AMBIGUOUS = 0.1  # a margin below it: the second prototype is nearly as close
 _DEVIATIONS = 2.0  # of the noise, radius of an ellipse
 _SYMBOLS = (
     "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "pentagon", "hexagon", "star",
     "triangle-left", "triangle-right", "hexagram", "star-square", "star-diamond", "diamond-tall", "diamond-wide", "bowtie",
     "hourglass", "star-triangle-up",
 )  # fmt: skip
+_NOT_MATCHED = "No list has been matched yet."
 _HEIGHT = 420
-_NAMED = 40  # with more prototypes, names are shown on hover only
+_NAMED = 40  # with more prototypes, crosses are small and names are shown on hover only
 _MAP_PIXELS = (460, 380)  # of a map on a wide screen
 _LETTER = (8, 15)  # a bold letter's width and height
 _ARM, _CROSS_PIXELS = 7, 8  # of a cross, and from its middle to its name
@@ -64,20 +65,17 @@ def on_map(
     part of the map, so that it stays the same over rounds.
     """
     if entries.empty:
-        none = "No list has been matched yet."
-        return Picture(theme.empty(none, dark, _HEIGHT), none, none)
+        return theme.nothing(_NOT_MATCHED, dark, _HEIGHT)
     left, right, bottom, top = within if within is not None else extent(entries, prototypes, space)
     inks = theme.ink(dark)
     # No ticks, so that the browser does not recompute their margin with every change.
     quiet = {"showticklabels": False, "zeroline": False, "title": "", "automargin": False}
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=_HEIGHT,
-            xaxis={**quiet, "range": [left, right]},
-            yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
-            margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        )
+    figure = theme.figure(
+        dark,
+        height=_HEIGHT,
+        xaxis={**quiet, "range": [left, right]},
+        yaxis={**quiet, "range": [bottom, top], "scaleanchor": "x"},
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
     )
     for row in prototypes.itertuples():
         spread = [getattr(row, f"{space}_{part}") for part in ("xx", "xy", "yy")]
@@ -90,9 +88,8 @@ def on_map(
                     fillcolor=theme.translucent(colour, 0.08), hoverinfo="skip",
                 )
             )  # fmt: skip
-    kinds = np.sort(entries[by].unique())
-    for kind in kinds:
-        figure.add_trace(_marks(entries[entries[by] == kind], space, int(kind), dark))
+    for kind, rows in entries.groupby(by):
+        figure.add_trace(_marks(rows, space, int(kind), dark))
     wrong = entries[~entries["is_right"] & (entries["mode"] >= 0)]
     figure.add_trace(
         go.Scatter(
@@ -104,13 +101,15 @@ def on_map(
         )
     )  # fmt: skip
     crosses, names = prototypes[[f"{space}_x", f"{space}_y"]].to_numpy(dtype=float), prototypes["name"].tolist()
-    places = beside(crosses, names, (left, right, bottom, top)) if len(prototypes) <= _NAMED else [None] * len(names)
+    is_named = len(names) <= _NAMED
+    places = label_sides(crosses, names, (left, right, bottom, top)) if is_named else [None] * len(names)
+    size, width = (20, 3.5) if is_named else (7, 1.0)
     figure.add_trace(
         go.Scatter(
             x=crosses[:, 0],
             y=crosses[:, 1],
             mode="markers+text",
-            marker={"symbol": "cross-thin", **_cross(len(prototypes), inks.text)},
+            marker={"symbol": "cross-thin", "size": size, "line": {"color": inks.text, "width": width}},
             text=["" if place is None else f"<b>{name}</b>" for name, place in zip(names, places, strict=True)],
             textposition=[place or "top center" for place in places],
             textfont={"color": inks.text},
@@ -118,11 +117,10 @@ def on_map(
             hovertemplate="prototype of %{hovertext}<extra></extra>",
         )
     )
-    finding = _finding(entries)
-    return Picture(figure, finding, finding)
+    return Picture(figure, _finding(entries))
 
 
-def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
+def label_sides(points: NDArray[np.float64], names: Sequence[str], within: Extent) -> list[Side | None]:
     """The side of its point [n, 2] where each name overlaps no other name and no cross; None: no side is free.
 
     Greedy, in the order of the names. Sizes are for a map on a wide screen; on a narrow one names are closer together.
@@ -133,8 +131,7 @@ def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) ->
     occupied = [(x - arm, x + arm, y - arm, y + arm) for x, y in points.tolist()]
     sides: list[Side | None] = []
     for (x, y), name in zip(points.tolist(), names, strict=True):
-        wide, high = unit * _LETTER[0] * len(name), unit * _LETTER[1]
-        away = unit * _CROSS_PIXELS
+        wide, high, away = unit * _LETTER[0] * len(name), unit * _LETTER[1], unit * _CROSS_PIXELS
         corners: dict[Side, tuple[float, float]] = {
             "top center": (x - wide / 2, y + away),
             "bottom center": (x - wide / 2, y - away - high),
@@ -152,17 +149,11 @@ def beside(points: NDArray[np.float64], names: Sequence[str], within: Extent) ->
     return sides
 
 
-def _cross(n_prototypes: int, colour: str) -> dict[str, object]:
-    """Crosses: large where they are few; small where they are many, with names on hover only."""
-    size, width = (20, 3.5) if n_prototypes <= _NAMED else (7, 1.0)
-    return {"size": size, "line": {"color": colour, "width": width}}
-
-
 def _finding(entries: pd.DataFrame) -> str:
     """The finding of one round's entries, in one sentence."""
     n, n_clients = len(entries), entries["client"].nunique()
     n_groups = entries.loc[entries["group"] >= 0, "group"].nunique()
-    doubtful = int((entries["margin"] < AMBIGUOUS).sum())
+    doubtful = int((entries["margin"] < _AMBIGUOUS).sum())
     rest = f"; {doubtful} {'is' if doubtful == 1 else 'are'} ambiguous." if doubtful else "; none is ambiguous."
     n_known = int((entries["mode"] >= 0).sum())
     if not n_known:
@@ -180,25 +171,22 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     value, title = ("regret", "extra cost, 1: as much again") if regret else ("margin", "margin, (d₂ − d₁)/(d₂ + d₁)")
     rows = entries.dropna(subset=[value])
     if rows.empty:
-        none = "Regret is shown only where matching is one to one." if regret else "No list has been matched yet."
-        return Picture(theme.empty(none, dark, 300), none, none)
+        return theme.nothing("Regret is shown only where matching is one to one." if regret else _NOT_MATCHED, dark, 300)
     order = rows.groupby("client")[value].mean().sort_values(kind="stable").index.tolist()
     place = {client: at for at, client in enumerate(order)}
     inks = theme.ink(dark)
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=300,
-            xaxis={
-                "title": "clients, least certain first", "showgrid": False, "zeroline": False,
-                "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
-            },
-            yaxis={"title": title, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
-        )
+    figure = theme.figure(
+        dark,
+        height=300,
+        xaxis={
+            "title": "clients, least certain first", "showgrid": False, "zeroline": False,
+            "tickvals": list(place.values()), "ticktext": [f"{client + 1}" for client in order],
+        },
+        yaxis={"title": title, "rangemode": "tozero", **({} if regret else {"range": [-0.03, 1.03]})},
     )  # fmt: skip
     for group, of in rows.groupby("group"):
         colour = theme.colour_of_series(int(group), dark) if group >= 0 else inks.soft
-        hollow = of["margin"] < AMBIGUOUS
+        hollow = of["margin"] < _AMBIGUOUS
         figure.add_trace(
             go.Scatter(
                 x=[place[client] for client in of["client"]],
@@ -213,24 +201,20 @@ def margins(entries: pd.DataFrame, *, regret: bool = False, dark: bool = False) 
     least = rows.loc[rows[value].idxmin()]
     if regret:
         free = int((rows["regret"] <= 0).sum())
-        whose = int(least["client"]) + 1
-        more = f"{100 * least['regret']:.2g} %"
-        finding = f"Barring the least certain entry, of client {whose}, makes its list cost {more} more"
-        finding += f"; barring {free} would cost nothing." if free else "."
-        return Picture(figure, finding, finding)
-    figure.add_hline(y=AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
-    below = int((rows["margin"] < AMBIGUOUS).sum())
-    middle = rows["margin"].median()
-    finding = f"{below} of {len(rows)} entries have a margin below {AMBIGUOUS:g}; the median is {middle:.2f}."
-    return Picture(figure, finding, finding)
+        finding = f"Barring the least certain entry, of client {int(least['client']) + 1}, makes its list cost "
+        finding += f"{100 * least['regret']:.2g} % more" + (f"; barring {free} would cost nothing." if free else ".")
+        return Picture(figure, finding)
+    figure.add_hline(y=_AMBIGUOUS, line={"color": inks.soft, "width": 1.5, "dash": "dot"})
+    below = int((rows["margin"] < _AMBIGUOUS).sum())
+    median = rows["margin"].median()
+    finding = f"{below} of {len(rows)} entries have a margin below {_AMBIGUOUS:g}; the median is {median:.2f}."
+    return Picture(figure, finding)
 
 
-def ellipse(
-    x: float, y: float, xx: float, xy: float, yy: float, n: int = 48
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def ellipse(x: float, y: float, xx: float, xy: float, yy: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Points on the two-standard-deviation ellipse of a normal distribution with this mean and covariance (xx, xy, yy)."""
     scales, axes = np.linalg.eigh(np.array([[xx, xy], [xy, yy]]))
-    angle = np.linspace(0, 2 * math.pi, n)
+    angle = np.linspace(0, 2 * math.pi, 48)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     drawn = _DEVIATIONS * (axes * np.sqrt(np.maximum(scales, 0.0))) @ circle
     return x + drawn[0], y + drawn[1]
@@ -239,7 +223,7 @@ def ellipse(
 def _marks(rows: pd.DataFrame, space: Space, colour: int, dark: bool) -> go.Scatter:
     """The entries of one colour; a negative id is "none" or "not known"."""
     ink = theme.colour_of_series(colour, dark) if colour >= 0 else theme.ink(dark).soft
-    doubtful = rows["margin"] < AMBIGUOUS
+    doubtful = rows["margin"] < _AMBIGUOUS
     symbols = [_SYMBOLS[client % len(_SYMBOLS)] for client in rows["client"]]
     return go.Scatter(
         x=rows[f"{space}_x"],

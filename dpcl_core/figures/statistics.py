@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from dpcl_core.figures.picture import counted
+
 MIN_SEEDS = 3  # with fewer an interval is almost meaningless: draw the dots instead
-MAX_SEEDS = 1000
+_MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +24,21 @@ class Interval:
     high: float | None
     n: int
 
+    @property
+    def half_width(self) -> float:
+        """From the mean to either end; 0 without an interval."""
+        return self.high - self.mean if self.high is not None else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A paired difference (in points), whether its sign is clear, and about how many seeds would be needed.
+    """A paired difference (in points), whether its sign is clear, and a sentence on it.
 
-    `n_needed` is None where the sign is clear already or no number of seeds up to 1,000 is enough.
+    Where the sign is not clear, the sentence says about how many seeds would be needed, up to 1,000.
     """
 
     interval: Interval
     is_clear: bool
-    n_needed: int | None
     sentence: str
 
 
@@ -47,29 +53,24 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def verdict(differences: Sequence[float], first: str, second: str) -> Verdict:
-    """The verdict on paired differences first - second (points, one per seed), as far as the interval supports it.
-
-    Raises ValueError without any pair.
-    """
+    """The verdict on paired differences first - second (points, one per seed, at least one), as the interval supports it."""
     mean = interval(differences)
+    seeds = counted(mean.n, "seed")
     better, worse = (first, second) if mean.mean >= 0 else (second, first)
     if mean.low is None or mean.high is None:
-        sentence = f"Cannot tell from {_seeds(mean.n)}: at least {MIN_SEEDS} seeds that both runs share are needed."
-        return Verdict(mean, False, MIN_SEEDS, sentence)
+        sentence = f"Cannot tell from {seeds}: at least {MIN_SEEDS} seeds that both runs share are needed."
+        return Verdict(mean, False, sentence)
     if not any(differences):
-        return Verdict(mean, False, None, f"{first} and {second} agree exactly in each of {_seeds(mean.n)}.")
+        return Verdict(mean, False, f"{first} and {second} agree exactly in each of {seeds}.")
     if mean.low > 0 or mean.high < 0:
         low, high = sorted((abs(mean.low), abs(mean.high)))
         size = f"{abs(mean.mean):.1f} points ({low:.1f} to {high:.1f})"
-        return Verdict(mean, True, None, f"{better} is better than {worse} by {size}, {_seeds(mean.n)}.")
+        return Verdict(mean, True, f"{better} is better than {worse} by {size}, {seeds}.")
     spread = float(np.std(differences, ddof=1))
-    needed = next(
-        (n for n in range(mean.n + 1, MAX_SEEDS + 1) if _half_width(spread, n) < abs(mean.mean)),
-        None,
-    )
+    needed = next((n for n in range(mean.n + 1, _MAX_SEEDS + 1) if _half_width(spread, n) < abs(mean.mean)), None)
     range_text = f"the difference lies between {mean.low:+.1f} and {mean.high:+.1f} points"
-    advice = f"about {needed} seeds needed" if needed is not None else f"more than {MAX_SEEDS:,} seeds would be needed"
-    return Verdict(mean, False, needed, f"Cannot tell yet: {range_text} ({_seeds(mean.n)}); {advice}.")
+    advice = f"about {needed} seeds needed" if needed is not None else f"more than {_MAX_SEEDS:,} seeds would be needed"
+    return Verdict(mean, False, f"Cannot tell yet: {range_text} ({seeds}); {advice}.")
 
 
 def interval_factor(n: int) -> float | None:
@@ -79,7 +80,3 @@ def interval_factor(n: int) -> float | None:
 
 def _half_width(spread: float, n: int) -> float:
     return float(stdtrit(n - 1, 0.975)) * spread / math.sqrt(n)
-
-
-def _seeds(n: int) -> str:
-    return f"{n} seed{'s' if n != 1 else ''}"

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dpcl_core.figures import theme
-from dpcl_core.figures.picture import Picture
+from dpcl_core.figures.picture import Picture, counted
 
 _MAX_NAMES = 20  # classes; more names than this would not be readable beside their rows and are shown on hover only
 _MAX_TASK_NAMES = 6
@@ -47,7 +47,7 @@ def stream(
             text=[called] * len(rows),
             zmin=0,
             zmax=float(np.sqrt(grid.max(initial=1))),
-            colorscale=[list(stop) for stop in (_BLUES_DARK if dark else _BLUES)],
+            colorscale=_BLUES_DARK if dark else _BLUES,
             showscale=False,
             xgap=2,
             ygap=1 if len(rows) <= _MAX_NAMES else 0,
@@ -61,7 +61,7 @@ def stream(
     finding = _plan_finding(homes) if counts is None else _finding(counts, homes)
     if len(rows) < len(classes):
         finding += f" {len(classes) - len(rows)} of {len(classes)} classes are in no task."
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
 def _ordered(homes: Sequence[Sequence[int]], counts: NDArray[np.int64] | None) -> list[int]:
@@ -91,11 +91,7 @@ def _sizes(sizes: NDArray[np.int64], called: Sequence[str], dark: bool) -> go.Ba
 
 
 def _layout(
-    names: Sequence[str],
-    called: Sequence[str],
-    is_home: NDArray[np.bool_],
-    counts: NDArray[np.int64] | None,
-    dark: bool,
+    names: Sequence[str], called: Sequence[str], is_home: NDArray[np.bool_], counts: NDArray[np.int64] | None, dark: bool
 ) -> go.Layout:
     n_rows, n_tasks = is_home.shape
     has_names = n_rows <= _MAX_NAMES
@@ -106,11 +102,7 @@ def _layout(
     is_named = len(called) <= _MAX_TASK_NAMES
     below = 24 if is_named else 40
     quiet = {"showgrid": False, "zeroline": False, "ticks": ""}
-    sizes: dict[str, object] = {}
-    if counts is not None:
-        top = max(1.0, float(counts.sum(axis=1).max()))
-        sizes["yaxis2"] = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
-    return theme.layout(
+    layout = theme.layout(
         dark,
         height=height + 28 + below,
         margin={"l": 48, "r": 8, "t": 28, "b": below},
@@ -122,8 +114,11 @@ def _layout(
         | {"title": None if has_names else f"{n_rows} classes, by home task"}
         | ({"tickvals": list(names), "ticktext": [_short(name) for name in names]} if has_names else {}),
         shapes=[_ground(n_tasks, dark), *_frames(is_home, dark)],
-        **sizes,
     )
+    if counts is not None:
+        top = max(1.0, float(counts.sum(axis=1).max()))
+        layout.yaxis2 = quiet | {"domain": [1 - _BARS / height, 1], "range": [0, top], "showticklabels": False}
+    return layout
 
 
 def _ground(n_tasks: int, dark: bool) -> dict[str, object]:
@@ -149,7 +144,7 @@ def _finding(counts: NDArray[np.int64], homes: Sequence[Sequence[int]]) -> str:
     amount = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     n_tasks, n_classes = len(sizes), int((counts.sum(axis=0) > 0).sum())
     suffix = " each" if low == high and n_tasks > 1 else ""
-    sentences = [f"{n_tasks} task{'s' if n_tasks > 1 else ''} of {amount} training examples{suffix}."]
+    sentences = [f"{counted(n_tasks, 'task')} of {amount} training examples{suffix}."]
     back = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if len(back):
         which = "All classes occur" if len(back) == n_classes else f"{len(back)} of {n_classes} classes occur"

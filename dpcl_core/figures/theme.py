@@ -1,4 +1,4 @@
-"""Colours, axes and line handling of all figures, in light and dark.
+"""Colours, layout, lines and labels that all figures share, in light and dark.
 
 Eight colours that colour-blind readers can distinguish (after Okabe and Ito), fixed per method. Within one method's run,
 colour shows the budget, on a scale that is also ordered in lightness: a small ε is warm, a large one cold, no noise is ink.
@@ -16,13 +16,16 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from dpcl_core.figures.picture import Picture
 from dpcl_core.spec import LabelSetting
 
-MAX_POINTS = 1000
+_MAX_POINTS = 1000
 _READABLE = 4.8  # above the required 4.5: a redrawn figure is slightly pale for a moment
 DASHES: dict[LabelSetting, str] = {"prior-const": "solid", "prior": "dash", "data": "dot", "dp-learned": "dashdot"}
 MARKERS: dict[LabelSetting, str] = {"prior-const": "circle", "prior": "square", "data": "x", "dp-learned": "diamond"}
 CLAIMED_DASH, CLAIMED_PATTERN = "longdashdot", "/"  # for claimed epsilons: never the style of proved ones
+_SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_SERIES_SYMBOLS = ("circle", "square", "x", "diamond", "triangle-up")
 _FIXED = {"cosine": 0}
 _PALETTE = ("#0072b2", "#d55e00", "#008c68", "#b0578d", "#a87900", "#3a87b8", "#6a4fb3", "#7a5230")
 _PALETTE_DARK = ("#5aafe6", "#f08a4b", "#3dbe98", "#e29ac6", "#e0b040", "#8fd0f5", "#b3a0f2", "#c79b76")
@@ -42,13 +45,13 @@ class Ink:
     ground: str
 
 
-LIGHT = Ink(text="#1d2329", soft="#59636e", grid="#eceae2", empty="#f3f1ea", ground="#ffffff")
-DARK = Ink(text="#e8e6e1", soft="#a8b0b5", grid="#2c353b", empty="#20282d", ground="#1a2024")
+_LIGHT = Ink(text="#1d2329", soft="#59636e", grid="#eceae2", empty="#f3f1ea", ground="#ffffff")
+_DARK = Ink(text="#e8e6e1", soft="#a8b0b5", grid="#2c353b", empty="#20282d", ground="#1a2024")
 
 
 def ink(dark: bool) -> Ink:
     """The neutral colours of the theme."""
-    return DARK if dark else LIGHT
+    return _DARK if dark else _LIGHT
 
 
 def colour_of_method(method: str, dark: bool) -> str:
@@ -93,8 +96,11 @@ def translucent(colour: str, alpha: float) -> str:
     return "rgba({}, {}, {}, {:g})".format(*_rgb(colour), alpha)
 
 
-def layout(dark: bool, *, height: int, **axes: object) -> go.Layout:
-    """The common layout: transparent ground, quiet grid, stable zoom, no legend (lines are named at their ends)."""
+def layout(dark: bool, *, height: int, legend_room: int = 0, **options: object) -> go.Layout:
+    """The common layout: transparent ground, quiet grid, stable zoom, no legend (lines are named at their ends).
+
+    `legend_room`: pixels above the plot for a legend, which is drawn only then. `options`: further layout properties.
+    """
     inks = ink(dark)
     axis = {
         "gridcolor": inks.grid,
@@ -116,7 +122,16 @@ def layout(dark: bool, *, height: int, **axes: object) -> go.Layout:
             "margin": {"l": 48, "r": 16, "t": 16, "b": 40},
         }
     )
-    return go.Layout(template=template, height=height, uirevision="keep", hovermode="closest", **axes)
+    if legend_room:
+        legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False}
+        margin = {"l": 52, "r": 16, "t": legend_room, "b": 44}
+        options = {"legend": legend, "showlegend": True, "margin": margin} | options
+    return go.Layout(template=template, height=height, uirevision="keep", hovermode="closest", **options)
+
+
+def figure(dark: bool, *, height: int, legend_room: int = 0, **options: object) -> go.Figure:
+    """A figure without data in the common layout; arguments as in `layout`."""
+    return go.Figure(layout=layout(dark, height=height, legend_room=legend_room, **options))
 
 
 def percent_axis(**more: object) -> dict[str, object]:
@@ -125,27 +140,91 @@ def percent_axis(**more: object) -> dict[str, object]:
     return {"range": [0, 101], "tickvals": ticks, "ticktext": [f"{tick} %" for tick in ticks], "zeroline": False, **more}
 
 
+def task_axis(first: int, last: int) -> dict[str, object]:
+    """An axis of tasks learned, from `first` to `last`, with at most 11 ticks and a little room at both ends."""
+    step = max(1, -(-last // 10))
+    room = 0.04 * max(last - first, 1)
+    return {
+        "title": "tasks learned",
+        "tickvals": sorted({*range(first, last + 1, step), last}),
+        "range": [first - room, last + room],
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def line(
+    x: Sequence[object] | NDArray[np.float64],
+    y: Sequence[float | None] | NDArray[np.float64],
+    name: str,
+    colour: str,
+    hover: str,
+    *,
+    dash: str = "solid",
+    symbol: str = "circle",
+    size: int = 8,
+    mode: str = "lines+markers",
+) -> go.Scatter:
+    """A line in one colour, with a mark at every point unless `mode` is "lines". `hover`: template of a point's text."""
+    return go.Scatter(
+        x=x,
+        y=y,
+        name=name,
+        mode=mode,
+        line={"color": colour, "width": 2.2, "dash": dash},
+        marker={"color": colour, "symbol": symbol, "size": size},
+        hovertemplate=f"{hover}<extra></extra>",
+    )
+
+
+def series_line(
+    x: Sequence[object] | NDArray[np.float64],
+    y: Sequence[float | None] | NDArray[np.float64],
+    name: str,
+    index: int,
+    hover: str,
+    *,
+    dark: bool,
+    size: int = 8,
+    mode: str = "lines+markers",
+) -> go.Scatter:
+    """The line of the n-th of several series (up to five), with a colour, dash and mark of its own."""
+    dash, symbol = _SERIES_DASHES[index % len(_SERIES_DASHES)], _SERIES_SYMBOLS[index % len(_SERIES_SYMBOLS)]
+    return line(x, y, name, colour_of_series(index, dark), hover, dash=dash, symbol=symbol, size=size, mode=mode)
+
+
+def add_level(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:
+    """Adds a dotted horizontal line, with its name above or below it at `x` (0: left, 1: right edge)."""
+    drawn.add_hline(y=height, line={"color": ink(dark).soft, "width": 1, "dash": "dot"})
+    add_note(drawn, height, text, x=x, above=above, dark=dark)
+
+
+def add_note(drawn: go.Figure, height: float, text: str, *, x: float, above: bool, dark: bool) -> None:
+    """Adds a small text above or below this height, at `x` (0: left, 1: right edge)."""
+    drawn.add_annotation(
+        text=text, x=x, xref="paper", y=height, xanchor={0.0: "left", 1.0: "right"}.get(x, "center"),
+        yanchor="bottom" if above else "top", showarrow=False, font={"color": ink(dark).soft, "size": 11.5},
+    )  # fmt: skip
+
+
 def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Heights of labels as close as possible to `wanted`, at least `gap` apart and within [low, high] if they fit."""
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
     placed: list[float] = []
     for index in order:
         placed.append(max(wanted[index], placed[-1] + gap) if placed else max(wanted[index], low))
-    ceiling = high
-    for place in range(len(placed) - 1, -1, -1):  # push back down labels that were pushed out at the top
-        placed[place] = min(placed[place], ceiling)
-        ceiling = placed[place] - gap
     result = [0.0] * len(wanted)
-    for index, height in zip(order, placed, strict=True):
-        result[index] = height
+    for index, height in zip(reversed(order), reversed(placed), strict=True):
+        result[index] = min(height, high)  # push back down labels that were pushed out at the top
+        high = result[index] - gap
     return result
 
 
 def decimated(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """At most 1,000 points of a line [n] that keep its extremes: first, last, lowest and highest of every stretch."""
-    if len(x) <= MAX_POINTS:
+    if len(x) <= _MAX_POINTS:
         return x, y
-    edges = np.linspace(0, len(x), MAX_POINTS // 2, dtype=np.int64)  # two points from each of 499 stretches, and two ends
+    edges = np.linspace(0, len(x), _MAX_POINTS // 2, dtype=np.int64)  # two points from each of 499 stretches, and two ends
     rows = {0, len(x) - 1}
     for start, stop in pairwise(edges):
         rows |= {int(start + np.argmin(y[start:stop])), int(start + np.argmax(y[start:stop]))}
@@ -153,12 +232,13 @@ def decimated(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[n
     return x[indices], y[indices]
 
 
-def empty(sentence: str, dark: bool, height: int) -> go.Figure:
-    """A figure of the usual size with a sentence why there is nothing to draw yet."""
-    figure = go.Figure(layout=layout(dark, height=height, xaxis={"visible": False}, yaxis={"visible": False}))
+def nothing(sentence: str, dark: bool, height: int) -> Picture:
+    """A picture of the usual height with a sentence why there is nothing to draw yet."""
+    hidden = {"visible": False}
+    drawn = figure(dark, height=height, xaxis=hidden, yaxis=hidden)
     middle = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}
-    figure.add_annotation(text=sentence, showarrow=False, font_color=ink(dark).soft, **middle)
-    return figure
+    drawn.add_annotation(text=sentence, showarrow=False, font_color=ink(dark).soft, **middle)
+    return Picture(drawn, sentence)
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -10,8 +10,6 @@ import plotly.graph_objects as go
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
-_STYLES = (("solid", "circle"), ("dash", "square"), ("dot", "diamond"), ("dashdot", "x"))
-
 
 def true_costs(
     nominal: Sequence[float], true: Mapping[str, Sequence[float]], *, chosen: float, dark: bool = False
@@ -23,16 +21,12 @@ def true_costs(
     """
     inks = theme.ink(dark)
     top = max(max(values) for values in true.values())
-    figure = go.Figure(
-        layout=theme.layout(
-            dark,
-            height=400,
-            xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
-            yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
-            legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemclick": False},
-            showlegend=True,
-            margin={"l": 52, "r": 16, "t": 76, "b": 44},
-        )
+    figure = theme.figure(
+        dark,
+        height=400,
+        legend_room=76,
+        xaxis=_axis("nominal ε of a token, no guarantee", nominal[0], nominal[-1], steps=(1, 2, 5)),
+        yaxis=_axis("what it really costs, ε", nominal[0], top, steps=(1,)),
     )
     figure.add_trace(
         go.Scatter(
@@ -44,24 +38,14 @@ def true_costs(
             hoverinfo="skip",
         )
     )
-    for index, ((name, values), (dash, symbol)) in enumerate(zip(true.items(), _STYLES, strict=False)):
-        colour = theme.colour_of_series(index, dark)
-        figure.add_trace(
-            go.Scatter(
-                x=list(nominal),
-                y=list(values),
-                mode="lines+markers",
-                line={"color": colour, "width": 2.2, "dash": dash},
-                marker={"color": colour, "symbol": symbol, "size": 6},
-                name=name,
-                hovertemplate=f"{name}: nominal ε = %{{x:.3g}}, really %{{y:.4g}}<extra></extra>",
-            )
-        )
+    for index, (name, values) in enumerate(true.items()):
+        hover = f"{name}: nominal ε = %{{x:.3g}}, really %{{y:.4g}}"
+        figure.add_trace(theme.series_line(nominal, values, name, index, hover, dark=dark, size=6))
     figure.add_vline(x=chosen, line={"color": inks.soft, "width": 1})
     place = list(nominal).index(chosen)
     costs = "; ".join(f"{name} {number(values[place])}" for name, values in true.items())
     finding = f"What a nominal ε of {number(chosen)} (no guarantee) really costs: {costs}."
-    return Picture(figure, finding, finding)
+    return Picture(figure, finding)
 
 
 def number(value: float) -> str:

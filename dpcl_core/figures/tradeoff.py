@@ -11,12 +11,12 @@ from plotly.subplots import make_subplots
 
 from dpcl_core.figures import theme
 from dpcl_core.figures.curves import forgetting_so_far, mean_so_far
-from dpcl_core.figures.picture import Picture, apart, epsilon_label, epsilon_text, given
+from dpcl_core.figures.picture import Picture, capital, epsilon_label, epsilon_phrase, epsilon_text, run_label
 from dpcl_core.figures.statistics import Interval, interval
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import LabelSetting
 
-HEIGHT = 440
+_HEIGHT = 440
 _BAR = 0.12  # decades that a hatched bar takes
 _HATCHED = {"claimed": "ε only claimed, not verified", "replay": "ε of the replay alone, head not private"}
 _NO_BOUND = {
@@ -43,27 +43,25 @@ def trade_off(
     `score`: the name of the score.
     """
     standings = standings or {}
-    shown = [name for name, frame in series.items() if not frame.empty]
-    finals = {name: _final(series[name]) for name in shown}
+    finals = {name: _at_the_end(mean_so_far(frame)) for name, frame in series.items() if not frame.empty}
     colours = [colour for name, colour in zip(series, colours, strict=True) if name in finals]
     labels = [setting for name, setting in zip(series, labels, strict=True) if name in finals]
     if not finals:
-        sentence = "The trade-off appears when a model has learned its tasks."
-        return Picture(theme.empty(sentence, dark, HEIGHT), sentence, sentence)
+        return theme.nothing("The trade-off appears when a model has learned its tasks.", dark, _HEIGHT)
     budgets = sorted({epsilon for final in finals.values() for epsilon in final})
     finite = [epsilon for epsilon in budgets if math.isfinite(epsilon)]
     column = (math.log10(finite[-1]) + _GAP) if finite else 0.0
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.62, 0.38], vertical_spacing=0.07)
-    places = {name: place for place, name in enumerate(name for name in shown if standings.get(name, "bound") != "bound")}
-    for name, colour, setting in zip(shown, colours, labels, strict=True):
-        for row, by_epsilon in ((1, finals[name]), (2, _last_forgetting(series[name]))):
+    places = {name: place for place, name in enumerate(name for name in finals if standings.get(name, "bound") != "bound")}
+    for name, colour, setting in zip(finals, colours, labels, strict=True):
+        for row, by_epsilon in ((1, finals[name]), (2, _at_the_end(forgetting_so_far(series[name])))):
             claimed = {e: value for e, value in by_epsilon.items() if name in places and math.isfinite(e)}
             shift = (places.get(name, 0) - (len(places) - 1) / 2) * _BAR
-            _bars(figure, row, apart(name, standings.get(name, "bound")), claimed, shift, colour)
+            _bars(figure, row, run_label(name, standings.get(name, "bound")), claimed, shift, colour)
             rest = {e: value for e, value in by_epsilon.items() if e not in claimed}
             _points(figure, row, name, rest, column, colour, setting)
     right = 16 if len(finals) == 1 else 110
-    figure.update_layout(theme.layout(dark, height=HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
+    figure.update_layout(theme.layout(dark, height=_HEIGHT, margin={"l": 52, "r": right, "t": 12, "b": 44}))
     low = math.log10(finite[0]) - 0.25 if finite else -0.5
     figure.update_xaxes(
         range=[low, max(column, math.log10(finite[-1]) if finite else 0.0) + 0.25],
@@ -86,9 +84,7 @@ def trade_off(
         _finding(name if len(finals) > 1 else "", final, score, standings.get(name, "bound"))
         for name, final in finals.items()
     )
-    for kind in kinds:
-        finding += f" {_NO_BOUND[kind]}"
-    return Picture(figure, finding, finding)
+    return Picture(figure, " ".join([finding, *(_NO_BOUND[kind] for kind in kinds)]))
 
 
 def _names(
@@ -106,19 +102,10 @@ def _names(
         )  # fmt: skip
 
 
-def _final(accuracy: pd.DataFrame) -> dict[float, Interval]:
-    """Mean accuracy on all tasks after the last one that a budget has reached."""
-    return _at_the_end(mean_so_far(accuracy))
-
-
-def _last_forgetting(accuracy: pd.DataFrame) -> dict[float, Interval]:
-    return _at_the_end(forgetting_so_far(accuracy))
-
-
 def _at_the_end(per_seed: pd.DataFrame) -> dict[float, Interval]:
-    last = per_seed["after_task"].max()
-    ended = per_seed[per_seed["after_task"] == last]
-    return {float(e): interval([float(v) for v in rows["value"]]) for e, rows in ended.groupby("epsilon")}
+    """The values after the last task reached, by budget, over the seeds."""
+    ended = per_seed[per_seed["after_task"] == per_seed["after_task"].max()]
+    return {float(epsilon): interval(values.tolist()) for epsilon, values in ended.groupby("epsilon")["value"]}
 
 
 def _points(
@@ -151,9 +138,7 @@ def _points(
         )
 
 
-def _bars(
-    figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], shift: float, colour: str
-) -> None:
+def _bars(figure: go.Figure, row: int, name: str, by_epsilon: Mapping[float, Interval], shift: float, colour: str) -> None:
     """Budgets that are no bound on all that gets out: hatched bars, beside one another where several runs have them."""
     if not by_epsilon:
         return
@@ -178,12 +163,11 @@ def _bars(
 
 
 def _spread(stats: Sequence[Interval]) -> dict[str, object]:
-    return {"type": "data", "array": [100 * (s.high - s.mean) if s.high is not None else 0 for s in stats]}
+    return {"type": "data", "array": [100 * s.half_width for s in stats]}
 
 
 def _finding(name: str, final: Mapping[float, Interval], score: str, standing: Standing) -> str:
     finite = sorted(epsilon for epsilon in final if math.isfinite(epsilon))
-    lead = f"{name}: " if name else ""
     parts = []
     if len(finite) > 1:
         first, last = 100 * final[finite[0]].mean, 100 * final[finite[-1]].mean
@@ -193,8 +177,8 @@ def _finding(name: str, final: Mapping[float, Interval], score: str, standing: S
         budgets = f"{label} to {epsilon_text(finite[-1])}" + "".join(f" ({remark})" for remark in remarks)
         parts.append(f"from {budgets} final {score} {verb} {change}")
     elif finite:
-        parts.append(f"{given(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")
+        parts.append(f"{epsilon_phrase(finite[0], standing)} final {score} is {100 * final[finite[0]].mean:.1f} %")
     if math.inf in final:
         parts.append(f"without noise it is {100 * final[math.inf].mean:.1f} %")
     text = "; ".join(parts)
-    return f"{lead}{text if lead else text[0].upper() + text[1:]}."
+    return f"{name}: {text}." if name else f"{capital(text)}."

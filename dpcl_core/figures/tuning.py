@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dpcl_core.figures import theme
 from dpcl_core.figures.picture import Picture
 
-HEIGHT = 260
+_HEIGHT = 260
 
 
 def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool = False) -> Picture:
@@ -20,8 +20,8 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
     """
     done = table[table["accuracy"].notna()]
     if table.empty:
-        return _nothing("The first dot appears when a trial is over.", dark)
-    figure = go.Figure(layout=theme.layout(dark, height=HEIGHT, margin={"l": 52, "r": 16, "t": 12, "b": 44}))
+        return theme.nothing("The first dot appears when a trial is over.", dark, _HEIGHT)
+    figure = theme.figure(dark, height=_HEIGHT, margin={"l": 52, "r": 16, "t": 12, "b": 44})
     step = max(1, math.ceil(n_trials / 10))
     figure.update_xaxes(title="trial", range=[0.4, n_trials + 0.6], tick0=step, dtick=step, showgrid=False, zeroline=False)
     figure.update_yaxes(theme.percent_axis(title="held-out accuracy", range=[-3, 103]))
@@ -37,13 +37,10 @@ def trials(table: pd.DataFrame, *, n_trials: int, n_validation: int, dark: bool 
         figure.add_trace(_dots(done, 100 * done["accuracy"], "trial", colour, "circle", "%{y:.1f} %"))
     if not failed.empty:
         figure.add_trace(_dots(failed, pd.Series(0.0, index=failed.index), "failed", inks.soft, "x", "failed"))
-    finding = _finding(table, done, n_validation)
-    return Picture(figure, finding, finding)
+    return Picture(figure, _finding(table, done, n_validation))
 
 
-def _dots(
-    rows: pd.DataFrame, y: pd.Series, name: str, colour: str, symbol: str, says: str
-) -> go.Scatter:
+def _dots(rows: pd.DataFrame, y: pd.Series, name: str, colour: str, symbol: str, outcome: str) -> go.Scatter:
     settings = "learning rate %{customdata[0]:.2g}, batch %{customdata[1]}, clipping norm %{customdata[2]:.2g}"
     return go.Scatter(
         x=rows["trial"],
@@ -52,7 +49,7 @@ def _dots(
         name=name,
         marker={"color": colour, "symbol": symbol, "size": 8},
         customdata=rows[["learning_rate", "batch_size", "clip_norm"]],
-        hovertemplate=f"trial %{{x}}: {says}<br>{settings}<extra></extra>",
+        hovertemplate=f"trial %{{x}}: {outcome}<br>{settings}<extra></extra>",
     )
 
 
@@ -71,7 +68,3 @@ def _finding(table: pd.DataFrame, done: pd.DataFrame, n_validation: int) -> str:
         f"Trial {int(best['trial'])} is the best of {len(table)}{shared}: {100 * value:.1f} % of {n_validation} held-out "
         f"examples{doubt}.{failed}"
     )
-
-
-def _nothing(sentence: str, dark: bool) -> Picture:
-    return Picture(theme.empty(sentence, dark, HEIGHT), sentence, sentence)

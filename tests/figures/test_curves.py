@@ -78,7 +78,7 @@ def test_undefined_forgetting_is_words_not_zero() -> None:
 def test_empty_table_gives_a_figure_with_words() -> None:
     picture = curves.accuracy_over_tasks(accuracy().query("seed > 9"), n_tasks=4)
     assert not picture.figure.data
-    assert picture.alt
+    assert picture.finding
 
 
 def test_compared_runs_are_named_at_their_ends_and_ranked() -> None:

@@ -25,9 +25,9 @@ def test_means_and_spread_of_both_are_drawn_and_told() -> None:
     )
 
 
-def test_where_no_run_said_anything_it_says_so() -> None:
+def test_no_recorded_accuracy_gives_a_sentence() -> None:
     empty = pd.DataFrame([], columns=["epsilon", "seed", "member", "ensemble"])
-    assert members.members_and_ensemble(empty).finding == "No run here has said what its members reach alone."
+    assert members.members_and_ensemble(empty).finding == "No run here has recorded the accuracy of its members alone."
 
 
 def test_budgets_without_a_noise_free_one_are_told_as_they_are() -> None:

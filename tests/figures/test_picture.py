@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpcl_core.figures import html
 from dpcl_core.figures.curves import accuracy_over_tasks
-from dpcl_core.figures.picture import Provenance, epsilon_label, given
+from dpcl_core.figures.picture import Provenance, epsilon_label, epsilon_phrase
 from tests.figures.making import accuracy
 
 SOURCE = Provenance(
@@ -24,7 +24,7 @@ def test_provenance_names_everything_and_warns() -> None:
 
 
 def test_budgets_in_words() -> None:
-    assert (epsilon_label(math.inf), epsilon_label(0.25), given(8.0)) == ("no noise", "ε = 0.25", "at ε = 8")
+    assert (epsilon_label(math.inf), epsilon_label(0.25), epsilon_phrase(8.0)) == ("no noise", "ε = 0.25", "at ε = 8")
 
 
 def test_html_page_needs_no_network_and_escapes() -> None:
@@ -44,4 +44,4 @@ def test_claimed_budgets_are_called_claims_wherever_numbers_come_from() -> None:
     mixed = replace(SOURCE, standings=("replay", "bound")).line()
     assert "ε = 0.5, ∞, for some runs the replay's alone, head not private" in mixed
     assert epsilon_label(0.5, "replay") == "replay ε = 0.5, total ∞"
-    assert given(math.inf, "claimed") == "without noise"
+    assert epsilon_phrase(math.inf, "claimed") == "without noise"

@@ -33,4 +33,4 @@ def test_accuracy_by_cuts_has_means_and_intervals() -> None:
         "At ε = 1: one public list from 90.0 % with 1 task to 50.0 % with 10 tasks; "
         "public list per task from 90.0 % with 1 task to 90.0 % with 10 tasks."
     )
-    assert noise_histogram.accuracy_by_cuts(finals, epsilon=math.inf).finding.startswith("No noise: one public list")
+    assert noise_histogram.accuracy_by_cuts(finals, epsilon=math.inf).finding.startswith("Without noise: one public list")

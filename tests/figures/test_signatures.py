@@ -83,7 +83,7 @@ def test_names_beside_crosses_never_cover_each_other_and_lone_ones_stand_above()
     within = (0.0, 4.6, 0.0, 3.8)  # a hundredth is a pixel
     random = np.random.default_rng(0)
     points, names = random.uniform(0.8, 3.0, (30, 2)), [f"Sci/Tech {place}" for place in range(30)]
-    sides = signatures.beside(points, names, within)
+    sides = signatures.label_sides(points, names, within)
     boxes = []
     for (x, y), name, side in zip(points, names, sides, strict=True):
         wide = 0.08 * len(name)
@@ -104,5 +104,5 @@ def test_names_beside_crosses_never_cover_each_other_and_lone_ones_stand_above()
         for e, f, g, h in shown[:place]:
             assert b <= e + 1e-9 or f <= a + 1e-9 or d <= g + 1e-9 or h <= c + 1e-9
     assert {"top center", "bottom center", "middle right", "middle left"} <= set(sides)
-    alone = signatures.beside(np.array([[0.5, 0.5], [4.0, 3.0]]), ["a", "b"], within)
+    alone = signatures.label_sides(np.array([[0.5, 0.5], [4.0, 3.0]]), ["a", "b"], within)
     assert alone == ["top center", "top center"]

@@ -53,15 +53,14 @@ def test_seeds_needed_are_the_fewest_that_would_do() -> None:
     differences = [1.0, -0.6, 0.9, -0.4, 1.1]
     found = verdict(differences, "A", "B")
     assert not found.is_clear
-    assert found.n_needed is not None
+    needed = int(found.sentence.split("about ")[1].split()[0])
     spread, mean = np.std(differences, ddof=1), np.mean(differences)
     from scipy.stats import t
 
     def half(n: int) -> float:
         return float(t.ppf(0.975, n - 1) * spread / math.sqrt(n))
 
-    assert half(found.n_needed) < mean <= half(found.n_needed - 1)
-    assert f"about {found.n_needed} seeds needed" in found.sentence
+    assert half(needed) < mean <= half(needed - 1)
 
 
 def test_too_few_seeds_claim_nothing() -> None:
@@ -72,6 +71,4 @@ def test_too_few_seeds_claim_nothing() -> None:
 
 def test_no_difference_at_all_and_a_hopeless_one() -> None:
     assert "agree exactly" in verdict([0.0, 0.0, 0.0], "A", "B").sentence
-    hopeless = verdict([10.0, -10.0, 0.001], "A", "B")
-    assert hopeless.n_needed is None
-    assert "more than 1,000 seeds" in hopeless.sentence
+    assert "more than 1,000 seeds" in verdict([10.0, -10.0, 0.001], "A", "B").sentence

@@ -20,7 +20,7 @@ def test_pictures_lie_side_by_side_and_a_missing_one_is_named() -> None:
     assert [note.text for note in picture.figure.layout.annotations] == ["a", "b", "none"]
     assert list(picture.figure.layout.xaxis2.ticktext) == ["0", "1"]
     assert list(picture.figure.layout.xaxis2.tickvals) == [1, 5]
-    assert (picture.finding, picture.alt) == ("B has one more.", "B has one more.")
+    assert picture.finding == "B has one more."
 
 
 def test_pixels_stay_square_and_upright() -> None:

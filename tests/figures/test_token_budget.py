@@ -21,7 +21,6 @@ def test_lines_hold_the_numbers_and_the_sentence_is_of_the_chosen_budget(dark: b
     assert picture.finding == (
         "What a nominal ε of 10 (no guarantee) really costs: one token 24.42; a text of 64 tokens 1,598."
     )
-    assert picture.alt == picture.finding
     assert next(shape.x0 for shape in picture.figure.layout.shapes) == 10
     assert "no guarantee" in picture.figure.layout.xaxis.title.text
 

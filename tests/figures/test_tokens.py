@@ -26,7 +26,6 @@ def test_detection_draws_and_says_both_detectors(dark: bool) -> None:
     picture = tokens.detection(detection(0.497), dark=dark)
     assert [list(trace.y) for trace in picture.figure.data] == [[0.497] * 3, [0.6] * 3]
     assert "against look-alikes 0.50 (pattern 0.60)" in picture.finding
-    assert picture.alt == picture.finding
     assert tokens.detection(detection(math.nan)).finding == "No personal token is marked here."
 
 
@@ -65,13 +64,13 @@ def test_exposure_before_the_first_task_alone() -> None:
     assert picture.finding == "Codes planted in 16 texts have 1.8 bits of exposure before training, codes never planted 1.4."
 
 
-def test_the_course_of_exposure_is_told_where_there_is_one() -> None:
+def test_the_exposure_history_needs_three_measurements() -> None:
     table = frames.leaks(SAID)
-    assert tokens.course(table) == (
+    assert tokens.exposure_history(table) == (
         "Codes planted in 16 texts, in bits: 1.8 before training, 11.5 after task 1, 11.5 after task 2, 11.5 after task 3."
     )
-    assert tokens.course(table[table["after_task"] <= 0]) == ""
-    assert tokens.course(table[:0]) == ""
+    assert tokens.exposure_history(table[table["after_task"] <= 0]) == ""
+    assert tokens.exposure_history(table[:0]) == ""
 
 
 def test_less_than_before_has_a_true_minus() -> None:

@@ -22,8 +22,8 @@ TOLD_FIRST = next(event for event in SAID if type(event) is type(TOLD) and event
 TABS = {
     "Margins": "entries have a margin below 0.1",
     "Matched and true": "of entries lie in the group of their mode",
-    "Noise": "The budget demands",
-    "Anchors": "Theorem 2 asks for",
+    "Noise": "The budget requires",
+    "Anchors": "Theorem 2 requires",
     "Signal": "second moment",
     "Cost": "What it",
     "Accuracy": "",

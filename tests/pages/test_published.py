@@ -65,7 +65,7 @@ def test_the_workshop_version_and_its_figure_of_members_are_shown(open_page: Ope
     said = words(page)
     assert "The workshop version" in said
     assert "single members are better without noise than with it" in said
-    assert "No run here has said what its members reach alone." in said
+    assert "No run here has recorded the accuracy of its members alone." in said
     (frame,) = (one.value for one in page.dataframe if "workshop" in one.value)
     assert len(frame) == 18
     row = frame[(frame["method"] == "Naive") & (frame["ε"] == "1") & (frame["quantity"] == "forgetting")].iloc[0]

@@ -88,7 +88,7 @@ def maps(view: View, scene: Scene, share: Mapping[str, str] | None) -> Mapping[s
                 figure = pictures[space].figure
                 key = f"chart-map-{space}-{scene.key}"
                 st.plotly_chart(
-                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=pictures[space].alt
+                    figure, theme=None, width="stretch", key=key, config=figure_card.CONFIG, alt=pictures[space].finding
                 )
         st.caption(_legend(scene, spaces))
         first = pictures[spaces[0]]
@@ -105,7 +105,7 @@ def bars(scene: Scene, share: Mapping[str, str] | None) -> None:
     rows = [(name, name == scene.now.matcher, value) for name, value in scene.agreement().items()]
     table = pd.DataFrame(rows, columns=["matcher", "is_own", "agreement"])
     figure_card.show(
-        figures.bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
+        figures.matcher_bars(table, dark=style.is_dark()), scene.source, key="agreement", title="Agreement with the truth",
         note="same lists; 0: chance, 1: all right", table=table, share=share, live=scene.is_live,
     )  # fmt: skip
     _subsample_caption(scene.now)
@@ -154,7 +154,7 @@ def by_noise(scene: Scene, chosen: float | None, share: Mapping[str, str] | None
         return
     table = matching.agreement([swept])
     figure_card.show(
-        figures.by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
+        figures.agreement_by_noise(table, swept.demanded, chosen=chosen, dark=style.is_dark()), scene.source, key="by-noise",
         title="Agreement against noise", note="dashed: noise that ε requires, by who is trusted", table=table, share=share,
         live=scene.is_live,
     )  # fmt: skip

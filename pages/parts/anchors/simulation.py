@@ -113,15 +113,7 @@ def choose(view: View) -> tuple[Setup, Mapping[str, object]]:
         kind = pick("kind", "Entries of a list", KINDS)
         length = int(slide("length", "Numbers in a vector", LENGTHS, "Beyond 32 every digit has zeros: pure noise."))
         draw = int(slide("draw", "Draw", DRAWS, "Other digits for each client, and other anchors."))
-    values: dict[str, object] = {
-        **kept,
-        "side": side,
-        "matcher": matcher,
-        "m": int(m),
-        "kind": kind,
-        "length": length,
-        "draw": draw,
-    }
+    values = {**kept, "side": side, "matcher": matcher, "m": int(m), "kind": kind, "length": length, "draw": draw}
     setup = Setup(
         cast(Kind, kind), cast(Side, side), matcher, int(m), cast(float, kept["noise"]), cast(float, kept["budget"]),
         cast(int, kept["round"]), cast(int, kept["clients"]) if side == "client" else CLIENTS[0], length, draw,
@@ -165,11 +157,7 @@ def agreement(setup: Setup) -> dict[str, float]:
 
     world = _world(setup)
     if setup.is_local:
-        lists = (
-            matcher_comparison.noised(world.lists, setup.noise, np.random.default_rng(setup.draw))
-            if setup.noise
-            else world.lists
-        )
+        lists = _noised(world, setup.noise, setup.draw).lists
         return matcher_comparison.agreement(lists, world.modes, world.by_name(setup.m), world.view, setup.draw)
     return {
         name: adjusted_rand(
@@ -196,7 +184,7 @@ def anchor_scores(kind: Kind, length: int, clients: int, noise: float, draw: int
     from dpcl_core.lessons import modes
 
     world = modes.world(kind, length, clients, draw)
-    lists = matcher_comparison.noised(world.lists, noise, np.random.default_rng(draw)) if noise else world.lists
+    lists = _noised(world, noise, draw).lists
     return matcher_comparison.anchor_scores(lists, world.modes, world.anchors, world.view, world.rule, draw)
 
 
@@ -211,15 +199,19 @@ def measured(setup: Setup, event: Signatures, *, sweep: bool = False, anchors: b
     return event
 
 
-def mode_names(setup: Setup) -> tuple[str, ...]:
-    """The names of the true modes."""
-    return _world(setup).names
-
-
 def _world(setup: Setup) -> World:
     from dpcl_core.lessons import modes
 
     return modes.world(setup.kind, setup.length, setup.clients, setup.draw)
+
+
+def _noised(world: World, noise: float, draw: int) -> World:
+    """The same clients, with noise of this standard deviation on every coordinate of their lists."""
+    from dpcl_core.explorers import matcher_comparison
+
+    if not noise:
+        return world
+    return replace(world, lists=matcher_comparison.noised(world.lists, noise, np.random.default_rng(draw)))
 
 
 @st.cache_resource(max_entries=50, show_spinner=False)

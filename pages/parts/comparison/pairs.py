@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dpcl_core.figures.picture import epsilons
+from dpcl_core.figures.picture import epsilons_text
 from dpcl_core.privacy.statement import Standing
 from dpcl_core.spec import RunSpec
 
@@ -96,7 +96,7 @@ def _shown(key: str, value: object) -> str:
     if value is None:
         return "all" if key.startswith("data.") else "automatic"
     if key == "privacy.epsilons" and isinstance(value, tuple):
-        return epsilons(value)
+        return epsilons_text(value)
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, float):

@@ -80,7 +80,7 @@ def thousands(stage: Stage) -> int:
     rounds = _rounds(len(played.took_part))
     _counts({LISTS["data"]: played})
     bounds = duel.proven(played, rounds, game.DELTA)
-    picture = attack.proven({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
+    picture = attack.proven_epsilon({LISTS["data"]: bounds}, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source("data", epsilon), key="lesson-thousands", title="What the rounds prove")
     st.caption(_FRESH)
     _promise("data", epsilon)
@@ -110,7 +110,7 @@ def the_bound(stage: Stage) -> int:
     rounds = _rounds(N_ROUNDS)
     duels = {LISTS["data"]: free, LISTS["prior-const"]: held}
     bounds = {name: duel.proven(played, rounds, game.DELTA) for name, played in duels.items()}
-    picture = attack.proven(bounds, rounds, advertised=epsilon, dark=stage.dark)
+    picture = attack.proven_epsilon(bounds, rounds, advertised=epsilon, dark=stage.dark)
     figure_card.show(picture, _source("both lists", epsilon), key="lesson-proven", title="What the rounds prove")
     st.caption(_FRESH)
     _promise("prior-const", epsilon)

@@ -175,7 +175,7 @@ def _curves(stage: Stage, curves: dict[str, tuple[float, ...]], lines: dict[str,
         for level, value in zip(matcher_comparison.LEVELS, values, strict=True)
     ]
     table = pd.DataFrame(rows, columns=["matcher", "noise", "agreement"])
-    picture = matching.by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
+    picture = matching.agreement_by_noise(table, lines, chosen=None if lines else 0.1, dark=stage.dark)
     figure_card.show(picture, _provenance(), key=f"lesson-{key}", title="Agreement against noise", table=table)
 
 

@@ -52,7 +52,7 @@ def turn_it(stage: Stage) -> int:
     stage.see()
     scores = np.unique(np.append(np.linspace(0.4, 0.999, 120), [game.THETA, game.THETA + 1e-4, DIGIT]))
     lines = {game.FORMS[form]: np.array([_pull(form, score, strength) for score in scores.tolist()]) for form in FORMS}
-    picture = unlearning.pulls(scores, lines, chosen=DIGIT, dark=stage.dark)
+    picture = unlearning.token_weights(scores, lines, chosen=DIGIT, dark=stage.dark)
     figure_card.show(picture, None, key="lesson-turn-it", title="How each term pulls at a token", note=f"λ = {strength:g}")
     least = 1 / (DIGIT - game.THETA)
     st.caption(
@@ -72,7 +72,7 @@ def no_end(stage: Stage) -> int:
 
     courses = stage.results("Train five models", train, score, strength)
     start = float(courses["none"].secret[0])
-    picture = unlearning.courses(
+    picture = unlearning.secret_nats(
         {game.FORMS[form]: one.secret for form, one in courses.items()}, most=4 * start, public=start, dark=stage.dark
     )
     figure_card.show(picture, None, key="lesson-no-end", title="The secret during training", table=_courses(courses))
@@ -152,7 +152,7 @@ def _holds(one: Variant, none: Variant) -> bool:
 
 def _exposures(stage: Stage, record: Record, rows: dict[str, Variant], *, key: str) -> None:
     """Draws the figure and table of a recorded comparison, and how it was recorded."""
-    picture = unlearning.exposures(
+    picture = unlearning.code_exposure(
         [int(level) for level in LEVELS],
         {name: [one.exposures(level) for level in LEVELS] for name, one in rows.items()},
         controls=float(np.mean([one.mean("exposure", "0") for one in rows.values()])), most=MOST, dark=stage.dark,

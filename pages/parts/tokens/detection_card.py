@@ -20,11 +20,7 @@ _SPELLED = {"SSN": "SSN", "IBAN": "IBAN", "DOB": "date of birth", "EMAIL": "e-ma
 
 
 def card(
-    texts: Sequence[ScoredText],
-    key: tuple[object, ...],
-    dials: Dials,
-    source: Provenance,
-    share: Mapping[str, str] | None,
+    texts: Sequence[ScoredText], key: tuple[object, ...], dials: Dials, source: Provenance, share: Mapping[str, str] | None
 ) -> None:
     """Draws AUROC, average precision, and recall at the threshold by kind of span. `key` identifies the texts."""
     dark = style.is_dark()

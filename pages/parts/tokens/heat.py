@@ -15,8 +15,9 @@ from dpcl_core.events import ScoredText
 from dpcl_core.explorers import token_layers
 from dpcl_core.explorers.token_layers import Dials, Layer
 from dpcl_core.figures import heatmap
+from dpcl_core.figures.picture import counted
 from pages.parts.shell import link
-from pages.parts.shell.text import plain
+from pages.parts.shell.text import capital, plain
 
 TITLES: dict[Layer, str] = {
     "score": "Score",
@@ -43,6 +44,10 @@ MEANS: dict[Layer, str] = {
     "flipped": "The same with the opposite sign: sensitive tokens are unlearned without limit.",
     "hinge": "The same with a hinge: sensitive tokens are unlearned until they are no likelier than under the public model.",
 }
+_COLUMNS: dict[Layer, str] = {  # of the CSV, where they differ from the layer's name
+    "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
+    "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
+}  # fmt: skip
 
 
 def picker(start: Layer, key: str) -> Layer:
@@ -95,8 +100,7 @@ def finding(text: ScoredText, dials: Dials) -> str:
         sort = "other" if not kind else "harmless look-alike" if kind.startswith(LOOKALIKE) else "personal"
         sorts[sort].append(above)
     if not any(text.kinds):
-        n = len(is_above)
-        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {n} token{'s' if n != 1 else ''}."
+        return f"The score is above θ = {dials.threshold:g} for {sum(is_above)} of {counted(len(is_above), 'token')}."
     counts = [f"{sum(rows)} of {len(rows)} {sort} tokens" for sort, rows in sorts.items() if rows]
     listed = f"{', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
     return f"The score is above θ = {dials.threshold:g} for {listed}."
@@ -121,9 +125,9 @@ def bar(text: ScoredText, dials: Dials, name: str, *, is_published: bool) -> Non
         numbers = f"{low} to {high} (nominal, no guarantee). {exact}"
         cells.append(("wide", "ε printed per token", numbers))
     n_stops = sum(text.is_stop)
-    stops = f"{n_stops} stop word token{'s' if n_stops != 1 else ''}: no noise. " if n_stops else ""
+    stops = f"{counted(n_stops, 'stop word token')}: no noise. " if n_stops else ""
     cells.append(("not", "Not covered", f"{stops}The noise level reveals the token."))
-    cells.append(("", "", f"{name[:1].upper()}{name[1:]}."))
+    cells.append(("", "", f"{capital(name)}."))
     spans = "".join(
         f'<div class="bar-cell {kind}">{f"<b>{escape(head)}</b> " if head else ""}{escape(words)}</div>'
         for kind, head, words in cells
@@ -150,14 +154,6 @@ def csv(text: ScoredText, dials: Dials) -> str:
     import pandas as pd
 
     columns = {"token": text.tokens, "kind": text.kinds, "is_stop": text.is_stop}
-    of_layers = {_column(layer): token_layers.values(text, layer, dials) for layer in token_layers.LAYERS}
-    written: str = pd.DataFrame({**columns, **of_layers}).to_csv(index=False)
+    layers = {_COLUMNS.get(layer, layer): token_layers.values(text, layer, dials) for layer in token_layers.LAYERS}
+    written: str = pd.DataFrame({**columns, **layers}).to_csv(index=False)
     return written
-
-
-def _column(layer: Layer) -> str:
-    names: dict[Layer, str] = {
-        "nominal": "nominal_epsilon_no_guarantee", "true": "epsilon_of_the_noise", "sigma": "sigma_over_clip_norm",
-        "printed": "loss_weight_printed", "flipped": "loss_weight_flipped", "hinge": "loss_weight_hinge",
-    }  # fmt: skip
-    return names.get(layer, layer)

@@ -1,4 +1,4 @@
-"""What an attacker reads under the noise: each noisy embedding decoded as the nearest token of the public table."""
+"""Inversion of noisy embeddings: each one decoded as the nearest token of the public table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HONEST = 8.0  # epsilon of a whole text, for the noise that has a bound
 
 @dataclass(frozen=True)
 class Read:
-    """What an attacker reads: each token's nearest neighbour, whether it is right, and whether the token had noise."""
+    """The text that an attacker decodes: each token's nearest neighbour, whether it is right, and whether it had noise."""
 
     printed: tuple[str, ...]
     is_right: tuple[bool, ...]
@@ -72,7 +72,7 @@ def card(text: ScoredText, dials: Dials, *, n_releases: int, key: str) -> None:
 
 
 def _latest(text: ScoredText, tokens: NDArray[np.int64], dials: Dials, n_releases: int) -> tuple[Read, Read]:
-    """What is read under the published noise and under noise with a bound; cached for text, noise level and releases."""
+    """The text decoded under the published noise and under noise with a bound; cached for text, noise level and releases."""
     import numpy as np
 
     from dpcl_core.privacy import token_noise

@@ -65,7 +65,7 @@ def figures(result: Result, epsilon: float, *, share: Mapping[str, str] | None, 
             last = leaks[leaks["after_task"] == leaks["after_task"].max()]
             printed = last[last["planted"] == last["planted"].max()]["extracted"].mean()
             st.caption(
-                f"{tokens.course(leaks)} The planted codes prove that the model's ε is at least "
+                f"{tokens.exposure_history(leaks)} The planted codes prove that the model's ε is at least "
                 f"{last['epsilon_at_least'].max():.2g} ({100 * last['confidence'].max():.0f} % confidence). Greedy "
                 f"continuation prints {100 * printed:.0f} % of the codes planted most often. A code that is unusually "
                 "unlikely is a trace, too."

@@ -130,7 +130,7 @@ def _of_run(view: View) -> Selected:
         "Run",
         list(runs),
         index=list(runs).index(str(view["run"])) if view["run"] in runs else 0,
-        format_func=lambda name: runs[name],
+        format_func=runs.__getitem__,
         key=view.key("run"),
     )
     return of_result(stored_results.of(state.store().get(run_id)), view, {"run": run_id})

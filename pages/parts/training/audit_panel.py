@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from dpcl_core.figures.picture import epsilon_label, given
+from dpcl_core.figures.picture import epsilon_label, epsilon_phrase
 from dpcl_core.methods import catalog as methods
 from dpcl_core.privacy.statement import shown
 from dpcl_core.runs import progress_estimate
@@ -93,7 +93,7 @@ def words(audit: Audit, now: float) -> status_line.StatusLine:
     elapsed = (run.finished or now) - run.started if run.started is not None else 0.0
     left = progress_estimate.seconds_left(fraction, elapsed, run.estimate_seconds)
     when = f"{status_line.between(*left)} left" if left is not None else f"{status_line.span(elapsed)} so far"
-    doing = f"a training with planted data {given(budgets[min(done, len(budgets) - 1)])}"
+    doing = f"a training with planted data {epsilon_phrase(budgets[min(done, len(budgets) - 1)])}"
     busy = status_line.StatusLine("Running", "Audit", f"{doing} · {when}", "busy", fraction)
     finished = status_line.StatusLine("Finished", "Audit", f"took {status_line.span(elapsed)}", "good")
     return status_line.of_turn(run, "Audit", fraction, busy=busy, done=finished, kept=kept)
@@ -134,7 +134,7 @@ def reading(result: Audited) -> str:
     guesses = f"{result.right:,} of {result.guessed:,} guesses" if result.right is not None else "the guesses"
     guessed = (
         f"Someone who guesses which of {result.trials:,} planted {planted} were in the training is right in {guesses} "
-        f"{given(result.claimed)}"
+        f"{epsilon_phrase(result.claimed)}"
     )
     if result.lower_bound == 0:
         return f"{guessed}. Tossing a coin could do as well: this proves nothing about ε."

@@ -52,7 +52,7 @@ def stream(view: View, values: Mapping[str, object], *, is_open: bool) -> None:
         is_own = datasets.card(spec.data.dataset).is_own
         what = "blue: home task" if is_own else "darker blue: more training examples; frame: home task; bars: totals by task"
         seed = f"seed {spec.seeds[0]}" + (f"; {_of_others(spec, shown)}" if len(spec.seeds) > 1 else "")
-        st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.alt)
+        st.plotly_chart(drawn.figure, theme=None, width="stretch", key="chart-stream", config=CONFIG, alt=drawn.finding)
         sentences = [f"Class by task; {what}; {seed}."]
         if shown.held is not None:
             sentences.append(f"{len(shown.held)} clients hold {shown.held.min():,} to {shown.held.max():,} examples each.")
