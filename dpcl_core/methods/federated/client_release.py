@@ -158,7 +158,7 @@ def released(
     Sensitivity: the layout's, provided a client's slots depend only on its own data, public facts and earlier releases.
     Raises BadInput for fewer than two clients.
     """
-    stds = stds_of(multipliers, layout.sensitivity)
+    stds = [multiplier * layout.sensitivity for multiplier in multipliers]
     part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds)
     what = f"sum of clients' vectors of {layout.n_slots} slots"
     totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
@@ -172,11 +172,6 @@ def decoded(
     weights, means = layout.decoded(totals, expected, np.array(stds))
     mixtures = zip(weights, means, totals, strict=True)
     return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in mixtures]
-
-
-def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:
-    """Noise standard deviations on each coordinate: multiples of a clipping bound."""
-    return [multiplier * bound for multiplier in multipliers]
 
 
 def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:

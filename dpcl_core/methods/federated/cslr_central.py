@@ -93,21 +93,20 @@ class _RoundSums:
         self._releases, self._rows, self._index = releases, rows, index
         self._lists = lists() if releases.n_groups > 1 else None
         self._layout, self._expected = releases.layout(rows), expected
+        self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 
     def vectors(self, chosen: Chosen) -> list[ClientVectors]:
         """The replay vectors of the round's clients, matched to the releases before it."""
         slotted = self._releases.slotted(self._rows, self._lists, 0, self._index)
-        vectors, bound = self._layout.vectors(slotted)[chosen], self._layout.sensitivity
-        return [ClientVectors(REPLAY, vectors, bound, client_release.stds_of(self._releases.multipliers, bound))]
+        return [ClientVectors(REPLAY, self._layout.vectors(slotted)[chosen], self._layout.sensitivity, [self._std])]
 
     def add(self, sums: Sequence[NDArray[np.float64]]) -> None:
         """Adds a round's noisy sum and updates the mixture from the task's average so far: post-processing."""
         self._n_rounds += 1
         self._total = self._total + sums[0]
         targets = self._releases.targets(self._rows)
-        (std,) = client_release.stds_of(self._releases.multipliers, self._layout.sensitivity)
-        average, left = self._total / self._n_rounds, std / math.sqrt(self._n_rounds)  # each round draws fresh noise
+        average, left = self._total / self._n_rounds, self._std / math.sqrt(self._n_rounds)  # each round draws fresh noise
         (mixture,) = client_release.decoded(average, self._layout, targets, self._expected, [left])
         self._releases.keep(0, self._index, self._rows, mixture)
 

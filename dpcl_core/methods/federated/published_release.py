@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.client_release import expected_clients, side_by_side, stds_of
+from dpcl_core.methods.federated.client_release import expected_clients, side_by_side
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.projections import psd, simplex
 from dpcl_core.methods.federated.public_view import PublicView
@@ -144,7 +144,7 @@ def noisy_slot_sums(
     wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
     bounds = (bound, wide, wide, wide)
     parts = [
-        ClientVectors(REPLAY, values, longest, stds_of(sigmas, bound))
+        ClientVectors(REPLAY, values, longest, [sigma * bound for sigma in sigmas])
         for values, longest in zip(statistics.by_slot(ids, n_slots, rule), bounds, strict=True)
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
@@ -234,7 +234,7 @@ def noisy_lists(
     targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
     vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
     bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
-    part = ClientVectors(REPLAY, vectors, bound, stds_of(multipliers, bound))
+    part = ClientVectors(REPLAY, vectors, bound, [multiplier * bound for multiplier in multipliers])
     what = f"every client's list of {length}, noised at home"
     received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
     width = residuals.shape[1]
