@@ -37,7 +37,7 @@ _UNPAIRED = (
     "Published intervals, and ours in the last column, do not pair seeds (the paper's Eq. 23): they are wider than "
     "necessary where runs share seeds."
 )
-_WAYS = "our ε, accounted: replay · head · total"
+_CHANNEL_EPSILONS = "our ε, accounted: replay · head · total"
 FORMS = {"small": "small: minutes", "bundled": "all data here", "full": "as published"}
 _FIRST = next(iter(catalog.PAPERS.values()))
 CODEC = link.Codec(
@@ -169,7 +169,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
     notes = list(dict.fromkeys(remark for row in rows for remark in row.remarks))
     with st.container(key="card-reproduction-table", gap="small"):
         st.markdown("**The numbers** :small[percent, mean ± standard deviation over seeds]")
-        has_ways = any(row.ways for row in rows)
+        has_channels = any(row.channel_epsilons for row in rows)
         lines = [
             {
                 "method": row.name,
@@ -178,7 +178,7 @@ def _table(paper: Paper, experiment: Experiment, size: Size, rows: list[Row], ru
                 "ours": report.ours_text(row),
                 "difference": f"{row.difference:+.1f}" if row.difference is not None else "",
                 "layer of ours": row.layer,
-                **({_WAYS: " · ".join(map(shown, row.ways.values()))} if has_ways else {}),
+                **({_CHANNEL_EPSILONS: " · ".join(map(shown, row.channel_epsilons.values()))} if has_channels else {}),
                 "note": ", ".join(str(notes.index(remark) + 1) for remark in row.remarks),
             }
             for row in rows

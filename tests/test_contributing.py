@@ -115,7 +115,7 @@ def test_a_method_a_dataset_a_preset_and_a_page_are_added_as_it_says(copy: Path)
     (family / "cards" / "centred_cosine.py").write_text(f"{begin}CARD = {inside}", encoding="utf-8")
     catalog = copy / "dpcl_core" / "methods" / "catalog.py"
     changed(catalog, "features.cards import ", "features.cards import centred_cosine, ")
-    changed(catalog, "        cosine.CARD,\n", "        cosine.CARD,\n        centred_cosine.CARD,\n")
+    changed(catalog, "(cosine.CARD, ", "(cosine.CARD, centred_cosine.CARD, ")
 
     with (copy / "assets" / "cards" / "datasets.toml").open("a", encoding="utf-8") as cards:
         cards.write(CARD)

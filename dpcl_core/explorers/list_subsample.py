@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dpcl_core.methods.federated.lists import Lists
 
 LONGEST = 80  # most entries of a list compared in full: an assignment costs their number cubed
-KEPT = 32  # entries kept of a longer list
+SUBSAMPLE_SIZE = 32  # entries kept of a longer list
 
 
 def is_long(modes: NDArray[np.int64]) -> bool:
@@ -17,7 +17,7 @@ def is_long(modes: NDArray[np.int64]) -> bool:
 
 
 def subsample(lists: Lists, modes: NDArray[np.int64]) -> tuple[Lists, NDArray[np.int64]]:
-    """Long lists, of diagonal covariances, cut to at most `KEPT` entries each, and their modes int64.
+    """Long lists, of diagonal covariances, cut to at most `SUBSAMPLE_SIZE` entries each, and their modes int64.
 
     Keeps entries of known mode: the first entry of every mode before the second of any, in their original order. Shorter
     results are padded with entries of weight zero and mode -1. Raises ValueError for full covariances.
@@ -43,4 +43,4 @@ def _chosen(modes: NDArray[np.int64]) -> NDArray[np.int64]:
     candidates = np.flatnonzero(modes >= 0)
     same = modes[candidates][:, None] == modes[candidates]
     nth = np.tril(same, -1).sum(axis=1)
-    return np.sort(candidates[np.argsort(nth, kind="stable")[:KEPT]])
+    return np.sort(candidates[np.argsort(nth, kind="stable")[:SUBSAMPLE_SIZE]])

@@ -191,7 +191,7 @@ def _assigned(
     wanted = chosen.features([Element(1 / len(prototypes), mean, middle, no_target) for mean in prototypes])
     generator = np.random.default_rng(draw)
     ids = [
-        matchers.assign(chosen.rule, rows, wanted, weights, generator=generator)[0]
+        matchers.assign(chosen.rule, rows, wanted, weights, generator)
         for rows, weights in zip(compared, of.lists.weights, strict=True)
     ]
     return np.stack(ids), wanted

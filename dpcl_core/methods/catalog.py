@@ -34,52 +34,28 @@ if TYPE_CHECKING:
     from dpcl_core.spec import RunSpec
 
 _ELSEWHERE = "DPCL_METHODS"
-_BUILT_IN: Mapping[str, MethodCard] = {
-    card.name: card
-    for card in (
-        cosine.CARD,
-        peft_ensemble.CARD,
-        naive.CARD,
-        non_cl.CARD,
-        agem.CARD,
-        l2dp_ml.CARD,
-        dp_agem.CARD,
-        dp_coeff_memory.CARD,
-        independent_laplace.CARD,
-        baselines.SEQFT,
-        baselines.ER,
-        baselines.EWC,
-        baselines.GEM,
-        baselines.OLORA,
-        baselines.MTL,
-        pecl_published.CARD,
-        pecl.CARD,
-        cslr_server_head.CARD,
-        cslr_central.CARD,
-        cslr_published.CARD,
-        local_list.CARD,
-        label_means.CARD,
-        dp_stat_share.CARD,
-        dp_fedavg.CARD,
-        fedcil_dp.CARD,
-        fedta_lite.CARD,
-    )
-}
+_FEATURES = (cosine.CARD, peft_ensemble.CARD, naive.CARD, non_cl.CARD)
+_LIFELONG = (agem.CARD, l2dp_ml.CARD, dp_agem.CARD, dp_coeff_memory.CARD, independent_laplace.CARD)
+_BASELINES = (baselines.SEQFT, baselines.ER, baselines.EWC, baselines.GEM, baselines.OLORA, baselines.MTL)
+_LANGUAGE = (*_BASELINES, pecl_published.CARD, pecl.CARD)
+_CSLR = (cslr_server_head.CARD, cslr_central.CARD, cslr_published.CARD, local_list.CARD)
+_FEDERATED = (*_CSLR, label_means.CARD, dp_stat_share.CARD, dp_fedavg.CARD, fedcil_dp.CARD, fedta_lite.CARD)
+_BUILT_IN: Mapping[str, MethodCard] = {card.name: card for card in (*_FEATURES, *_LIFELONG, *_LANGUAGE, *_FEDERATED)}
 
 
 def _added() -> dict[str, MethodCard]:
-    """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for one without a card or with a name that is taken."""
-    found: dict[str, MethodCard] = {}
+    """Cards of the modules named in `DPCL_METHODS`. Raises BadInput for a module without a card, and for a name in use."""
+    cards: dict[str, MethodCard] = {}
     for module in filter(None, map(str.strip, os.environ.get(_ELSEWHERE, "").split(","))):
         try:
             card = import_module(module).CARD
         except (ModuleNotFoundError, AttributeError) as error:
             allowed = f"must be a module on PYTHONPATH with a MethodCard called CARD ({error})"
             raise BadInput(_ELSEWHERE, module, allowed) from error
-        if card.name in {**_BUILT_IN, **found}:
-            raise BadInput(_ELSEWHERE, module, f"its card must have a name of its own: there is a method {card.name}")
-        found[card.name] = card
-    return found
+        if card.name in {**_BUILT_IN, **cards}:
+            raise BadInput(_ELSEWHERE, module, f"its card must have a new name: there is already a method {card.name}")
+        cards[card.name] = card
+    return cards
 
 
 CARDS: Mapping[str, MethodCard] = {**_BUILT_IN, **_added()}
@@ -93,19 +69,19 @@ def card(name: str) -> MethodCard:
 
 
 def is_nominal(name: str) -> bool:
-    """Whether a method's epsilon is only claimed by its publication; False for a name that is not known any more."""
+    """Whether a method's epsilon is only claimed by its publication; False for a method that no longer exists."""
     return name in CARDS and CARDS[name].guarantee == "nominal"
 
 
 def standing(spec: RunSpec) -> Standing:
-    """What the budgets of a run are: bounds on all that gets out, a publication's word, or bounds on the replay alone."""
+    """Whether a run's budgets bound everything released, bound the replay alone, or are only claimed by a publication."""
     if is_nominal(spec.method):
         return "claimed"
     return "replay" if spec.method in CARDS and CARDS[spec.method].is_for_the_replay(spec.params) else "bound"
 
 
 def layer(spec: RunSpec) -> Layer | None:
-    """How a run stands to the publication that its method is from; None for a method that this program no longer has."""
+    """How a run relates to its method's publication; None for a method that no longer exists."""
     return CARDS[spec.method].printed.layer(spec) if spec.method in CARDS else None
 
 

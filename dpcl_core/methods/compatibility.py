@@ -1,4 +1,4 @@
-"""Which kinds of data a method and a scenario can do with. Asked first: no other setting mends a dataset of another kind."""
+"""Kinds of data that a method and a scenario accept. Checked first: no other setting repairs a dataset of the wrong kind."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _VALUES: tuple[Kind, ...] = ("image", "sensor")
 
 
 def check(spec: RunSpec) -> None:
-    """Raises BadInput for a dataset of a kind that the method cannot learn on in such a stream."""
+    """Raises BadInput for a dataset of a kind that the method or the scenario does not accept."""
     dataset = datasets.card(spec.data.dataset)
-    for kinds, reason in _demands(spec):
+    for kinds, reason in _requirements(spec):
         if dataset.kind not in kinds:
             named = _either([_NAMES[kind] for kind in kinds])
-            such = _either([next(card.name for card in datasets.CARDS.values() if card.kind == kind) for kind in kinds])
-            raise BadInput("data.dataset", dataset.name, f"must be a dataset of {named}, such as {such}; {reason}")
+            examples = _either([next(card.name for card in datasets.CARDS.values() if card.kind == kind) for kind in kinds])
+            raise BadInput("data.dataset", dataset.name, f"must be a dataset of {named}, such as {examples}; {reason}")
 
 
-def _demands(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
-    """Kinds that will do, and why no others."""
+def _requirements(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
+    """Accepted kinds of data, each set with the reason."""
     method, scenario = methods.card(spec.method), scenarios.card(spec.scenario.kind)
     if spec.params.inputs == "text":
         yield ("text",), f"{method.title} trains a language model"
@@ -46,7 +46,7 @@ def _demands(spec: RunSpec) -> Iterator[tuple[tuple[Kind, ...], str]]:
         yield _VALUES, f"scenario.kind = {scenario.name} rearranges the examples' own values"
     if not any(scenarios.card(name).has_clients for name in method.scenarios):
         single = tuple(kind for kind in get_args(Kind) if kind != "tagged")
-        yield single, f"words of one sentence stay together with a client, and {method.title} knows no clients"
+        yield single, f"words of one sentence stay together with a client, and {method.title} has no clients"
 
 
 def _either(names: Sequence[str]) -> str:

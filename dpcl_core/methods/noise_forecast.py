@@ -1,4 +1,4 @@
-"""What noise will do to a run, told before it starts: for methods whose card knows the size of noise and signal."""
+"""Pre-run forecast of the effect of noise, for methods whose card has one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from dpcl_core.spec import RunSpec
 
 
 def forecast(spec: RunSpec, *, n_features: int, classes_per_task: float, facts: PublicSizes) -> tuple[NoiseForecast, ...]:
-    """The budgets of a run whose noise is as long as the longest signal or longer, smallest budget first.
+    """Forecasts for the budgets whose noise is at least as long as the longest signal, smallest budget first.
 
-    Args: n_features, classes_per_task, facts: public numbers, as `ForecastNoise` has them.
+    Args: n_features, classes_per_task, facts: public numbers, see `ForecastNoise`.
     """
-    found = [
-        card(spec.method).forecast(spec, epsilon, n_features=n_features, classes_per_task=classes_per_task, facts=facts)
-        for epsilon in sorted(spec.privacy.epsilons)
-        if math.isfinite(epsilon)
+    if (of_budget := card(spec.method).forecast) is None:
+        return ()
+    forecasts = [
+        of_budget(spec, epsilon, n_features=n_features, classes_per_task=classes_per_task, facts=facts)
+        for epsilon in sorted(filter(math.isfinite, spec.privacy.epsilons))
     ]
-    return tuple(one for one in found if one is not None and one.ratio >= COSTLY)
+    return tuple(one for one in forecasts if one is not None and one.ratio >= COSTLY)

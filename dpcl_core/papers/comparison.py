@@ -49,7 +49,7 @@ class Row:
     """One number of a table: the printed value (None: none) and ours (None: not run), both in percent.
 
     `is_comparable`: ours was measured on the paper's data or a part of them. `is_doubtful`: see Remark. `is_nominal`: the
-    paper claims the epsilon, and no ledger supports it. `ways`: our accounted budgets, the largest of the seeds:
+    paper claims the epsilon, and no ledger supports it. `channel_epsilons`: our accounted budgets, the largest of the seeds:
     epsilon of "replay", "head" and "total" where private data leave in two ways. `layer`: of our run, empty where there is
     none; `is_one_of_several`: runs of ours in other layers share the same printed number.
     """
@@ -64,7 +64,7 @@ class Row:
     is_comparable: bool = True
     is_doubtful: bool = False
     is_nominal: bool = False
-    ways: Mapping[str, float] = field(default_factory=dict)
+    channel_epsilons: Mapping[str, float] = field(default_factory=dict)
     layer: str = ""
     is_one_of_several: bool = False
 
@@ -99,14 +99,14 @@ def rows(paper: Paper, experiment: Experiment, runs: Mapping[str, Measured]) -> 
     for label, run in runs.items():
         method, variant = (label, "") if experiment.table is None else paper.printed_as(run.spec)
         for epsilon, metric, ours in _figures(run, paper.metrics):
-            row, ways = Row(method, variant, epsilon, metric), run.ways(epsilon)
+            row, spent = Row(method, variant, epsilon, metric), run.channel_epsilons(epsilon)
             layer = methods.layer(run.spec)
             name = "" if layer is None else layer.name
             by_layer.pop((_key(row), ""), None)
             published_row = printed.get(_key(row), row)
             remarks = (*published_row.remarks, *run.made_before)
             by_layer[_key(row), name] = replace(
-                published_row, ours=ours, remarks=remarks, is_comparable=comparable, ways=ways, layer=name
+                published_row, ours=ours, remarks=remarks, is_comparable=comparable, channel_epsilons=spent, layer=name
             )
     several = Counter(key for key, _ in by_layer)
     by_layer = {place: replace(row, is_one_of_several=several[place[0]] > 1) for place, row in by_layer.items()}

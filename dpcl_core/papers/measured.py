@@ -36,7 +36,7 @@ class Model:
     classes share a task, as the mean over tasks (AA) does where tasks differ in size. "task1" and so on: final accuracy on
     the k-th task learned.
 
-    `ways`: accounted epsilon of "replay", "head" and "total" where private data leave in two ways; else empty.
+    `channel_epsilons`: accounted epsilon of "replay", "head" and "total" where private data leave in two ways; else empty.
     """
 
     epsilon: float
@@ -44,7 +44,7 @@ class Model:
     accounted_epsilon: float
     metrics: Mapping[str, float | None]
     by_rule: Mapping[str, float]
-    ways: Mapping[str, float] = field(default_factory=dict)
+    channel_epsilons: Mapping[str, float] = field(default_factory=dict)
 
     def value(self, metric: str, rule: str | None = None) -> float | None:
         """A metric, or the average accuracy (AA) of one prediction rule; None where it is not defined."""
@@ -77,10 +77,10 @@ class Measured:
         values = {model.seed: model.value(metric, rule) for model in self.models if model.epsilon == epsilon}
         return {seed: value for seed, value in values.items() if value is not None}
 
-    def ways(self, epsilon: float) -> dict[str, float]:
+    def channel_epsilons(self, epsilon: float) -> dict[str, float]:
         """Accounted epsilon by kind of release at a budget, the largest of all seeds; empty with one kind alone."""
-        budgets = [model.ways for model in self.models if model.epsilon == epsilon]
-        return {name: max(ways[name] for ways in budgets) for name in (budgets[0] if budgets else ())}
+        budgets = [model.channel_epsilons for model in self.models if model.epsilon == epsilon]
+        return {name: max(epsilons[name] for epsilons in budgets) for name in (budgets[0] if budgets else ())}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ def _to_json(run: Measured) -> dict[str, JsonValue]:
                 "accounted_epsilon": plain_number(model.accounted_epsilon),
                 "metrics": {name: _rounded(value) for name, value in model.metrics.items()},
                 "by_rule": {name: _rounded(value) for name, value in model.by_rule.items()},
-                "ways": {name: plain_number(value) for name, value in model.ways.items()},
+                "ways": {name: plain_number(value) for name, value in model.channel_epsilons.items()},
             }
             for model in run.models
         ],
@@ -194,7 +194,9 @@ def _from_json(document: Mapping[str, object]) -> Measured:
                 accounted_epsilon=float(cast(float, model["accounted_epsilon"])),
                 metrics=cast("Mapping[str, float | None]", model["metrics"]),
                 by_rule=cast("Mapping[str, float]", model["by_rule"]),
-                ways={name: float(value) for name, value in cast("Mapping[str, float]", model.get("ways", {})).items()},
+                channel_epsilons={
+                    name: float(value) for name, value in cast("Mapping[str, float]", model.get("ways", {})).items()
+                },
             )
             for model in models
         ),

@@ -124,7 +124,7 @@ def _table(rows: Sequence[Row], specs: Mapping[str, RunSpec]) -> list[str]:
     for row, budget in zip(rows, budgets, strict=True):
         what = f"{row.name:<{width}}  {budget:<{wide}}  {comparison.quantity(row.metric, specs.values()):<10}"
         gap = f"{row.difference:+.1f}" if row.difference is not None else ""
-        budgets_spent = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.ways.items())
+        budgets_spent = ", ".join(f"{name} ε = {shown(epsilon)}" for name, epsilon in row.channel_epsilons.items())
         lines.append(f"{what}  {printed_text(row):>13}  {ours_text(row):>13}  {gap:>10}  {budgets_spent}".rstrip())
         lines += [f"{'':<{width}}  note: {remark}" for remark in row.remarks]
     return lines
@@ -184,7 +184,7 @@ def _row(row: Row) -> JsonValue:
         "ours": row.ours.mean if row.ours is not None else None,
         "ours_std": row.ours.std if row.ours is not None else None,
         "n_seeds": row.ours.n_seeds if row.ours is not None else None,
-        **{f"eps_{name}": plain_number(epsilon) for name, epsilon in row.ways.items()},
+        **{f"eps_{name}": plain_number(epsilon) for name, epsilon in row.channel_epsilons.items()},
         "difference": row.difference,
         "remarks": list(row.remarks),
     }

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from dpcl_core.methods import catalog
-from dpcl_core.methods.common import dpsgd_cost
 from dpcl_core.methods.common import per_example_gradients as of_networks
 from dpcl_core.methods.features.trainer import Trainer
 from dpcl_core.methods.federated import client_training, fedcil_dp
@@ -149,7 +148,7 @@ def clients_clipped_together(patch: pytest.MonkeyPatch) -> None:
 
 def realised_plan(patch: pytest.MonkeyPatch) -> None:
     """Steps and divisors from how many examples there are."""
-    patch.setattr(Trainer, "_plan", lambda self, work: dpsgd_cost.schedule(self._params, len(work.examples)))
+    patch.setattr(Trainer, "_plan", lambda self, work: self._params.schedule(len(work.examples)))
 
 
 def realised_of_networks(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def lists_with(modes: np.ndarray) -> Lists:
 
 
 def test_of_every_mode_the_first_entry_comes_before_any_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_subsample, "KEPT", 5)
+    monkeypatch.setattr(list_subsample, "SUBSAMPLE_SIZE", 5)
     modes = np.array([[0, 0, 0, -1, 1, 1, 2, 2], [3, 3, -1, -1, -1, -1, -1, 4], [-1] * 8])
     kept, found = list_subsample.subsample(lists_with(modes), modes)
     assert found.tolist() == [[0, 0, 1, 1, 2], [3, 3, 4, -1, -1], [-1] * 5]
@@ -37,7 +37,7 @@ def test_what_an_entry_weighs_does_not_choose_it() -> None:
     light = lists_with(modes)
     heavy = Lists(light.weights * np.linspace(1, 9, modes.size), light.means, light.covariances, light.targets)
     assert (list_subsample.subsample(light, modes)[0].means == list_subsample.subsample(heavy, modes)[0].means).all()
-    assert list_subsample.subsample(light, modes)[1].shape == (1, list_subsample.KEPT)
+    assert list_subsample.subsample(light, modes)[1].shape == (1, list_subsample.SUBSAMPLE_SIZE)
     assert list_subsample.is_long(modes)
     assert not list_subsample.is_long(modes[:, : list_subsample.LONGEST])
 

@@ -188,7 +188,7 @@ def test_of_many_clients_the_first_of_every_task_are_told(monkeypatch: pytest.Mo
 def test_long_lists_are_compared_in_part_by_the_run_and_anew_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same entries of the same clients: what no anchor changes is kept to the digit, the rest is close."""
     monkeypatch.setattr(list_subsample, "LONGEST", 7)
-    monkeypatch.setattr(list_subsample, "KEPT", 5)
+    monkeypatch.setattr(list_subsample, "SUBSAMPLE_SIZE", 5)
     monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)
     said, params = told_at_home()
     now = said[-1]

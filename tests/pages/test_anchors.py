@@ -192,7 +192,7 @@ def test_long_lists_of_clients_with_one_task_each_can_be_moved_and_it_says_what_
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(list_subsample, "LONGEST", 7)
-    monkeypatch.setattr(list_subsample, "KEPT", 5)
+    monkeypatch.setattr(list_subsample, "SUBSAMPLE_SIZE", 5)
     monkeypatch.setattr(list_encoding, "MOST", 2 * 3 * 8)  # three of four clients of a task are recorded
     of, public = clients.stream(per_class=60, classes_per_task=2)
     few = {"dimensions": 4, "anchors": 20, "restarts": 1, "steps": 5, "samples": 20, "hidden": 4}

@@ -183,13 +183,13 @@ def test_what_the_paper_says_of_a_pair_stands_with_its_interval() -> None:
 def test_recorded_figures_tell_replay_head_and_total_apart() -> None:
     for run in measured.recorded("cslr"):
         for model in run.models:
-            assert list(model.ways) == ["replay", "head", "total"]
-            assert model.ways["total"] == model.accounted_epsilon
-            assert max(model.ways.values()) <= model.accounted_epsilon * (1 + 1e-6)
+            assert list(model.channel_epsilons) == ["replay", "head", "total"]
+            assert model.channel_epsilons["total"] == model.accounted_epsilon
+            assert max(model.channel_epsilons.values()) <= model.accounted_epsilon * (1 + 1e-6)
             if run.spec.method in ("cslr-published", "fedta-lite"):
-                assert math.isinf(model.ways["head"])
+                assert math.isinf(model.channel_epsilons["head"])
             if run.spec.method in ("cslr-server-head", "label-means", "local-list"):
-                assert model.ways["head"] == 0
+                assert model.channel_epsilons["head"] == 0
 
 
 def test_the_terminal_tells_replay_head_and_total_apart_too() -> None:

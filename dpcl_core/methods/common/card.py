@@ -27,13 +27,6 @@ class ForecastNoise(Protocol):
     ) -> NoiseForecast | None: ...
 
 
-def no_forecast(
-    spec: RunSpec, epsilon: float, *, n_features: int, classes_per_task: float, facts: PublicSizes
-) -> NoiseForecast | None:
-    """No forecast: for methods whose noise-to-signal ratio was not measured."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class MethodCard:
     """Description, settings and compatibility of one method.
@@ -44,7 +37,7 @@ class MethodCard:
     `refuses` raises BadInput for settings that cannot work on data with these public sizes.
     `derived`: one sentence for the form with numbers that follow from settings and public sizes; `totals`: one with the
     noise of each budget and its total cost, where these are not obvious. It loads the accountant and may take a second.
-    `forecast`: effect of the noise on the models, before the run.
+    `forecast`: effect of the noise on the models, before the run; None if its noise-to-signal ratio was not measured.
     `guarantee`: "proved" (the ledger bounds what a release reveals), "nominal" (published with an epsilon that its mechanism
     does not deliver: the ledger has no bound, the claim is shown beside it, every run is audited) or "none" (no noise).
     `batch_size`: examples in each batch, if no task may be smaller than one batch; 0 if any size works.
@@ -83,7 +76,7 @@ class MethodCard:
     refuses: Callable[[RunSpec, PublicSizes], None] = lambda spec, facts: None
     derived: Callable[[Params, PublicSizes], str] = lambda params, facts: ""
     totals: Callable[[RunSpec, PublicSizes], str] = lambda spec, facts: ""
-    forecast: ForecastNoise = no_forecast
+    forecast: ForecastNoise | None = None
     guarantee: Literal["proved", "nominal", "none"] = "proved"
     batch_size: Callable[[Params], int] = lambda params: 0
     notes: Callable[[Params], tuple[str, ...]] = lambda params: ()
@@ -100,4 +93,4 @@ class MethodCard:
 class MakeLearner(Protocol):
     """Makes a learner for a group of cells, from settings and public facts alone. Raises BadInput."""
 
-    def __call__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Learner: ...
+    def __call__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> Learner: ...

@@ -73,9 +73,9 @@ def _right(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> NDArray[n
 
     Counting them as wrong would score below a guess, and equally after every task, which would look like perfect memory.
     """
-    knows = np.isfinite(scores).any(axis=2)
-    right = ((scores.argmax(axis=2) == labels) & knows).sum(axis=1)
-    return np.stack([right, len(labels) * knows.any(axis=1)], axis=1)
+    has_labels = np.isfinite(scores).any(axis=2)
+    right = ((scores.argmax(axis=2) == labels) & has_labels).sum(axis=1)
+    return np.stack([right, len(labels) * has_labels.any(axis=1)], axis=1)
 
 
 def _entity_marks(scores: NDArray[np.floating], test: Examples, classes: Sequence[str]) -> NDArray[np.int64]:

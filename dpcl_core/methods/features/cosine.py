@@ -26,15 +26,15 @@ class CosineClassifier:
     share noise.
     """
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         budgets = [training_budget(spec.privacy, spec.labels, epsilon) for epsilon in self._epsilons]
         self._stds = [class_sums_std(epsilon, delta, spec.privacy.adjacency) for epsilon, delta in budgets]
-        self._lists = LabelLists(spec, known.public, known.n_tasks)
+        self._lists = LabelLists(spec, context.public, context.n_tasks)
         self._noises: dict[Cell, Noise] = {cell: noise_of(spec.privacy.noise, cell, "class sums") for cell in cells}
-        self._sums = np.zeros((len(self._seeds), len(self._epsilons), known.n_labels, known.n_inputs))
-        self._n_classes = known.n_classes
+        self._sums = np.zeros((len(self._seeds), len(self._epsilons), context.n_labels, context.n_inputs))
+        self._n_classes = context.n_classes
         self._released = np.zeros(self._sums.shape[:3], dtype=np.bool_)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -84,6 +84,4 @@ class CosineClassifier:
         return np.where(usable[:, None, :], scores, -np.inf)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CosineClassifier:
-    """The learner of all cells of a run."""
-    return CosineClassifier(spec, cells, known)
+make_learner = CosineClassifier

@@ -156,12 +156,7 @@ def clipped_sums(data: Prepared, batch: NDArray[np.int64], weights: Floats, clip
 
 
 def clipped_residuals(
-    data: Prepared,
-    batch: NDArray[np.int64],
-    directions: Floats,
-    rows: Floats | None,
-    weights: Floats,
-    clips: Floats,
+    data: Prepared, batch: NDArray[np.int64], directions: Floats, rows: Floats | None, weights: Floats, clips: Floats
 ) -> Floats:
     """R above for a batch, before truncation; for budgets without clipping, plain residuals p_i - onehot(y_i).
 

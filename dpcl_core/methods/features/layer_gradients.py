@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from dpcl_core.backbones.batches import is_out_of_memory, mixed_precision
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.per_example_gradients import clip_weights
 
 Pictures = NDArray[np.uint8]
 Targets = NDArray[np.int64]
@@ -118,7 +119,7 @@ def clipped_sums(grads: Sequence[Tensor], clip_norm: float) -> list[Tensor]:
     """
     flat = [grad.flatten(1) if grad.dtype == torch.float64 else grad.flatten(1).float() for grad in grads]
     norms = torch.stack([rows.square().sum(1) for rows in flat]).sum(0).sqrt()
-    factors = (clip_norm / (norms + 1e-6)).clamp(max=1)
+    factors = clip_weights(norms, clip_norm)
     finite = norms.isfinite()
     if not finite.all():
         factors = factors.where(finite, 0)

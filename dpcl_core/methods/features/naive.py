@@ -22,8 +22,8 @@ class Naive:
     depend on it, and models after it are computed from released weights and other people's data.
     """
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
-        self._trainer, self._size = Trainer(spec, cells, known), known.task_size
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        self._trainer, self._size = Trainer(spec, cells, context), context.task_size
         self._models: dict[int, Model] = {}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -42,6 +42,4 @@ class Naive:
         return self._trainer.released(self._models[cell.seed], cell)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Naive:
-    """The learner of all cells of a run."""
-    return Naive(spec, cells, known)
+make_learner = Naive

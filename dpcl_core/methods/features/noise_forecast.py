@@ -48,7 +48,7 @@ def _of_heads(spec: RunSpec, epsilon: float, n_features: int, class_size: float)
     from dpcl_core.methods.common.dpsgd_cost import noise_multiplier  # loads the accountant, which takes a second
 
     rate, steps = params.sample_rate, params.n_steps
-    multiplier = noise_multiplier(spec, params, epsilon)
+    multiplier = noise_multiplier(spec, rate, steps, epsilon)
     ratio = noise_to_signal(multiplier, n_features, class_size, sample_rate=rate, n_steps=steps)
     return NoiseForecast(epsilon, ratio, class_size, False, full_batch if rate < 1 else None)
 

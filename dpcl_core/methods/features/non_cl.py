@@ -23,10 +23,10 @@ class NonCl:
     these. If one is released after the last task only, they are used once.
     """
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, NonClParams)
-        self._once, self._known = spec.params.release == "once", known
-        self._trainer = Trainer(spec, cells, known)
+        self._once, self._context = spec.params.release == "once", context
+        self._trainer = Trainer(spec, cells, context)
         self._seen: dict[int, list[Task]] = {seed: [] for seed in self._trainer.seeds}
         self._models: dict[int, Model] = {}
 
@@ -34,7 +34,7 @@ class NonCl:
         for seed, task in tasks.items():
             self._seen[seed].append(task)
         n_seen = max(map(len, self._seen.values()))
-        if self._once and n_seen < self._known.n_tasks:
+        if self._once and n_seen < self._context.n_tasks:
             return
         works = {seed: self._work(seen) for seed, seen in self._seen.items()}
         self._models = yield from self._trainer.train_with_progress(works, ledgers)
@@ -42,7 +42,7 @@ class NonCl:
     def _work(self, seen: Sequence[Task]) -> Work:
         examples: Examples = joined([task.train for task in seen])
         prior = tuple(sorted({label for task in seen for label in task.prior}))
-        return Work(examples, prior, tuple(task.index for task in seen), len(seen) * self._known.task_size)
+        return Work(examples, prior, tuple(task.index for task in seen), len(seen) * self._context.task_size)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The model's logits, the method's only rule; nothing before the first release."""
@@ -53,6 +53,4 @@ class NonCl:
         return self._trainer.released(self._models[cell.seed], cell) if cell.seed in self._models else {}
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> NonCl:
-    """The learner of all cells of a run."""
-    return NonCl(spec, cells, known)
+make_learner = NonCl

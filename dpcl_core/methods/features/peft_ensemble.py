@@ -21,10 +21,10 @@ from dpcl_core.spec import Cell, RunSpec
 class PeftEnsemble:
     """The members of every seed, each trained on one task alone and independently of the others."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, EnsembleParams)
         self._rule, self._one_space = spec.params.rule, spec.labels == "prior-const"
-        self._trainer, self._size = Trainer(spec, cells, known), known.task_size
+        self._trainer, self._size = Trainer(spec, cells, context), context.task_size
         self._members: dict[int, list[Model]] = {seed: [] for seed in self._trainer.seeds}
         self._votes: dict[tuple[int, int], VoteAccumulator] = {}
         # By (seed, task): the logits of the task's own member on its test set.
@@ -66,6 +66,4 @@ class PeftEnsemble:
         return self._trainer.released(self._members[cell.seed][-1], cell)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> PeftEnsemble:
-    """The learner of all cells of a run."""
-    return PeftEnsemble(spec, cells, known)
+make_learner = PeftEnsemble

@@ -62,13 +62,13 @@ class _Votes:
 
 
 def _votes_of(logits: Logits, *, one_space: bool) -> _Votes:
-    known = np.isfinite(logits)
+    allowed = np.isfinite(logits)
     probabilities = _softmax(logits)
     # 0 log 0 = 0: a label of probability 0, or outside the member's space, adds nothing to its entropy.
     entropy = -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1))).sum(axis=2, keepdims=True)
-    weights = np.exp(-entropy) * known.any(axis=2, keepdims=True)
-    voted = weights * (np.where(known, logits, 0) if one_space else probabilities)
-    return _Votes(logits, logits - _median(logits, known)[:, :, None], np.where(known, voted, -np.inf), weights)
+    weights = np.exp(-entropy) * allowed.any(axis=2, keepdims=True)
+    voted = weights * (np.where(allowed, logits, 0) if one_space else probabilities)
+    return _Votes(logits, logits - _median(logits, allowed)[:, :, None], np.where(allowed, voted, -np.inf), weights)
 
 
 def _combined(left: _Votes, right: _Votes) -> _Votes:
@@ -81,14 +81,14 @@ def _combined(left: _Votes, right: _Votes) -> _Votes:
     )
 
 
-def _median(logits: Logits, known: NDArray[np.bool_]) -> Logits:
+def _median(logits: Logits, allowed: NDArray[np.bool_]) -> Logits:
     """Median [epsilons, n] over the labels in the space; 0 if it is empty.
 
     A budget's label space is the same for all examples, so the first example's mask applies to all.
     """
     medians = np.zeros(logits.shape[:2], dtype=logits.dtype)
     if logits.shape[1]:
-        for budget, mask in enumerate(known[:, 0]):
+        for budget, mask in enumerate(allowed[:, 0]):
             if mask.any():
                 medians[budget] = np.median(logits[budget][:, mask], axis=1)
     return medians

@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, Process
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +42,7 @@ class Job:
     def trained(self, on_step: linear_heads.OnStep = linear_heads.no_progress) -> linear_heads.Heads:
         """The trained heads."""
         return linear_heads.trained(
-            self.start,
-            self.features,
-            self.labels,
-            self.plan,
-            self.noise_multipliers,
-            self.batches,
-            self.noises,
-            on_step,
+            self.start, self.features, self.labels, self.plan, self.noise_multipliers, self.batches, self.noises, on_step
         )
 
     def pieces(self, count: int) -> list[Job]:
@@ -78,14 +70,6 @@ class Job:
     def multiplications(self) -> float:
         """Expected multiplications in one of a step's two products."""
         return self.plan.expected_batch * self.start.weights.size
-
-
-class Running(Protocol):
-    """One round of trainings, started already or on the first call of `heads`."""
-
-    def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
-        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
-        ...
 
 
 class ProcessPool:
@@ -124,6 +108,7 @@ class _InThread:
     jobs: Mapping[int, Job]
 
     def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
+        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
         jobs = self.jobs
         done = dict.fromkeys(jobs, 0)
         stopped: list[bool] = []
@@ -201,6 +186,7 @@ class _InProcesses:
     futures: Mapping[int, Sequence[Future[linear_heads.Heads]]]
 
     def heads(self) -> Generator[int, None, dict[int, linear_heads.Heads]]:
+        """The heads by seed; yields the steps done so far, over all seeds. Raises Diverged."""
         waiting = {future for parts in self.futures.values() for future in parts}
         try:
             while waiting:
@@ -212,6 +198,9 @@ class _InProcesses:
             self.processes.end()
             raise
         return {seed: linear_heads.joined([future.result() for future in parts]) for seed, parts in self.futures.items()}
+
+
+Running = _InThread | _InProcesses  # one round of trainings, started already or on the first call of `heads`
 
 
 def _end(processes: Iterable[BaseProcess], futures: Iterable[Future[linear_heads.Heads]]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
-from dpcl_core.methods.common import dpsgd_cost
+from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.features import linear_heads
@@ -57,24 +57,26 @@ class Work:
 class Trainer:
     """Trains the cells of a run. Holds noise, batch samplers and public facts, never an example."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, PeftParams)
-        self._spec, self._params, self._known = spec, spec.params, known
+        self._spec, self._params, self._context = spec, spec.params, context
         self.seeds = tuple(dict.fromkeys(cell.seed for cell in cells))
         self._epsilons = tuple(dict.fromkeys(cell.epsilon for cell in cells))
         self._pool = self._process_pool()  # first, so that processes start during the search for noise multipliers
-        self._multipliers = {e: dpsgd_cost.noise_multiplier(spec, spec.params, e) for e in self._epsilons}
-        self._lists = LabelLists(spec, known.public, known.n_tasks)
+        self._multipliers = {
+            e: noise_multiplier(spec, spec.params.sample_rate, spec.params.n_steps, e) for e in self._epsilons
+        }
+        self._lists = LabelLists(spec, context.public, context.n_tasks)
         self._begun: dict[int, Running] = {}  # by task
         self._network: Network | None = None  # the frozen network under all adapters: loaded once, shared by every model
 
     def _process_pool(self) -> ProcessPool:
         """A pool sized from public numbers; adapters train in this process."""
-        known, params = self._known, self._params
-        plan = dpsgd_cost.schedule(params, known.task_size)
-        n_weights = len(self._epsilons) * known.n_classes * (known.n_inputs + 1)
+        context, params = self._context, self._params
+        plan = params.schedule(context.task_size)
+        n_weights = len(self._epsilons) * context.n_classes * (context.n_inputs + 1)
         seconds = estimate(plan.n_steps, plan.expected_batch, n_weights) if params.adapter == "head" else 0.0
-        return ProcessPool(len(self.seeds), len(self.seeds) * known.n_tasks * seconds)
+        return ProcessPool(len(self.seeds), len(self.seeds) * context.n_tasks * seconds)
 
     def begin(self, works: Mapping[int, Work]) -> None:
         """Prefetches later tasks' head training on idle workers (public label lists only).
@@ -85,7 +87,7 @@ class Trainer:
         listed = {seed: self._lists.public(work.prior) for seed, work in works.items()}
         spaces = {seed: (space,) * n for seed, space in listed.items() if space is not None}
         if self._pool.uses_processes and task not in self._begun and len(spaces) == len(works):
-            is_last = task == self._known.n_tasks - 1
+            is_last = task == self._context.n_tasks - 1
             self._begun[task] = self._pool.begin(self._jobs(works, spaces), is_last=is_last)
 
     def train(
@@ -118,7 +120,7 @@ class Trainer:
             try:
                 done, total = next(steps)
             except StopIteration as ended:
-                if not is_reported:  # whether processes report a step before they are done is a matter of time
+                if not is_reported:  # processes may finish before they report a step
                     yield Progress("training", 1, 1, task, text)
                 return cast("dict[int, Model]", ended.value)
             yield Progress("training", done, total, task, text)
@@ -128,7 +130,7 @@ class Trainer:
         """The cell's own part of its seed's model, by name."""
         arrays = dict(model.released(self._epsilons.index(cell.epsilon)))
         labels = cast("NDArray[np.bool_]", arrays["labels"])
-        listed = listed_labels(labels, self._known.n_classes)
+        listed = listed_labels(labels, self._context.n_classes)
         return {name: array[listed] if name in ("weights", "labels") else array for name, array in arrays.items()}
 
     def _account(self, seed: int, work: Work, ledgers: Mapping[Cell, Ledger]) -> linear_heads.Spaces:
@@ -137,9 +139,9 @@ class Trainer:
         plan = self._plan(work)
         spaces = self._lists.released(cells, work.prior, work.examples.labels, ledgers, tasks=work.tasks)
         for cell in cells:
-            event = dpsgd_cost.event(plan, self._multipliers[cell.epsilon])
+            dp_event = event(plan, self._multipliers[cell.epsilon])
             ledgers[cell].spend(
-                event,
+                dp_event,
                 task=work.tasks[-1],
                 what=plan.words,
                 people_of=work.tasks,
@@ -148,12 +150,12 @@ class Trainer:
         return spaces
 
     def _plan(self, work: Work) -> Schedule:
-        return dpsgd_cost.schedule(self._params, work.nominal_size)
+        return self._params.schedule(work.nominal_size)
 
     def _jobs(self, works: Mapping[int, Work], spaces: Mapping[int, linear_heads.Spaces]) -> dict[int, Job]:
         jobs: dict[int, Job] = {}
         for seed, work in works.items():
-            start = work.start or linear_heads.fresh(spaces[seed], self._known.n_inputs, self._known.n_labels)
+            start = work.start or linear_heads.fresh(spaces[seed], self._context.n_inputs, self._context.n_labels)
             assert isinstance(start, linear_heads.Heads)
             jobs[seed] = Job(
                 start,
@@ -183,10 +185,10 @@ class Trainer:
         from dpcl_core.backbones import adaptable  # loads torch, which heads do not need
         from dpcl_core.methods.features import adapters
 
-        params, n_labels = self._params, self._known.n_labels
+        params, n_labels = self._params, self._context.n_labels
         assert params.adapter != "head"
         if self._network is None:
-            self._network = adaptable.load(self._spec.data.backbone, self._known.device)
+            self._network = adaptable.load(self._spec.data.backbone, self._context.device)
         models: dict[int, Model] = {}
         total = sum(self._plan(work).n_steps for work in works.values()) * len(self._epsilons)
         before = 0

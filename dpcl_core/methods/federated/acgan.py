@@ -23,22 +23,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.networks import TwoLayers, binary_gradient, class_gradient, kl_gradients
+from dpcl_core.methods.federated.head import Head
 
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 _WIDTH = 256  # hidden units of the generator
-_LEAST_HIDDEN = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generated:
-    """Embeddings `x` [..., b, d] from a generator for `labels` [..., b], with its `inputs` and `hidden` values."""
+    """Embeddings `x` [..., b, d] from a generator for `labels` [..., b], with its layers' `inputs`."""
 
     x: Array
     labels: Labels
-    inputs: Array
-    hidden: Array
+    inputs: Sequence[Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +49,22 @@ class AcGan:
     hidden: int
 
     @property
-    def generator(self) -> TwoLayers:
+    def generator(self) -> Head:
         """The generator: noise and a one-hot label in, an embedding out."""
-        return TwoLayers(self.noise_size + self.n_classes, _WIDTH, self.n_inputs)
+        return Head(self.noise_size + self.n_classes, self.n_inputs, _WIDTH)
 
     @property
-    def classifier(self) -> TwoLayers:
+    def classifier(self) -> Head:
         """The classifier: an embedding in, the logit of being real and the labels' logits out."""
-        return TwoLayers(self.n_inputs, max(_LEAST_HIDDEN, self.hidden), 1 + self.n_classes)
+        return Head(self.n_inputs, 1 + self.n_classes, max(1, self.hidden))
 
     def generate(self, params: Array, labels: Labels, draws: Sequence[np.random.Generator]) -> Generated:
         """Embeddings for `labels` [n, b], from n generators `params` [n, P] or one [P]; `draws[i]` draws row i."""
         size = (labels.shape[1], self.noise_size)
         noise = np.stack([random.standard_normal(size, dtype=np.float32) for random in draws])
         inputs = np.concatenate([noise, np.eye(self.n_classes, dtype=np.float32)[labels]], axis=-1)
-        hidden, embeddings = self.generator.forward(params, inputs)
-        return Generated(embeddings, labels, inputs, hidden)
+        *layer_inputs, embeddings = self.generator.forward(params, inputs)
+        return Generated(embeddings, labels, layer_inputs)
 
     def classifier_gradient(
         self,
@@ -84,7 +82,7 @@ class AcGan:
         """
         rows = [local[0], generated.x, *(batch.x for batch in (replayed, server) if batch is not None)]
         x = np.concatenate(rows, axis=-2)
-        hidden, out = self.classifier.forward(params, x)
+        *inputs, out = self.classifier.forward(params, x)
         parts = np.split(out, np.cumsum([batch.shape[-2] for batch in rows])[:-1], axis=-2)
         share = 1.0 if replayed is None else 0.5
         gradients = [share * _loss_gradient(parts[0], local[1], 1.0), _loss_gradient(parts[1], generated.labels, 0.0)]
@@ -92,25 +90,21 @@ class AcGan:
             gradients.append(share * _loss_gradient(parts[2], replayed.labels, 1.0))
         if server is not None:
             gradients.append(self._consistency(parts[-1], parts[0], parts[1], server.labels, gradients, consistency))
-        in_params, _ = self.classifier.backward(params, x, hidden, np.concatenate(gradients, axis=-2))
-        return in_params
+        return self.classifier.backward(params, inputs, np.concatenate(gradients, axis=-2))
 
     def generator_gradient(self, generator: Array, classifier: Array, generated: Generated) -> Array:
         """Gradient of the generator's loss in its parameters: low where the classifier takes the rows for real rows of their
         labels."""
-        hidden, out = self.classifier.forward(classifier, generated.x)
-        in_outputs = _loss_gradient(out, generated.labels, 1.0)
-        _, in_embeddings = self.classifier.backward(classifier, generated.x, hidden, in_outputs)
-        in_params, _ = self.generator.backward(generator, generated.inputs, generated.hidden, in_embeddings)
-        return in_params
+        *inputs, out = self.classifier.forward(classifier, generated.x)
+        in_embeddings = self.classifier.input_gradient(classifier, inputs, _loss_gradient(out, generated.labels, 1.0))
+        return self.generator.backward(generator, generated.inputs, in_embeddings)
 
     def label_gradient(self, params: Array, x: Array, labels: Labels) -> Array:
         """Gradient of the labels' cross-entropy alone, in the classifier's parameters."""
-        hidden, out = self.classifier.forward(params, x)
+        *inputs, out = self.classifier.forward(params, x)
         in_outputs = _loss_gradient(out, labels, 1.0)
         in_outputs[..., :1] = 0
-        in_params, _ = self.classifier.backward(params, x, hidden, in_outputs)
-        return in_params
+        return self.classifier.backward(params, inputs, in_outputs)
 
     def _consistency(
         self, server: Array, local: Array, generated: Array, labels: Labels, gradients: list[Array], weight: float
@@ -133,3 +127,28 @@ def _loss_gradient(out: Array, labels: Labels, real: float) -> Array:
     """Gradient in the outputs [..., b, 1 + C] of A (`real` = 1) or F (`real` = 0), a mean over rows."""
     total: Array = np.concatenate([binary_gradient(out[..., :1], real), class_gradient(out[..., 1:], labels)], axis=-1)
     return total / np.float32(out.shape[-2])
+
+
+def class_gradient(logits: Array, labels: NDArray[np.int64]) -> Array:
+    """Gradient [..., b, C] of cross-entropy summed over rows, in the logits [..., b, C]; labels [..., b]."""
+    gradient: Array = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    gradient /= gradient.sum(axis=-1, keepdims=True)
+    np.put_along_axis(gradient, labels[..., None], np.take_along_axis(gradient, labels[..., None], -1) - 1, -1)
+    return gradient
+
+
+def binary_gradient(logits: Array, target: float) -> Array:
+    """Gradient of binary cross-entropy summed over rows, in the logits; `target` is 0 or 1."""
+    gradient: Array = (1 / (1 + np.exp(-np.clip(logits, -60, 60))) - target).astype(np.float32)
+    return gradient
+
+
+def kl_gradients(target: Array, logits: Array) -> tuple[Array, Array]:
+    """Gradients of KL(softmax(target) || softmax(logits)) summed over rows, in both arguments [..., b, C]."""
+    log_p, log_q = (x - x.max(axis=-1, keepdims=True) for x in (target, logits))
+    log_p, log_q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (log_p, log_q))
+    p: Array = np.exp(log_p)
+    gap = log_p - log_q
+    in_target: Array = p * (gap - (p * gap).sum(axis=-1, keepdims=True))
+    in_logits: Array = np.exp(log_q) - p
+    return in_target, in_logits

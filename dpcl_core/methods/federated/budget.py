@@ -21,18 +21,13 @@ class Noises:
     release: float = 0.0
     head: float = 0.0
 
-    @property
-    def joint(self) -> float:
-        """Noise multiplier z of both as one vector in a round: 1/z² = 1/z_release² + 1/z_head²; 0 unless both have noise."""
-        squares = [1 / noise**2 for noise in (self.release, self.head) if noise > 0]
-        return 1 / math.sqrt(sum(squares)) if squares and min(self.release, self.head) > 0 else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
     """The number of uses of a client's data over the whole run: fixed before the first task, and charged in full.
 
-    `n_tasks`: tasks that a client may be in; `rounds`: rounds of the head per task; `rate`: chance to be in a round.
+    `n_tasks`: tasks that a client may be in; `rounds`: rounds of the head per task; `rate`: chance to be in a round. All
+    noise multipliers are 0 for epsilon = inf.
     """
 
     n_tasks: int
@@ -48,28 +43,29 @@ class Horizon:
 
     def releases(self, epsilon: float) -> float:
         """Noise multiplier at which one release per task, over all clients, spends epsilon."""
-        return noise_multiplier(epsilon, self.delta, 1.0, self.n_tasks, self.adjacency)
+        return self._multiplier(epsilon, 1.0, self.n_tasks)
 
-    def head_alone(self, epsilon: float) -> float:
-        """Noise multiplier at which the head's rounds spend epsilon, where nothing else is released."""
-        return noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
+    def one_per_round(self, epsilon: float) -> float:
+        """Noise multiplier at which one release per round, over the round's clients, spends epsilon."""
+        return self._multiplier(epsilon, self.rate, self.n_tasks * self.rounds)
 
     def beside_releases(self, epsilon: float, share: float) -> Noises:
         """Noise for one release per task, calibrated alone to `share` * epsilon, and for head rounds that spend the rest."""
         release = self.releases(share * epsilon)
-        return Noises(release, _head_beside(self, epsilon, release))
+        return Noises(release, _head_beside(self, epsilon, release) if math.isfinite(epsilon) else 0.0)
 
     def in_rounds(self, epsilon: float, share: float) -> Noises:
         """Noise where every round sends the replay's vector and the head's update of the same clients: one event.
 
-        `share`: the replay's part of 1/z², which determines a round's privacy loss.
+        `share`: the replay's part of 1/z² = 1/z_release² + 1/z_head², which determines a round's privacy loss.
         """
-        both = noise_multiplier(epsilon, self.delta, self.rate, self.n_tasks * self.rounds, self.adjacency)
+        both = self.one_per_round(epsilon)
         return Noises(both / math.sqrt(share), both / math.sqrt(1 - share))
 
-    def rounds_of(self, multiplier: float) -> dp.DpEvent:
-        """The event of all rounds of one task at this noise multiplier."""
-        return subsampled_gaussian(multiplier, self.rate, self.rounds)
+    def _multiplier(self, epsilon: float, rate: float, n_uses: int) -> float:
+        if math.isinf(epsilon):
+            return 0.0
+        return noise_multiplier(epsilon, self.delta, rate, n_uses, self.adjacency)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,34 +66,6 @@ def by_matching(lists: Lists, ids: NDArray[np.int64], n_slots: int) -> Slotted:
     return Slotted(_shares(weights), means)
 
 
-class Layout(Protocol):
-    """Encodes a client's slots as one vector of bounded norm, and decodes a noisy sum into weights and means."""
-
-    @property
-    def view(self) -> PublicView: ...
-
-    @property
-    def n_slots(self) -> int: ...
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest norm of a client's vector: how far the sum moves when a client's contribution becomes zero."""
-        ...
-
-    def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
-        """Client vectors [n, D], each of norm at most `sensitivity`."""
-        ...
-
-    def decoded(
-        self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights [E, K] and means [E, K, d] from noisy sums [E, D], divided by the public expected number of clients.
-
-        `stds` [E]: public standard deviation of the noise on a coordinate of each sum.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EvenSlots:
     """Layout for clients that hold every slot: residual means U^T(mu_k - m0) side by side, no shares.
@@ -108,15 +79,21 @@ class EvenSlots:
 
     @property
     def sensitivity(self) -> float:
+        """Largest norm of a client's vector: how far the sum moves when a client's contribution becomes zero."""
         return float(self.view.radius * np.sqrt(self.n_slots))
 
     def vectors(self, slotted: Slotted) -> NDArray[np.float64]:
+        """Client vectors [n, D], each of norm at most `sensitivity`."""
         residuals = np.where(slotted.weights[:, :, None] > 0, self.view.residuals(slotted.means), 0.0)
         return clipped_rows(side_by_side(residuals), self.sensitivity)
 
     def decoded(
         self, totals: NDArray[np.float64], expected: float, stds: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights [E, K] and means [E, K, d] from noisy sums [E, D], divided by the public expected number of clients.
+
+        `stds` [E]: public standard deviation of the noise on a coordinate of each sum.
+        """
         residuals = totals.reshape(len(totals), self.n_slots, -1) / expected
         return np.full(residuals.shape[:2], 1 / self.n_slots), self.view.restored(residuals)
 
@@ -156,6 +133,9 @@ class WeightedSlots:
         return simplex(shares), self.view.restored(residuals)
 
 
+Layout = EvenSlots | WeightedSlots  # encodes a client's slots as a vector of bounded norm, and decodes a noisy sum
+
+
 def released(
     slotted: Slotted,
     layout: Layout,
@@ -170,7 +150,7 @@ def released(
 ) -> list[Replay]:
     """One release of the clients' slots, as a mixture for each budget: joint vector, one Gaussian, division by constants.
 
-    `multipliers`: noise over sensitivity, one per budget (0: none, and the ledger says so). Targets [K, C] are public: slots
+    `multipliers`: noise over sensitivity, one per budget (0: none; the ledger records it). Targets [K, C] are public: slots
     are labels or parts of one. `n_clients`: the public number of clients. With `sample_rate` < 1 `slotted` holds a Poisson
     sample of clients, and sums are divided by the rate times `n_clients`, not by the sample's size. Components get the
     public covariance.
@@ -178,7 +158,7 @@ def released(
     Sensitivity: the layout's, provided a client's slots depend only on its own data, public facts and earlier releases.
     Raises BadInput for fewer than two clients.
     """
-    stds = stds_of(multipliers, layout.sensitivity)
+    stds = [multiplier * layout.sensitivity for multiplier in multipliers]
     part = ClientVectors(REPLAY, layout.vectors(slotted), layout.sensitivity, stds)
     what = f"sum of clients' vectors of {layout.n_slots} slots"
     totals = noisy_client_sums([part], noises, ledgers, task=task, what=what, sample_rate=sample_rate)
@@ -192,11 +172,6 @@ def decoded(
     weights, means = layout.decoded(totals, expected, np.array(stds))
     mixtures = zip(weights, means, totals, strict=True)
     return [Replay(shares, centres, layout.view.covariance, targets, sums) for shares, centres, sums in mixtures]
-
-
-def stds_of(multipliers: Sequence[float], bound: float) -> list[float]:
-    """Noise standard deviations on each coordinate: multiples of a clipping bound."""
-    return [multiplier * bound for multiplier in multipliers]
 
 
 def side_by_side(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,14 +15,13 @@ from dpcl_core.methods.federated.replay import Replay, sampled
 from dpcl_core.methods.federated.rounds import (
     Clients,
     LocalPlan,
-    Participation,
     averaged,
     client_draws,
     local_updates,
     moved,
 )
 from dpcl_core.methods.federated.slot_assignment import TaskRows
-from dpcl_core.methods.federated.task_rows import clients_of_this_task
+from dpcl_core.methods.federated.task_rows import clients_of_this_task, clients_per_task
 from dpcl_core.privacy.ledger import HEAD, Ledger
 from dpcl_core.privacy.mechanisms import ClientVectors, noisy_client_sums
 from dpcl_core.privacy.noise import Batches, noise_of
@@ -30,45 +29,38 @@ from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
 Chosen = NDArray[np.int64]
-RoundStart = Callable[[Chosen], None]
-ExtraVectors = Callable[[Chosen], Sequence[ClientVectors]]  # what a round's clients send beside their updates
-SumsReceived = Callable[[Sequence[NDArray[np.float64]]], None]  # receives the noisy sums of those vectors
-Mixtures = Callable[[], Sequence[Replay]]  # the mixtures that clients rehearse now
 
 
-def participation(params: RoundParams, spec: RunSpec, cell: Cell, n_clients: int) -> Participation:
-    """Poisson sampling of clients, independent for each model; seeded only under `noise = "seeded"`."""
+def participation(params: RoundParams, spec: RunSpec, cell: Cell) -> Batches:
+    """Poisson sampling of a round's clients, independent for each model; seeded only under `noise = "seeded"`."""
     seed = cell.seed if spec.privacy.noise == "seeded" else None
-    coins = Batches(params.participation, seed, f"clients at epsilon {cell.epsilon}")
-    return Participation(n_clients, coins)
+    return Batches(params.participation, seed, f"clients at epsilon {cell.epsilon}")
 
 
 class RoundHead:
     """One cell's head. `noise_multiplier` 0: updates are neither clipped nor noised, and the ledger records this."""
 
-    def __init__(
-        self, spec: RunSpec, cell: Cell, known: PublicContext, n_clients: int, noise_multiplier: float, purpose: str = "head"
-    ) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, noise_multiplier: float) -> None:
         params = spec.params
         assert isinstance(params, RoundParams)
-        self._spec, self._params, self._cell, self._known, self._n_clients = spec, params, cell, known, n_clients
+        self._spec, self._params, self._cell, self._context = spec, params, cell, context
+        self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
         self._multiplier = noise_multiplier
-        self._head = Head(known.n_inputs, known.n_classes, params.hidden)
-        self._weights = self._head.initial(generator(cell.seed, "head"))[None]
-        self._participation = participation(params, spec, cell, known.n_users or 0)
-        self._noise = noise_of(spec.privacy.noise, cell, purpose)
+        self._head = Head(context.n_inputs, context.n_classes, params.hidden)
+        self._weights = self._head.initial(generator(cell.seed, "head"))
+        self._participation = participation(params, spec, cell)
+        self._noise = noise_of(spec.privacy.noise, cell, "head")
         weight = params.replay_weight if isinstance(params, RehearsalParams) else 0.0
         self._plan = LocalPlan(params.local_steps, params.batch_size, params.learning_rate, weight)
         self._clip = params.clip_norm if isinstance(params, ClippedParams) else 0.0
 
     def released(self) -> dict[str, NDArray[np.generic]]:
         """The `head`'s weights [P] after the last round."""
-        return {"head": self._weights[0].copy()}
+        return {"head": self._weights.copy()}
 
     def logits(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """Logits [n, C] of embeddings [n, d]."""
-        logits: NDArray[np.float32] = self._head.logits(self._weights, z)[0]
-        return logits
+        return self._head.logits(self._weights, z)
 
     def trained(
         self,
@@ -76,10 +68,10 @@ class RoundHead:
         index: int,
         ledger: Ledger,
         *,
-        mixtures: Mixtures | None = None,
-        on_start: RoundStart | None = None,
-        extra: ExtraVectors | None = None,
-        on_sums: SumsReceived | None = None,
+        mixtures: Callable[[], Sequence[Replay]] | None = None,
+        on_start: Callable[[Chosen], None] | None = None,
+        extra: Callable[[Chosen], Sequence[ClientVectors]] | None = None,
+        on_sums: Callable[[Sequence[NDArray[np.float64]]], None] | None = None,
     ) -> Iterator[int]:
         """Runs all rounds of a task; yields the number done. Each round's event is in the ledger before its sums exist.
 
@@ -89,11 +81,11 @@ class RoundHead:
         if self._multiplier == 0:
             clean = dp.NonPrivateDpEvent()
             ledger.spend(clean, task=index, what="updates of the head without noise", channels={HEAD: clean})
-        clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
+        clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         rehearsal = generator(self._cell.seed, f"rehearsal of task {index}")
         is_release = self._spec.privacy.noise == "release" and self._multiplier > 0
         for done in range(self._params.rounds):
-            chosen = clients_of_this_task(self._participation.draw(), rows, self._known)
+            chosen = clients_of_this_task(self._participation.draw(self._n_users), rows, self._context)
             if on_start is not None:
                 on_start(chosen)
             replayed = self._replayed(mixtures() if mixtures is not None else (), rehearsal)
@@ -101,9 +93,9 @@ class RoundHead:
             updates = local_updates(self._head, self._weights, clients, chosen, self._plan, draws, replayed)
             parts = list(extra(chosen)) if extra is not None else []
             if self._multiplier > 0:
-                head = ClientVectors(HEAD, updates[0], self._clip, [self._multiplier * self._clip])
+                head = ClientVectors(HEAD, updates, self._clip, [self._multiplier * self._clip])
                 sums = self._sums([head, *parts], index, ledger)
-                self._weights = moved(self._weights, sums.pop(0), self._params.participation * self._n_clients)
+                self._weights = moved(self._weights, sums.pop(0)[0], self._params.participation * self._n_clients)
             else:
                 sums = self._sums(parts, index, ledger) if parts else []
                 self._weights = averaged(self._weights, updates)
@@ -122,5 +114,4 @@ class RoundHead:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         if not mixtures or not isinstance(self._params, RehearsalParams) or self._params.replay_weight == 0:
             return None
-        z, targets = sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)
-        return z[None], targets[None]
+        return sampled(mixtures, self._params.samples, random, unit_length=self._params.unit_length)

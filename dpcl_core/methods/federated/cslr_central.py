@@ -22,7 +22,6 @@ from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams
 from dpcl_core.methods.federated.client_training import Chosen, RoundHead
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.observations import ListsObserved
-from dpcl_core.methods.federated.public_context import PublicEmbeddings
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.slot_assignment import TaskRows
@@ -33,33 +32,26 @@ from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
 
 
-def noises(spec: RunSpec, params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noises:
+def noises(params: CslrCentralParams, horizon: Horizon, epsilon: float) -> Noises:
     """Noise multipliers that keep the budget: for replay and head together, or for replay alone if the head is clean."""
-    if math.isinf(epsilon):
-        return Noises()
-    if params.releases == "round":
-        if params.head == "private":
-            return horizon.in_rounds(epsilon, params.replay_share)
-        return Noises(release=horizon.head_alone(epsilon))  # the head's number of sampled rounds, spent on the replay alone
-    if params.head == "private":
-        return horizon.beside_releases(epsilon, params.replay_share)
-    return Noises(release=horizon.releases(epsilon))
+    if params.head == "clean":
+        return Noises(horizon.one_per_round(epsilon) if params.releases == "round" else horizon.releases(epsilon))
+    together = horizon.in_rounds if params.releases == "round" else horizon.beside_releases
+    return together(epsilon, params.replay_share)
 
 
 class CslrCentral:
     """One cell's mixtures and head."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, CslrCentralParams)
         (self._cell,) = cells
-        self._params, self._seen, self._n_clients = params, SeenLabels(spec, known), clients_per_task(known)
-        public = PublicEmbeddings.of(known.anchors, self._cell.seed, params.dimensions, params.radius, params.anchors)
-        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
-        noise = noises(spec, params, horizon, self._cell.epsilon)
-        self._releases = ReleaseSchedule(spec, cells, known, public, [noise.release])
-        self._head = RoundHead(spec, self._cell, known, self._n_clients, noise.head)
-        self._public = public
+        self._params, self._seen, self._n_clients = params, SeenLabels(spec, context), clients_per_task(context)
+        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
+        noise = noises(params, horizon, self._cell.epsilon)
+        self._releases = ReleaseSchedule(spec, cells, context, [noise.release])
+        self._head = RoundHead(spec, self._cell, context, noise.head)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
@@ -69,7 +61,7 @@ class CslrCentral:
         lists = cache(partial(self._releases.lists, rows, task.index))
         if self._params.releases == "task":
             self._releases.of_task(rows, task.index, ledgers, lists)
-            yield self._observed(rows, lists, task.index, 0)
+            yield self._releases.observed(rows, lists, task.index, 0)
             for done in self._head.trained(rows, task.index, ledger, mixtures=self._mixtures):
                 yield Progress("training", done, total, task.index, text)
             return
@@ -77,8 +69,8 @@ class CslrCentral:
         steps = self._head.trained(rows, task.index, ledger, mixtures=self._mixtures, extra=sums.vectors, on_sums=sums.add)
         for done in steps:
             yield Progress("training", done, total, task.index, text)
-            if done == 1 or done == total:
-                yield self._observed(rows, lists, task.index, done - 1)
+            if done in (1, total):
+                yield self._releases.observed(rows, lists, task.index, done - 1)
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The head's logits [1, n, classes], the only prediction rule."""
@@ -91,9 +83,6 @@ class CslrCentral:
     def _mixtures(self) -> Sequence[Replay]:
         return self._releases.parts[0]
 
-    def _observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
-        return ListsObserved(lists, index, round, self._releases.parts, self._releases.stds(rows), self._public)
-
 
 class _RoundSums:
     """The replay's part of a task's rounds: the mixture is decoded from the average of the rounds' noisy sums."""
@@ -104,25 +93,22 @@ class _RoundSums:
         self._releases, self._rows, self._index = releases, rows, index
         self._lists = lists() if releases.n_groups > 1 else None
         self._layout, self._expected = releases.layout(rows), expected
+        self._std = releases.multipliers[0] * self._layout.sensitivity
         self._total, self._n_rounds = np.zeros((1, 1)), 0
 
     def vectors(self, chosen: Chosen) -> list[ClientVectors]:
         """The replay vectors of the round's clients, matched to the releases before it."""
         slotted = self._releases.slotted(self._rows, self._lists, 0, self._index)
-        vectors, bound = self._layout.vectors(slotted)[chosen], self._layout.sensitivity
-        return [ClientVectors(REPLAY, vectors, bound, client_release.stds_of(self._releases.multipliers, bound))]
+        return [ClientVectors(REPLAY, self._layout.vectors(slotted)[chosen], self._layout.sensitivity, [self._std])]
 
     def add(self, sums: Sequence[NDArray[np.float64]]) -> None:
         """Adds a round's noisy sum and updates the mixture from the task's average so far: post-processing."""
         self._n_rounds += 1
         self._total = self._total + sums[0]
         targets = self._releases.targets(self._rows)
-        (std,) = client_release.stds_of(self._releases.multipliers, self._layout.sensitivity)
-        average, left = self._total / self._n_rounds, std / math.sqrt(self._n_rounds)  # each round draws fresh noise
+        average, left = self._total / self._n_rounds, self._std / math.sqrt(self._n_rounds)  # each round draws fresh noise
         (mixture,) = client_release.decoded(average, self._layout, targets, self._expected, [left])
         self._releases.keep(0, self._index, self._rows, mixture)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CslrCentral:
-    """The learner of one cell."""
-    return CslrCentral(spec, cells, known)
+make_learner = CslrCentral

@@ -43,7 +43,6 @@ from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
-_AT_MOST = 500  # rows of a client that a list is fitted to
 _N_AXES = 2  # axes of the view that orders groups and draws maps
 
 
@@ -67,27 +66,27 @@ class _CurrentTask:
 class CslrPublished:
     """One cell's mixtures, one part a task, and its head."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, CslrPublishedParams)
         (self._cell,) = cells
-        self._params, self._seen, self._n_users = params, SeenLabels(spec, known), known.n_users or 0
+        self._params, self._seen, self._n_users = params, SeenLabels(spec, context), context.n_users or 0
         self._by_label = params.lists == "label"
-        self._n_clients = clients_per_task(known)
+        self._n_clients = clients_per_task(context)
         self._public = PublicEmbeddings.of(
-            known.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors
+            context.anchors, self._cell.seed, params.dimensions or _N_AXES, None, params.anchors
         )
         self._axes: PublicView | None = None  # where set, everything below reads only coordinates on these axes
         if params.dimensions is not None:
             self._axes, self._public = self._public.view, _on_axes(self._public)
-            known = replace(known, n_inputs=params.dimensions)
-        self._compared = EntryMatcher.of(params, self._public)
+            context = replace(context, n_inputs=params.dimensions)
+        self._matcher = EntryMatcher.of(params, self._public)
         self._sigma = cslr_claim.printed_multiplier(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
         self._noise = noise_of(spec.privacy.noise, self._cell, "replay")
-        self._head = RoundHead(spec, self._cell, known, self._n_clients, 0.0)
+        self._head = RoundHead(spec, self._cell, context, 0.0)
         self._parts: list[Replay] = []
         self._aggregation = Aggregation(params.aggregation == "shares", params.targets == "simplex")
-        self._spec, self._known = spec, known
+        self._spec, self._context = spec, context
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress | ListsObserved]:
         task, ledger = tasks[self._cell.seed], ledgers[self._cell]
@@ -106,7 +105,7 @@ class CslrPublished:
             task.index,
             ledger,
             lists,
-            matchers.list_features(lists, self._compared.features),
+            matchers.list_features(lists, self._matcher.features),
             n_groups,
             generator(self._cell.seed, f"matching of task {task.index}"),
         )
@@ -141,7 +140,7 @@ class CslrPublished:
         def draws(client: int) -> np.random.Generator:
             return generator(seed, f"list of task {index}, client {client}")
 
-        return listed(rows, range(self._n_users), learner, draws, _AT_MOST, by_label=self._by_label)
+        return listed(rows, range(self._n_users), learner, draws, by_label=self._by_label)
 
     def _without_bound(self) -> str:
         """The reasons why the replay has no bound; empty where it has one."""
@@ -194,12 +193,12 @@ class CslrPublished:
             return np.zeros((0, n_entries), dtype=np.int64)
         if self._params.modes_per_task == 1:
             return np.tile(np.repeat(np.arange(state.n_groups), n_entries // state.n_groups), (n, 1))
-        seen = matchers.list_features(lists, self._compared.features) if features is None else features
+        seen = matchers.list_features(lists, self._matcher.features) if features is None else features
         first = self._public.view.residuals(lists.means)[..., 0]
         released = None
         if state.reference is not None:
-            released = self._compared.features(state.reference.replay(rule=self._aggregation).elements())
-        return pooled(seen, state.n_groups, self._compared.rule, first, released, lists.weights, state.random).ids
+            released = self._matcher.features(state.reference.replay(rule=self._aggregation).elements())
+        return pooled(seen, state.n_groups, self._matcher.rule, first, released, lists.weights, state.random).ids
 
     def _claimed(self, n_entries: int, n_groups: int) -> Claim:
         """The paper's number, and what its noise costs over all rounds of this run under the printed premises.
@@ -209,7 +208,7 @@ class CslrPublished:
         """
         params, privacy = self._params, self._spec.privacy
         longest = max(n_entries if params.noisy_lists else 1, n_groups if params.aggregation == "entries" else 1)
-        n_tasks = self._known.n_tasks if self._known.recurrence == "every" else 1
+        n_tasks = self._context.n_tasks if self._context.recurrence == "every" else 1
         reading = cslr_accounting.Reading(
             self._sigma,
             n_rounds=n_tasks * params.rounds,
@@ -231,6 +230,4 @@ def _on_axes(public: PublicEmbeddings) -> PublicEmbeddings:
     return PublicEmbeddings(anchors, others, PublicView.of(others, _N_AXES))
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> CslrPublished:
-    """The learner of one cell."""
-    return CslrPublished(spec, cells, known)
+make_learner = CslrPublished

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,7 +12,7 @@ from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.dp_fedavg import DpFedAvgParams
 from dpcl_core.methods.federated.client_training import RoundHead
-from dpcl_core.methods.federated.task_rows import SeenLabels, clients_per_task, features
+from dpcl_core.methods.federated.task_rows import SeenLabels, features
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -22,15 +21,15 @@ from dpcl_core.spec import Cell, RunSpec
 class DpFedAvg:
     """One model, trained on task after task."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, DpFedAvgParams)
         (self._cell,) = cells
         self._rounds = params.rounds
-        self._seen = SeenLabels(spec, known)
-        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
-        noise = horizon.head_alone(self._cell.epsilon) if math.isfinite(self._cell.epsilon) else 0.0
-        self._head = RoundHead(spec, self._cell, known, clients_per_task(known), noise)
+        self._seen = SeenLabels(spec, context)
+        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
+        noise = horizon.one_per_round(self._cell.epsilon)
+        self._head = RoundHead(spec, self._cell, context, noise)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._cell.seed]
@@ -47,6 +46,4 @@ class DpFedAvg:
         return self._head.released()
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> DpFedAvg:
-    """The learner of one cell."""
-    return DpFedAvg(spec, cells, known)
+make_learner = DpFedAvg

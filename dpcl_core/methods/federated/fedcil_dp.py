@@ -8,7 +8,6 @@ task's labels are worse than the clients' rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import dp_accounting as dp
@@ -19,7 +18,7 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.adam import Adam
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated.acgan import AcGan, Array, Generated
-from dpcl_core.methods.federated.budget import Horizon, Noises
+from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.fedcil_dp import FedCilDpParams
 from dpcl_core.methods.federated.client_training import participation
 from dpcl_core.methods.federated.head import stop_if_diverged
@@ -35,20 +34,19 @@ from dpcl_core.spec import Cell, RunSpec
 class FedCilDp:
     """One cell's generator and classifier. Keeps the noised generator of the last task to replay from."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, FedCilDpParams)
         (self._cell,) = cells
-        self._spec, self._params, self._known, self._seen = spec, params, known, SeenLabels(spec, known)
-        self._n_clients = clients_per_task(known)
-        self._gan = AcGan(known.n_inputs, known.n_classes, params.noise_size, params.hidden)
+        self._spec, self._params, self._seen = spec, params, SeenLabels(spec, context)
+        self._n_users, self._n_clients = context.n_users or 0, clients_per_task(context)
+        self._gan = AcGan(context.n_inputs, context.n_classes, params.noise_size, params.hidden)
         random = generator(self._cell.seed, "head")
         self._generator, self._classifier = self._gan.generator.initial(random), self._gan.classifier.initial(random)
         self._earlier: tuple[Array, tuple[int, ...]] | None = None  # the last task's generator, and its labels
-        self._participation = participation(params, spec, self._cell, known.n_users or 0)
-        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence, params.rounds, params.participation)
-        is_private = math.isfinite(self._cell.epsilon)
-        self._noises = horizon.in_rounds(self._cell.epsilon, 0.5) if is_private else Noises()
+        self._participation = participation(params, spec, self._cell)
+        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence, params.rounds, params.participation)
+        self._noises = horizon.in_rounds(self._cell.epsilon, 0.5)
         self._noise = noise_of(spec.privacy.noise, self._cell, "generator and classifier")
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
@@ -58,10 +56,10 @@ class FedCilDp:
             clean = dp.NonPrivateDpEvent()
             what = "updates of generator and classifier without noise"
             ledger.spend(clean, task=task.index, what=what, channels={REPLAY: clean, HEAD: clean})
-        clients = Clients.of(rows.z, rows.targets, rows.users, self._known.n_users or 0)
+        clients = Clients.of(rows.z, rows.targets, rows.users, self._n_users)
         release = self._spec.privacy.noise == "release" and self._noises.head > 0
         for done in range(self._params.rounds):
-            chosen = self._participation.draw()
+            chosen = self._participation.draw(self._n_users)
             with_rows = [int(client) for client in chosen if len(clients.places[client])]
             draws = client_draws(with_rows, None if release else self._cell.seed, f"round {done} of task {task.index}")
             # At first the global generator has not seen the task's labels: consistency starts in the second round.
@@ -76,8 +74,8 @@ class FedCilDp:
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The classifier's logits [1, n, classes], the only prediction rule."""
-        _, outputs = self._gan.classifier.forward(self._classifier, features(task.test.inputs))
-        return {"argmax": self._seen.masked(outputs[None, :, 1:], task)}
+        logits = self._gan.classifier.logits(self._classifier, features(task.test.inputs))
+        return {"argmax": self._seen.masked(logits[None, :, 1:], task)}
 
     def released(self, cell: Cell) -> Mapping[str, NDArray[np.generic]]:
         """Weights of the generator and of the classifier as the last round left them."""
@@ -120,8 +118,8 @@ class FedCilDp:
     def _average(self, updates: tuple[Array, Array], index: int, ledger: Ledger) -> None:
         """Averages a round's updates of both networks: two parts of one event, each clipped separately."""
         if self._noises.head == 0:
-            self._generator = averaged(self._generator[None], updates[0][None])[0]
-            self._classifier = averaged(self._classifier[None], updates[1][None])[0]
+            self._generator = averaged(self._generator, updates[0])
+            self._classifier = averaged(self._classifier, updates[1])
             return
         clip, rate = self._params.clip_norm, self._params.participation
         parts = [
@@ -131,8 +129,8 @@ class FedCilDp:
         what = f"a round of generator and classifier, sampling rate {rate:g}"
         sums = noisy_client_sums(parts, [self._noise], [ledger], task=index, what=what, sample_rate=rate)
         expected = rate * self._n_clients
-        self._generator = moved(self._generator[None], sums[0], expected)[0]
-        self._classifier = moved(self._classifier[None], sums[1], expected)[0]
+        self._generator = moved(self._generator, sums[0][0], expected)
+        self._classifier = moved(self._classifier, sums[1][0], expected)
 
     def _consolidate(self, random: np.random.Generator) -> None:
         """The server's steps on replayed embeddings from the noised generator: post-processing."""
@@ -146,6 +144,4 @@ class FedCilDp:
         self._classifier = weights[0]
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> FedCilDp:
-    """The learner of one cell."""
-    return FedCilDp(spec, cells, known)
+make_learner = FedCilDp

@@ -31,13 +31,13 @@ _TEMPERATURE = 0.1  # of cosines in the cross-entropy
 class FedTaLite:
     """One cell: keys, prototypes and tail anchors of the classes so far, each [C, d]."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         params = spec.params
         assert isinstance(params, FedTaLiteParams)
         (self._cell,) = cells
-        self._params, self._n_users, self._seen = params, known.n_users or 0, SeenLabels(spec, known)
-        self._participation = participation(params, spec, self._cell, self._n_users)
-        self._keys = np.zeros((known.n_classes, known.n_inputs))
+        self._params, self._n_users, self._seen = params, context.n_users or 0, SeenLabels(spec, context)
+        self._participation = participation(params, spec, self._cell)
+        self._keys = np.zeros((context.n_classes, context.n_inputs))
         self._prototypes, self._anchors = np.zeros_like(self._keys), np.zeros_like(self._keys)
         self._labels: tuple[int, ...] = ()
 
@@ -49,7 +49,7 @@ class FedTaLite:
         self._gather(rows)
         random = generator(self._cell.seed, f"rounds of task {task.index}")
         for done in range(self._params.rounds):
-            chosen = self._participation.draw()
+            chosen = self._participation.draw(self._n_users)
             moves = [self._moved(rows, int(client), random) for client in chosen if (rows.users == client).any()]
             if moves:
                 self._anchors = self._anchors + np.mean(moves, axis=0)
@@ -109,6 +109,4 @@ class FedTaLite:
         return anchors - self._anchors
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> FedTaLite:
-    """The learner of one cell."""
-    return FedTaLite(spec, cells, known)
+make_learner = FedTaLite

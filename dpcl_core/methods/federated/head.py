@@ -1,7 +1,8 @@
-"""Heads on embeddings: a linear layer or a small network, trained as a batch of copies in NumPy."""
+"""Linear layers and two-layer ReLU networks, trained as a batch of copies in NumPy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,19 +18,11 @@ Params = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P].
-
-    The loss is cross-entropy with soft targets.
-    """
+    """Linear(d, C), or Linear(d, hidden)-ReLU-Linear(hidden, C) where `n_hidden` > 0; parameters are flat vectors [P]."""
 
     n_inputs: int
     n_classes: int
     n_hidden: int = 128
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters P."""
-        return sum((n_in + 1) * n_out for n_in, n_out in self._shapes)
 
     @property
     def _shapes(self) -> tuple[tuple[int, int], ...]:
@@ -43,32 +36,38 @@ class Head:
 
     def logits(self, params: Params, z: NDArray[np.floating]) -> NDArray[np.float32]:
         """Logits [..., n, C] of embeddings [n, d] or [..., n, d] under parameters [..., P]."""
-        values: NDArray[np.float32] = z.astype(np.float32, copy=False)
-        layers = self._layers(params)
-        for place, (weights, bias) in enumerate(layers):
-            values = values @ weights + bias[..., None, :]
-            if place < len(layers) - 1:
-                np.maximum(values, 0, out=values)
-        return values
+        return self.forward(params, z.astype(np.float32, copy=False))[-1]
 
     def gradients(
         self, params: Params, z: NDArray[np.float32], targets: NDArray[np.float32], weights: NDArray[np.float32]
     ) -> Params:
-        """Gradients [..., P] of each copy's weighted sum of losses, in the precision of the parameters [..., P].
+        """Gradients [..., P] of each copy's weighted sum of cross-entropies, in the precision of the parameters [..., P].
 
-        Args: z [..., b, d], targets [..., b, C] and weights [..., b]; leading axes may be 1 where copies share rows.
+        Args: z [..., b, d], soft targets [..., b, C], weights [..., b]; leading axes may be 1 where copies share rows.
+        """
+        *inputs, logits = self.forward(params, z)
+        residuals = _residuals(logits, targets)
+        residuals *= weights[..., None]
+        return self.backward(params, inputs, residuals)
+
+    def forward(self, params: Params, z: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """z [..., b, d], the hidden values [..., b, hidden] if there are any, and the outputs [..., b, C]."""
+        values = [z]
+        for matrix, bias in self._layers(params):
+            if len(values) > 1:
+                np.maximum(values[-1], 0, out=values[-1])
+            out = values[-1] @ matrix
+            out += bias[..., None, :]
+            values.append(out)
+        return values
+
+    def backward(self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]) -> Params:
+        """A loss's gradients in the parameters [..., P], from its gradient `back` [..., b, C] in the outputs.
+
+        Args: each layer's inputs, from `forward`.
         """
         gradients = np.empty_like(params)
         layers, views = self._layers(params), self._layers(gradients)
-        inputs = [z]
-        for matrix, bias in layers[:-1]:
-            hidden = inputs[-1] @ matrix
-            hidden += bias[..., None, :]
-            inputs.append(np.maximum(hidden, 0, out=hidden))
-        logits = inputs[-1] @ layers[-1][0]
-        logits += layers[-1][1][..., None, :]
-        back = _residuals(logits, targets)
-        back *= weights[..., None]
         for place in range(len(layers) - 1, -1, -1):
             np.matmul(np.swapaxes(inputs[place], -1, -2), back, out=views[place][0])
             np.sum(back, axis=-2, out=views[place][1])
@@ -76,6 +75,16 @@ class Head:
                 back = back @ np.swapaxes(layers[place][0], -1, -2)
                 back *= inputs[place] > 0
         return gradients
+
+    def input_gradient(
+        self, params: Params, inputs: Sequence[NDArray[np.float32]], back: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """The same loss's gradient in z [..., b, d]."""
+        for place, (matrix, _) in reversed(list(enumerate(self._layers(params)))):
+            back = back @ np.swapaxes(matrix, -1, -2)
+            if place:
+                back *= inputs[place] > 0
+        return back
 
     def _layers(self, params: Params) -> list[tuple[Params, Params]]:
         """Views of each layer's weights [..., in, out] and bias [..., out]."""

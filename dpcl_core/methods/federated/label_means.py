@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,9 +9,6 @@ from numpy.typing import NDArray
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.federated.budget import Horizon
-from dpcl_core.methods.federated.cards.label_means import LabelMeansParams
-from dpcl_core.methods.federated.public_context import PublicEmbeddings
 from dpcl_core.methods.federated.release_schedule import ReleaseSchedule
 from dpcl_core.methods.federated.replay import Replay
 from dpcl_core.methods.federated.task_rows import SeenLabels, features
@@ -26,15 +22,10 @@ _FAR = -1e6  # score of labels without a release so far: below all others, and t
 class LabelMeans:
     """The budgets of one seed. Keeps only released means."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
-        params = spec.params
-        assert isinstance(params, LabelMeansParams)
-        self._seed, self._n_classes = cells[0].seed, known.n_classes
-        self._seen = SeenLabels(spec, known)
-        self._public = PublicEmbeddings.of(known.anchors, self._seed, params.dimensions, params.radius)
-        horizon = Horizon.of(spec.privacy, known.n_tasks, known.recurrence)
-        multipliers = [horizon.releases(c.epsilon) if math.isfinite(c.epsilon) else 0.0 for c in cells]
-        self._releases = ReleaseSchedule(spec, cells, known, self._public, multipliers)
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        self._seed, self._n_classes = cells[0].seed, context.n_classes
+        self._seen = SeenLabels(spec, context)
+        self._releases = ReleaseSchedule(spec, cells, context)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         task = tasks[self._seed]
@@ -43,7 +34,7 @@ class LabelMeans:
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Nearness of each class's mean [epsilons, n, classes], the only prediction rule."""
-        z = self._public.view.residuals(features(task.test.inputs))
+        z = self._releases.public.view.residuals(features(task.test.inputs))
         scores = np.stack([self._nearness(z, parts) for parts in self._releases.parts])
         return {"nearest": self._seen.masked(scores, task)}
 
@@ -55,12 +46,10 @@ class LabelMeans:
         """Minus half the squared distance [n, C] of residuals [n, d'] to a label's mean, the nearest of all tasks'."""
         nearness = np.full((len(z), self._n_classes), _FAR)
         for part in parts:
-            means = self._public.view.residuals(part.means)
+            means = self._releases.public.view.residuals(part.means)
             for mean, label in zip(means, part.targets.argmax(axis=1), strict=True):
                 nearness[:, label] = np.maximum(nearness[:, label], -((z - mean) ** 2).sum(axis=1) / 2)
         return nearness
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> LabelMeans:
-    """The learner of one seed's budgets."""
-    return LabelMeans(spec, cells, known)
+make_learner = LabelMeans

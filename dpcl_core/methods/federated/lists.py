@@ -46,33 +46,24 @@ class Lists:
     @classmethod
     def of(cls, lists: Sequence[Sequence[Element]]) -> Lists:
         """Stacks at least one list; all must have the same length."""
-        return cls(
-            np.array([[element.weight for element in entries] for entries in lists]),
-            np.array([[element.mean for element in entries] for entries in lists]),
-            np.array([[element.covariance for element in entries] for entries in lists]),
-            np.array([[element.target for element in entries] for entries in lists]),
-        )
+        names = ("weight", "mean", "covariance", "target")
+        return cls(*(np.array([[getattr(element, name) for element in entries] for entries in lists]) for name in names))
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[Lists]) -> Lists:
         """Concatenates every client's lists of several tasks into one, dividing weights by the number of tasks."""
-        weights, means, covariances, targets = (
-            np.concatenate([getattr(task, name) for task in tasks], axis=1)
-            for name in ("weights", "means", "covariances", "targets")
-        )
-        return cls(weights / len(tasks), means, covariances, targets)
+        weights, *others = (np.concatenate(arrays, axis=1) for arrays in zip(*(task._arrays for task in tasks), strict=True))
+        return cls(weights / len(tasks), *others)
 
     @classmethod
     def stacked(cls, groups: Sequence[Lists]) -> Lists:
         """Stacks the lists of several groups of clients; shorter lists are padded with entries of weight zero."""
         entries = np.arange(max(group.weights.shape[1] for group in groups))
         last = [np.minimum(entries, group.weights.shape[1] - 1) for group in groups]
-        weights, means, covariances, targets = (
-            np.concatenate([getattr(group, name)[:, places] for group, places in zip(groups, last, strict=True)])
-            for name in ("weights", "means", "covariances", "targets")
-        )
+        padded = ([array[:, places] for array in group._arrays] for group, places in zip(groups, last, strict=True))
+        weights, *others = (np.concatenate(arrays) for arrays in zip(*padded, strict=True))
         exists = np.concatenate([np.tile(entries < group.weights.shape[1], (len(group), 1)) for group in groups])
-        return cls(weights * exists, means, covariances, targets)
+        return cls(weights * exists, *others)
 
     @classmethod
     def of_homes(cls, tasks: Sequence[Lists]) -> tuple[Lists, NDArray[np.int64]]:
@@ -85,17 +76,21 @@ class Lists:
         lists = cls.stacked([task.take(members) for task, members in zip(tasks, of_task, strict=True)])
         return lists.take(order), clients[order]
 
+    @property
+    def _arrays(self) -> tuple[NDArray[np.float64], ...]:
+        return self.weights, self.means, self.covariances, self.targets
+
     def __len__(self) -> int:
         return len(self.weights)
 
     def elements(self, client: int) -> list[Element]:
         """One client's list."""
-        columns = (self.weights[client], self.means[client], self.covariances[client], self.targets[client])
-        return [Element(float(weight), *rest) for weight, *rest in zip(*columns, strict=True)]
+        columns = (array[client] for array in self._arrays)
+        return [Element(float(weight), *others) for weight, *others in zip(*columns, strict=True)]
 
     def take(self, clients: NDArray[np.int64]) -> Lists:
         """The lists of these clients, in this order."""
-        return Lists(self.weights[clients], self.means[clients], self.covariances[clients], self.targets[clients])
+        return Lists(*(array[clients] for array in self._arrays))
 
     @property
     def second_moments(self) -> NDArray[np.float64]:

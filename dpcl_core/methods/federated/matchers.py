@@ -61,25 +61,23 @@ def assign(
     features: NDArray[np.float64],
     prototypes: NDArray[np.float64],
     weights: NDArray[np.float64] | None = None,
-    prototype_weights: NDArray[np.float64] | None = None,
     generator: np.random.Generator | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Slots int64 [L] and margins [L] of a list's features [L, f] against prototypes [K, f].
+) -> NDArray[np.int64]:
+    """Slots int64 [L] of a list's features [L, f] against prototypes [K, f].
 
     "random": a random permutation (needs `generator`); "nearest": many to one; "hungarian": one to one at minimum total
     squared distance, or at most ceil(L/K) to one where the list is longer; "ot": the largest entry of each row of the
-    coupling of Eq 22 under `weights` [L] and `prototype_weights` [K] (None: equal). Ties go to the lower slot.
+    coupling of Eq 22 under `weights` [L] (None: equal). Ties go to the lower slot.
     """
     costs = squared_distances(features, prototypes)
-    shares = None if weights is None else weights[None]
-    return slots(rule, costs[None], shares, prototype_weights, generator)[0], margins(features, prototypes)
+    ids: NDArray[np.int64] = slots(rule, costs[None], None if weights is None else weights[None], generator)[0]
+    return ids
 
 
 def slots(
     rule: Rule,
     costs: NDArray[np.float64],
     weights: NDArray[np.float64] | None = None,
-    prototype_weights: NDArray[np.float64] | None = None,
     generator: np.random.Generator | None = None,
 ) -> NDArray[np.int64]:
     """The same for many lists at once, from costs [n, L, K] and weights [n, L]: int64 [n, L]."""
@@ -95,7 +93,7 @@ def slots(
         wide = np.tile(costs, (1, 1, repeats))
         ids = np.stack([linear_sum_assignment(cost_matrix)[1] for cost_matrix in wide]) % n_slots
     else:
-        plans = coupling(costs, weights, prototype_weights)
+        plans = coupling(costs, weights)
         ids = (plans >= plans.max(axis=2, keepdims=True) * _TIED).argmax(axis=2)
     return ids
 
@@ -111,14 +109,13 @@ def squared_distances(features: NDArray[np.float64], prototypes: NDArray[np.floa
 def coupling(
     costs: NDArray[np.float64],
     weights: NDArray[np.float64] | None = None,
-    prototype_weights: NDArray[np.float64] | None = None,
     smoothing: float = _SMOOTHING,
     n_steps: int = _SINKHORN_STEPS,
 ) -> NDArray[np.float64]:
     """The couplings P [n, L, K] that minimise sum P c + smoothing * sum P log P (Eq 22), by Sinkhorn's steps in logarithms.
 
-    Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L] and prototype weights [K],
-    normalised to sum 1; None: equal.
+    Each list's costs [L, K] are first divided by their largest. Marginals are weights [n, L], normalised to sum 1
+    (None: equal), and equal shares of the K prototypes.
     """
     n, length, n_slots = costs.shape
     if costs.size == 0:  # no list, or none with an element
@@ -126,7 +123,7 @@ def coupling(
     largest = costs.max(axis=(1, 2), keepdims=True)
     scaled = np.divide(costs, largest, out=np.zeros_like(costs), where=largest > 0) / -smoothing
     rows = _log_shares(np.ones((n, length)) if weights is None else weights)
-    columns = _log_shares(np.ones(n_slots) if prototype_weights is None else prototype_weights)
+    columns = np.full(n_slots, np.log(1 / n_slots))
     across = np.zeros((n, n_slots))
     for _ in range(n_steps):
         down = rows - _log_sum(scaled + across[:, None, :], 2)

@@ -109,7 +109,7 @@ def _alternated(
     for _ in range(_ROUNDS):
         costs = squared_distances(features[None], prototypes[moving, None])
         repeated = np.broadcast_to(weights, (len(moving), n, length)).reshape(-1, length)
-        assigned = slots(rule, costs.reshape(-1, length, n_groups), repeated, None, generator)
+        assigned = slots(rule, costs.reshape(-1, length, n_groups), repeated, generator)
         assigned = assigned.reshape(len(moving), n, length)
         changed = (assigned != ids[moving]).any(axis=(1, 2))
         moving, assigned = moving[changed], assigned[changed]

@@ -81,7 +81,7 @@ class EntryMatcher:
         random = np.random.default_rng(0)  # only rule "random" uses it, and no figure depends on its draw
         for client in range(len(weights)):
             exist = np.flatnonzero(weights[client] > 0)
-            ids[client, exist], _ = matchers.assign(self.rule, features[client, exist], groups, generator=random)
+            ids[client, exist] = matchers.assign(self.rule, features[client, exist], groups, generator=random)
         return ids
 
     def of_means(

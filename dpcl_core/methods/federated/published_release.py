@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.methods.federated.client_release import expected_clients, side_by_side, stds_of
+from dpcl_core.methods.federated.client_release import expected_clients, side_by_side
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.projections import psd, simplex
 from dpcl_core.methods.federated.public_view import PublicView
@@ -39,8 +40,7 @@ class Aggregation:
 REPAIRED = Aggregation()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlotSums:
+class SlotSums(NamedTuple):
     """Averages over clients as released: weights [K], means [K, d], second moments [K, d] or [K, d, d] and targets [K, C].
 
     By shares all but the weights are still multiplied by the weights (w mu and so on) and are averaged over rounds in that
@@ -54,34 +54,25 @@ class SlotSums:
 
     def mixed(self, other: SlotSums, keep: float = 0.9) -> SlotSums:
         """The running average: `keep` times this plus 1 - `keep` times the next round's `other`."""
-        return SlotSums(
-            keep * self.weights + (1 - keep) * other.weights,
-            keep * self.means + (1 - keep) * other.means,
-            keep * self.seconds + (1 - keep) * other.seconds,
-            keep * self.targets + (1 - keep) * other.targets,
-        )
+        return SlotSums(*(keep * old + (1 - keep) * new for old, new in zip(self, other, strict=True)))
 
     def replay(self, floor: float = 1e-3, rule: Aggregation = REPAIRED) -> Replay:
         """The mixture: by shares, sums divided by their shares (at least 1 / (4 K)); then projected to valid parameters.
 
-        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights are projected onto the simplex, targets if
-        the rule says so.
+        Covariances are M - mu muᵀ with eigenvalues of at least `floor`; weights are projected onto the simplex, targets only
+        by a rule `on_simplex`.
         """
         shares = np.maximum(self.weights, 1 / (4 * len(self.weights))) if rule.by_shares else np.ones_like(self.weights)
         means, targets = self.means / shares[:, None], self.targets / shares[:, None]
         seconds = self.seconds / shares.reshape(-1, *[1] * (self.seconds.ndim - 1))
         covariances = _covariances(means, seconds, floor)
+        if covariances.ndim == 2:
+            covariances = covariances[:, None, :]
         weights = simplex(shares if rule.by_shares else self.weights)
-        return Replay(
-            weights,
-            means,
-            covariances[:, None, :] if covariances.ndim == 2 else covariances,
-            simplex(targets) if rule.on_simplex else targets,
-        )
+        return Replay(weights, means, covariances, simplex(targets) if rule.on_simplex else targets)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Statistics:
+class Statistics(NamedTuple):
     """The four statistics of n clients' lists of L entries: weights [n, L], means, second moments and targets [n, L, ...].
 
     Private if computed from clean lists; released if the clients noised them (`noisy_statistics`).
@@ -113,10 +104,8 @@ class Statistics:
         weighted = members * self.weights[:, None, :]
         belongs = weighted if rule.by_shares else members / np.maximum(members.sum(axis=2, keepdims=True), 1)
         flat = self.seconds.reshape(*self.weights.shape, math.prod(self.seconds.shape[2:]))
-        return [
-            side_by_side(values)
-            for values in (weighted.sum(axis=2), belongs @ self.means, belongs @ flat, belongs @ self.targets)
-        ]
+        sums = (weighted.sum(axis=2), belongs @ self.means, belongs @ flat, belongs @ self.targets)
+        return [side_by_side(values) for values in sums]
 
 
 def noisy_slot_sums(
@@ -155,7 +144,7 @@ def noisy_slot_sums(
     wide = bound if rule.by_shares else bound * math.sqrt(n_slots)
     bounds = (bound, wide, wide, wide)
     parts = [
-        ClientVectors(REPLAY, values, longest, stds_of(sigmas, bound))
+        ClientVectors(REPLAY, values, longest, [sigma * bound for sigma in sigmas])
         for values, longest in zip(statistics.by_slot(ids, n_slots, rule), bounds, strict=True)
     ]
     granted = " (printed sensitivity granted, not proven)" if pooled else ""
@@ -174,10 +163,8 @@ def noisy_statistics(
     so that nothing is averaged and sampling does not amplify (`mechanisms.noisy_client_vectors`).
     """
     clean = Statistics.of(lists)
-    shapes = [values.shape for values in (clean.weights, clean.means, clean.seconds, clean.targets)]
-    vectors = np.concatenate(
-        [side_by_side(values) for values in (clean.weights, clean.means, clean.seconds, clean.targets)], axis=1
-    )
+    shapes = [values.shape for values in clean]
+    vectors = np.concatenate([side_by_side(values) for values in clean], axis=1)
     part = ClientVectors(REPLAY, vectors, math.sqrt(1 + 3 * shapes[0][1]), list(sigmas))
     what = f"every client's list of {shapes[0][1]}, its four statistics noised at home"
     ends = np.cumsum([math.prod(shape[1:]) for shape in shapes])[:-1]
@@ -247,7 +234,7 @@ def noisy_lists(
     targets = _SHARE_SCALE * side_by_side(clipped_rows(lists.targets, 1.0)) / root
     vectors = np.concatenate([residuals, _SHARE_SCALE * lists.weights, targets], axis=1)
     bound = float(np.sqrt(1 + 2 * _SHARE_SCALE**2))
-    part = ClientVectors(REPLAY, vectors, bound, stds_of(multipliers, bound))
+    part = ClientVectors(REPLAY, vectors, bound, [multiplier * bound for multiplier in multipliers])
     what = f"every client's list of {length}, noised at home"
     received = noisy_client_vectors(part, noises, ledgers, task=task, what=what)
     width = residuals.shape[1]

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import client_release
+from dpcl_core.methods.federated.budget import Horizon
 from dpcl_core.methods.federated.cards.federated_params import ListParams, ReleaseParams
 from dpcl_core.methods.federated.client_release import EvenSlots, Layout, Slotted, WeightedSlots
 from dpcl_core.methods.federated.lists import ListLearner, Lists
-from dpcl_core.methods.federated.observations import NoiseStd
+from dpcl_core.methods.federated.observations import ListsObserved, NoiseStd
 from dpcl_core.methods.federated.public_context import EntryMatcher, PublicEmbeddings
 from dpcl_core.methods.federated.public_view import public_modes
 from dpcl_core.methods.federated.replay import Replay
@@ -23,32 +24,35 @@ from dpcl_core.privacy.noise import noise_of
 from dpcl_core.scenarios.stream import generator
 from dpcl_core.spec import Cell, RunSpec
 
-AT_MOST = 500  # most rows of a client and label that a list is fitted to
-
 
 class ReleaseSchedule:
     """The released mixtures of one seed's budgets. Keeps only releases and public facts.
 
-    `multipliers`: noise over sensitivity of each release, one per budget; 0: none.
+    `multipliers`: noise over sensitivity of each release, one per budget (0: none); by default one release per task spends
+    the budget. `public`: the method's public embeddings.
     """
 
     def __init__(
         self,
         spec: RunSpec,
         cells: Sequence[Cell],
-        known: PublicContext,
-        public: PublicEmbeddings,
-        multipliers: Sequence[float],
+        context: PublicContext,
+        multipliers: Sequence[float] | None = None,
     ) -> None:
         params = spec.params
         assert isinstance(params, ReleaseParams)
-        self._params, self._public, self.multipliers = params, public, tuple(multipliers)
-        self._lists = params if isinstance(params, ListParams) else None
-        self._cells, self._n_users, self._n_clients = tuple(cells), known.n_users or 0, clients_per_task(known)
+        self._params, self._lists = params, params if isinstance(params, ListParams) else None
+        horizon = Horizon.of(spec.privacy, context.n_tasks, context.recurrence)
+        self.multipliers = multipliers or [horizon.releases(cell.epsilon) for cell in cells]
+        n_anchors = self._lists.anchors if self._lists is not None else 0
+        self.public = PublicEmbeddings.of(context.anchors, cells[0].seed, params.dimensions, params.radius, n_anchors)
+        self._cells, self._n_users, self._n_clients = tuple(cells), context.n_users or 0, clients_per_task(context)
         self._noises = [noise_of(spec.privacy.noise, cell, "releases") for cell in cells]
-        self._compared = EntryMatcher.of(self._lists, public) if self._lists is not None else None
+        self._matcher = EntryMatcher.of(self._lists, self.public) if self._lists is not None else None
         self._latest: dict[tuple[int, int], NDArray[np.float64]] = {}  # (budget, label): groups' means, latest release
-        self._fresh = public_modes(public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, known.n_inputs))
+        self._fresh = (
+            public_modes(self.public.others, self.n_groups) if self.n_groups > 1 else np.zeros((1, context.n_inputs))
+        )
         self.parts: list[list[Replay]] = [[] for _ in cells]  # by budget, one mixture per task
 
     @property
@@ -60,8 +64,8 @@ class ReleaseSchedule:
         """The layout of a client's vector in a task's sum: a single slot needs no shares."""
         n_slots = len(rows.space) * self.n_groups
         if n_slots == 1 or self._params.slots == "even":
-            return EvenSlots(self._public.view, n_slots)
-        return WeightedSlots(self._public.view, n_slots)
+            return EvenSlots(self.public.view, n_slots)
+        return WeightedSlots(self.public.view, n_slots)
 
     def of_task(
         self, rows: TaskRows, index: int, ledgers: Mapping[Cell, Ledger], lists: Callable[[], Lists] | None = None
@@ -99,24 +103,28 @@ class ReleaseSchedule:
         """Every client's list of the task, by label. Private: never leaves the clients, except for the simulator's view."""
         assert self._lists is not None
         learner = ListLearner(self._lists.list_size, self._lists.restarts)
-        return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"), AT_MOST)
+        return listed(rows, range(self._n_users), learner, self._draws(f"list of task {index}"))
 
     def slotted(self, rows: TaskRows, lists: Lists | None, budget: int, index: int) -> Slotted:
         """Every client's shares and means of the task's slots. Private."""
         if self.n_groups == 1 or lists is None:
             return client_release.by_label(rows.z, rows.labels, rows.users, self._n_users, rows.space)
-        assert self._compared is not None
+        assert self._matcher is not None
         draws = self._draws(f"matching of task {index}")
-        ids = matched(lists, self._compared, self._prototypes(budget, rows.space), draws)
+        ids = matched(lists, self._matcher, self._prototypes(budget, rows.space), draws)
         return client_release.by_matching(lists, ids, len(rows.space) * self.n_groups)
+
+    def observed(self, rows: TaskRows, lists: Callable[[], Lists], index: int, round: int) -> ListsObserved:
+        """The simulator's view of the task's lists and of all releases so far."""
+        return ListsObserved(lists, index, round, self.parts, self._stds(rows), self.public)
 
     def targets(self, rows: TaskRows) -> NDArray[np.float64]:
         """One-hot targets [K, C] of the task's slots, which are labels or groups within one. Public."""
         return np.repeat(np.eye(rows.n_classes)[list(rows.space)], self.n_groups, axis=0)
 
-    def stds(self, rows: TaskRows) -> list[NoiseStd]:
+    def _stds(self, rows: TaskRows) -> list[NoiseStd]:
         """Each budget's noise in a release of such a task, if all its slots had equal shares."""
-        layout, radius = self.layout(rows), self._public.view.radius
+        layout, radius = self.layout(rows), self.public.view.radius
         scale = layout.sensitivity / self._n_clients * (1 if isinstance(layout, EvenSlots) else radius * layout.n_slots)
         return [NoiseStd(z * scale, z / self._n_clients, z * radius) for z in self.multipliers]
 

@@ -1,4 +1,4 @@
-"""Rounds of federated training: client sampling, local updates and averaging."""
+"""Rounds of federated training: local updates and averaging."""
 
 from __future__ import annotations
 
@@ -10,23 +10,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.methods.common.adam import Adam
 from dpcl_core.methods.federated.head import Head, Params, cycled
-from dpcl_core.privacy.noise import Batches
 from dpcl_core.scenarios.stream import generator
-
-
-@dataclass(frozen=True, slots=True)
-class Participation:
-    """Poisson sampling of a round's clients: each of `n_clients` independently; at sampling rate 1 everyone.
-
-    `coins` come from the operating system where amplification is claimed: predictable coins amplify nothing.
-    """
-
-    n_clients: int
-    coins: Batches
-
-    def draw(self) -> NDArray[np.int64]:
-        """The next round's clients in ascending order; possibly none."""
-        return self.coins.draw(self.n_clients)
 
 
 def client_draws(chosen: Iterable[int], seed: int | None, purpose: str) -> list[np.random.Generator]:
@@ -80,34 +64,33 @@ def local_updates(
     draws: Sequence[np.random.Generator],
     replayed: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
 ) -> Params:
-    """Weight updates [E, n, P] of the chosen clients, trained from E models `start` [E, P].
+    """Weight updates [n, P] of the chosen clients, trained from the model `start` [P].
 
     `draws`: a generator for each chosen client, which orders its local rows first and the replayed rows next. `replayed`:
-    the server's sampled embeddings [E, r, d] and targets [E, r, C], one set per model. A client without rows trains on
-    replay alone, or returns zero. Models share the order of rows; no noise is added here. A client's update depends only on
-    its own rows and draws. Private: only a mechanism, or a mode that says "not private", may pass it on. A client whose
-    training diverges, which one huge value can cause, raises no error and changes no other client: its update is clipped, or
-    counts as zero where it is not finite.
+    the server's sampled embeddings [r, d] and targets [r, C]. A client without rows trains on replay alone, or returns zero.
+    No noise is added here. A client's update depends only on its own rows and draws. Private: only a mechanism, or a mode
+    that says "not private", may pass it on. A client whose training diverges, which one huge value can cause, raises no
+    error and changes no other client: its update is clipped, or counts as zero where it is not finite.
     """
-    (n_models, n_parameters), n = start.shape, len(chosen)
+    n = len(chosen)
     if n == 0:
-        return np.zeros((n_models, 0, n_parameters), dtype=np.float32)
+        return np.zeros((0, len(start)), dtype=np.float32)
     batch, n_rows = plan.batch_size, plan.n_steps * plan.batch_size
     rows, shares = _rows(clients, chosen, n_rows, batch, draws)
-    orders = None if replayed is None else np.stack([cycled(replayed[0].shape[1], n_rows, draw) for draw in draws])
+    orders = None if replayed is None else np.stack([cycled(len(replayed[0]), n_rows, draw) for draw in draws])
     if orders is not None:
         shares = np.concatenate([shares, np.full((n, batch), plan.replay_weight / batch, dtype=np.float32)], axis=1)
-    params = np.repeat(start[:, None], n, axis=1)
+    params = np.repeat(start[None], n, axis=0)
     adam = Adam(params, plan.learning_rate)
     for step in range(plan.n_steps):
-        local = rows[:, step * batch : (step + 1) * batch]
-        z, targets = clients.z[local][None], clients.targets[local][None]
+        now = slice(step * batch, (step + 1) * batch)
+        z, targets = clients.z[rows[:, now]], clients.targets[rows[:, now]]
         if replayed is not None and orders is not None:
-            drawn = orders[:, step * batch : (step + 1) * batch]
-            z, targets = _with_replay(z, replayed[0][:, drawn]), _with_replay(targets, replayed[1][:, drawn])
+            z = np.concatenate([z, replayed[0][orders[:, now]]], axis=1)
+            targets = np.concatenate([targets, replayed[1][orders[:, now]]], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
-            adam.step(params, head.gradients(params, z, targets, shares[None]))
-    return params - start[:, None]
+            adam.step(params, head.gradients(params, z, targets, shares))
+    return params - start
 
 
 def _rows(
@@ -124,16 +107,11 @@ def _rows(
     return rows, shares
 
 
-def _with_replay(local: NDArray[np.float32], replayed: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Local rows [1, n, b, ...], the same for every model, and replayed rows [E, n, b, ...] as one batch [E, n, 2b, ...]."""
-    return np.concatenate([np.broadcast_to(local, (len(replayed), *local.shape[1:])), replayed], axis=2)
-
-
 def averaged(start: Params, updates: Params) -> Params:
-    """FedAvg without privacy: `start` [E, P] plus the mean of `updates` [E, n, P]; unchanged in an empty round."""
-    return start + updates.mean(axis=1) if updates.shape[1] else start
+    """FedAvg without privacy: `start` [P] plus the mean of `updates` [n, P]; unchanged in an empty round."""
+    return start + updates.mean(axis=0) if len(updates) else start
 
 
-def moved(start: Params, noisy_sums: NDArray[np.floating], expected_clients: float) -> Params:
-    """DP-FedAvg's step: `start` [E, P] plus noisy sums [E, P] divided by the expected number of clients, a constant."""
-    return (start + noisy_sums / expected_clients).astype(np.float32)
+def moved(start: Params, noisy_sum: NDArray[np.floating], expected_clients: float) -> Params:
+    """DP-FedAvg's step: `start` [P] plus a noisy sum [P] divided by the expected number of clients, a constant."""
+    return (start + noisy_sum / expected_clients).astype(np.float32)

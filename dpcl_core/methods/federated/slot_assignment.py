@@ -17,6 +17,7 @@ from dpcl_core.methods.federated.lists import Element, ListLearner, Lists
 from dpcl_core.methods.federated.public_context import EntryMatcher
 
 Draws = Callable[[int], np.random.Generator]  # one generator per client: one client's draws must not affect another's
+_MOST_ROWS = 500  # that a list is fitted to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,35 +42,32 @@ class TaskRows:
         return targets
 
 
-def listed(
-    rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, at_most: int, *, by_label: bool = True
-) -> Lists:
+def listed(rows: TaskRows, users: Sequence[int], learner: ListLearner, draws: Draws, *, by_label: bool = True) -> Lists:
     """Every user's list: by label, `learner`'s entries for each label in turn, weighted by the label's share of the user's
     rows; otherwise its entries for all rows, whose targets are then label shares.
 
-    `at_most`: only this many first rows of a client and label (or of a client) are used; more rows cost time without a
-    better fit.
+    Uses at most the first 500 rows of a client and label (or of a client); more rows cost time without a better fit.
     """
     if by_label:
-        return Lists.of([_list(rows, user, learner, draws(user), at_most) for user in users])
-    places = {user: np.flatnonzero(rows.users == user)[:at_most] for user in users}
+        return Lists.of([_list(rows, user, learner, draws(user)) for user in users])
+    places = {user: np.flatnonzero(rows.users == user)[:_MOST_ROWS] for user in users}
     return Lists.of([learner.fit(rows.z[places[user]], rows.targets[places[user]], draws(user)) for user in users])
 
 
-def _list(rows: TaskRows, user: int, learner: ListLearner, random: np.random.Generator, at_most: int) -> list[Element]:
+def _list(rows: TaskRows, user: int, learner: ListLearner, random: np.random.Generator) -> list[Element]:
     of_label = [rows.of(user, label) for label in rows.space]
     n_rows = max(1, sum(map(len, of_label)))
     entries: list[Element] = []
     for label, selected in zip(rows.space, of_label, strict=True):
-        target = np.zeros((min(len(selected), at_most), rows.n_classes))
+        target = np.zeros((min(len(selected), _MOST_ROWS), rows.n_classes))
         target[:, label] = 1
         share = len(selected) / n_rows
-        fitted = learner.fit(selected[:at_most], target, random)
+        fitted = learner.fit(selected[:_MOST_ROWS], target, random)
         entries += [Element(share * entry.weight, entry.mean, entry.covariance, entry.target) for entry in fitted]
     return entries
 
 
-def matched(lists: Lists, compared: EntryMatcher, prototypes: NDArray[np.float64], draws: Draws) -> NDArray[np.int64]:
+def matched(lists: Lists, matcher: EntryMatcher, prototypes: NDArray[np.float64], draws: Draws) -> NDArray[np.int64]:
     """Slots int64 [n, S·L] of entries ordered by label: entries of label s are matched only to that label's groups.
 
     Args: prototypes [S, M, d], the groups' means, public or from earlier releases. A slot is s·M + group.
@@ -82,12 +80,11 @@ def matched(lists: Lists, compared: EntryMatcher, prototypes: NDArray[np.float64
     for label in range(n_labels):
         places = slice(label * per_label, (label + 1) * per_label)
         target = np.zeros((n_groups, lists.targets.shape[2]))
-        groups = compared.of_means(prototypes[label], variances, target)
+        groups = matcher.of_means(prototypes[label], variances, target)
         for client in range(len(lists)):
             entries = lists.elements(client)[places]
             weights = lists.weights[client, places]
             shares = weights / weights.sum() if weights.sum() > 0 else None
-            features = compared.features(entries)
-            assigned, _ = matchers.assign(compared.rule, features, groups, shares, generator=random[client])
+            assigned = matchers.assign(matcher.rule, matcher.features(entries), groups, shares, random[client])
             ids[client, places] = label * n_groups + assigned
     return ids

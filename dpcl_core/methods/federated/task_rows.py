@@ -20,19 +20,19 @@ def features(inputs: NDArray[np.generic]) -> NDArray[np.float32]:
     return unit_rows(inputs).astype(np.float32)
 
 
-def clients_per_task(known: PublicContext) -> int:
+def clients_per_task(context: PublicContext) -> int:
     """Public number of clients in a task: all, or an equal share of them where each belongs to one task only."""
-    n_users = known.n_users or 0
-    return n_users if known.recurrence == "every" else max(1, n_users // known.n_tasks)
+    n_users = context.n_users or 0
+    return n_users if context.recurrence == "every" else max(1, n_users // context.n_tasks)
 
 
-def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, known: PublicContext) -> NDArray[np.int64]:
+def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, context: PublicContext) -> NDArray[np.int64]:
     """The round's clients that belong to the task: all of them, unless each client belongs to one task only.
 
     In that case a client's task is public, and each client holds rows of it. Clients of other tasks are left out: they would
     train on rehearsal alone, in rounds that the ledger does not charge to them, and would shrink the mean update.
     """
-    if known.recurrence == "every":
+    if context.recurrence == "every":
         return chosen
     members: NDArray[np.int64] = chosen[np.isin(chosen, rows.users)]
     return members
@@ -41,8 +41,8 @@ def clients_of_this_task(chosen: NDArray[np.int64], rows: TaskRows, known: Publi
 class SeenLabels:
     """The labels of the tasks so far, all public. Under "prior-const" every public label competes from the start."""
 
-    def __init__(self, spec: RunSpec, known: PublicContext) -> None:
-        self._spec, self._known = spec, known
+    def __init__(self, spec: RunSpec, context: PublicContext) -> None:
+        self._spec, self._context = spec, context
         self._labels: set[int] = set()
         self._n_learned = 0
 
@@ -52,7 +52,7 @@ class SeenLabels:
         Raises BadInput for a task beyond the planned number, since the budget was divided among the planned tasks, and for a
         task without any public label.
         """
-        n_tasks = self._known.n_tasks
+        n_tasks = self._context.n_tasks
         if task.index >= n_tasks:
             allowed = f"must be at most {n_tasks}: the budget was divided among {n_tasks} before the first; start a new run"
             raise BadInput("scenario.tasks", task.index + 1, allowed)
@@ -63,7 +63,7 @@ class SeenLabels:
         self._n_learned = task.index + 1
         train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, space)))
         assert train.users is not None, "a federated scenario assigns rows to clients"
-        return TaskRows(features(train.inputs), train.labels, train.users, space, self._known.n_classes)
+        return TaskRows(features(train.inputs), train.labels, train.users, space, self._context.n_classes)
 
     def masked(self, logits: NDArray[np.floating], task: Task) -> NDArray[np.floating]:
         """Logits [..., C] with -inf for labels that do not compete.
@@ -75,12 +75,12 @@ class SeenLabels:
         if task.task_id is not None:
             competing = self._space(task)
         elif task.index >= self._n_learned:
-            competing = self._known.public
+            competing = self._context.public
         masked = np.full_like(logits, -np.inf)
         masked[..., competing] = logits[..., competing]
         return masked
 
     def _space(self, task: Task) -> tuple[int, ...]:
         task_labels = task.prior if task.task_id is not None else ()
-        released = label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        released = label_space(self._spec.labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
         return tuple(label for label in released if not task_labels or label in task_labels)

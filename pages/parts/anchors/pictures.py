@@ -218,7 +218,7 @@ def _subsample_caption(event: Signatures) -> None:
 
     st.caption(
         f"The lists are long, so {event.n_compared:,} of {n_entries:,} entries were compared: from the first clients of "
-        f"every task, at most {list_subsample.KEPT} of a list, taking one of each kind before a second of any."
+        f"every task, at most {list_subsample.SUBSAMPLE_SIZE} of a list, taking one of each kind before a second of any."
     )
 
 

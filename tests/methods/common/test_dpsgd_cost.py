@@ -8,7 +8,8 @@ import dp_accounting as dp
 import pytest
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd_cost import event, noise_multiplier, schedule
+from dpcl_core.methods.common import dpsgd_cost
+from dpcl_core.methods.common.dpsgd_cost import event
 from dpcl_core.methods.common.dpsgd_plan import ROUNDING
 from dpcl_core.methods.features.cards.peft_ensemble import EnsembleParams
 from dpcl_core.scenarios.catalog import ClassIncremental
@@ -19,6 +20,11 @@ def spec(params: EnsembleParams, **privacy: object) -> RunSpec:
     return RunSpec(method="peft-ensemble", params=params, scenario=ClassIncremental(), privacy=PrivacySpec(**privacy))  # type: ignore[arg-type]
 
 
+def noise_multiplier(of: RunSpec, epsilon: float) -> float:
+    assert isinstance(of.params, EnsembleParams)
+    return dpsgd_cost.noise_multiplier(of, of.params.sample_rate, of.params.n_steps, epsilon)
+
+
 @pytest.mark.parametrize(
     ("sample_rate", "epsilon", "expected"),
     [(0.1, 1.0, 7.5722), (0.1, 8.0, 1.4227), (0.5, 1.0, 16.79), (0.5, 8.0, 2.810), (1.0, 1.0, 23.595), (1.0, 8.0, 3.7962)],
@@ -27,21 +33,21 @@ def test_noise_for_forty_epochs_is_the_paper_cards(sample_rate: float, epsilon: 
     """Section 10; the card's 7.576 and 1.423 at rate 0.1 are a little more than is needed."""
     params = EnsembleParams(sample_rate=sample_rate)
     assert params.n_steps == round(40 / sample_rate)
-    assert noise_multiplier(spec(params), params, epsilon) == pytest.approx(expected, rel=5e-4)
+    assert noise_multiplier(spec(params), epsilon) == pytest.approx(expected, rel=5e-4)
 
 
 def test_the_entry_costs_what_renyi_accounting_bounds_from_above() -> None:
     """An accountant of another kind: its epsilon is larger, and not by more than a tenth (1.09 for 1 on the paper card)."""
     params = EnsembleParams()
-    plan = schedule(params, 500)
-    spent = event(plan, noise_multiplier(spec(params), params, 1.0))
+    plan = params.schedule(500)
+    spent = event(plan, noise_multiplier(spec(params), 1.0))
     accountant = dp.rdp.RdpAccountant()
     accountant.compose(spent)
     assert 1.0 < accountant.get_epsilon(1e-5) < 1.1
 
 
 def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clipping_norm() -> None:
-    plan = schedule(EnsembleParams(sample_rate=0.2, clip_norm=3.0, epochs=7), 450)
+    plan = EnsembleParams(sample_rate=0.2, clip_norm=3.0, epochs=7).schedule(450)
     assert plan.expected_batch == pytest.approx(90)
     assert plan.n_steps == 35
     assert plan.noise_std(1.5) == 1.5 * 3.0 * (1 + ROUNDING) / 90
@@ -49,14 +55,14 @@ def test_sums_are_divided_by_the_expected_batch_and_noise_scales_with_the_clippi
 
 def test_no_noise_has_no_bound_and_asks_no_accountant() -> None:
     params = EnsembleParams()
-    assert noise_multiplier(spec(params), params, math.inf) == 0.0
-    assert isinstance(event(schedule(params, 100), 0.0), dp.NonPrivateDpEvent)
+    assert noise_multiplier(spec(params), math.inf) == 0.0
+    assert isinstance(event(params.schedule(100), 0.0), dp.NonPrivateDpEvent)
 
 
 def test_a_learned_list_of_labels_leaves_less_for_the_weights() -> None:
     params = EnsembleParams()
-    alone = noise_multiplier(spec(params), params, 1.0)
-    learned = noise_multiplier(spec(params).model_copy(update={"labels": "dp-learned"}), params, 1.0)
+    alone = noise_multiplier(spec(params), 1.0)
+    learned = noise_multiplier(spec(params).model_copy(update={"labels": "dp-learned"}), 1.0)
     assert alone < learned < 1.5 * alone
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.acgan import AcGan, Generated
-from dpcl_core.methods.federated.networks import kl_gradients
+from dpcl_core.methods.federated.acgan import AcGan, Generated, kl_gradients
 from tests.support import clients
 
 GAN = AcGan(n_inputs=5, n_classes=3, noise_size=2, hidden=6)
@@ -21,7 +20,7 @@ LOCAL = (RANDOM.standard_normal((4, 5)).astype(np.float32), np.array([0, 2, 1, 2
 def one(generator: np.ndarray, labels: np.ndarray) -> Generated:
     """Rows from one generator for labels [b]."""
     found = GAN.generate(generator, labels[None], [RANDOM])
-    return Generated(found.x[0], found.labels[0], found.inputs[0], found.hidden[0])
+    return Generated(found.x[0], found.labels[0], [values[0] for values in found.inputs])
 
 
 REPLAYED = one(SERVER_GENERATOR, np.array([1, 0, 0, 1]))
@@ -69,7 +68,7 @@ def classifier_loss(classifier: np.ndarray, *, replayed: bool, server: bool) -> 
 
 
 def first_rows(batch: Generated) -> Generated:
-    return replace(batch, x=batch.x[:4], labels=batch.labels[:4], inputs=batch.inputs[:4], hidden=batch.hidden[:4])
+    return replace(batch, x=batch.x[:4], labels=batch.labels[:4], inputs=[values[:4] for values in batch.inputs])
 
 
 @pytest.mark.parametrize("replayed", [True, False])
@@ -80,18 +79,18 @@ def test_the_classifier_s_slopes_are_those_of_its_loss(replayed: bool, server: b
         CLASSIFIER, LOCAL, generated, REPLAYED if replayed else None, by_server if server else None, CONSISTENCY
     )
     step = 1e-5
-    for place in range(GAN.classifier.n_parameters):
-        moved = np.eye(GAN.classifier.n_parameters)[place] * step
+    for place in range(len(CLASSIFIER)):
+        moved = np.eye(len(CLASSIFIER))[place] * step
         losses = [classifier_loss(CLASSIFIER + sign * moved, replayed=replayed, server=server) for sign in (1, -1)]
         assert slopes[place] == pytest.approx((losses[0] - losses[1]) / (2 * step), abs=1e-5)
 
 
 def test_the_generator_s_slopes_are_those_of_its_loss() -> None:
     slopes, step = GAN.generator_gradient(GENERATOR, CLASSIFIER, GENERATED), 1e-5
-    for place in range(0, GAN.generator.n_parameters, 97):
-        moved = np.eye(GAN.generator.n_parameters)[place] * step
+    for place in range(0, len(GENERATOR), 97):
+        moved = np.eye(len(GENERATOR))[place] * step
         losses = [
-            counted_as(True, CLASSIFIER, forward(GENERATOR + sign * moved, GENERATED.inputs, 5, 256, 5), GENERATED.labels)
+            counted_as(True, CLASSIFIER, forward(GENERATOR + sign * moved, GENERATED.inputs[0], 5, 256, 5), GENERATED.labels)
             for sign in (1, -1)
         ]
         assert slopes[place] == pytest.approx((losses[0] - losses[1]) / (2 * step), abs=1e-5)
@@ -125,7 +124,7 @@ def test_clients_side_by_side_are_clients_one_by_one() -> None:
     again = GAN.generate(SERVER_GENERATOR, np.stack([REPLAYED.labels] * 2), [RANDOM] * 2)
     together = GAN.classifier_gradient(classifier, own, generated, again, server, 1.0)
     for place in range(2):
-        first, second, third = (Generated(batch.x[place], batch.labels[place], batch.inputs[place], batch.hidden[place])
+        first, second, third = (Generated(batch.x[place], batch.labels[place], [values[place] for values in batch.inputs])
                            for batch in (generated, again, server))  # fmt: skip
         found = GAN.classifier_gradient(classifier[place], (own[0][place], own[1][place]), first, second, third, 1.0)
         assert together[place] == pytest.approx(found, abs=1e-6)

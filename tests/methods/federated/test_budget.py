@@ -24,9 +24,9 @@ def test_one_release_a_task_of_everyone(epsilon: float, multiplier: float) -> No
     assert gaussian.epsilon(found / 2, 1e-5) == pytest.approx(epsilon, rel=1e-3)
 
 
-def test_rounds_of_the_head_alone() -> None:
+def test_rounds_of_the_one_per_round() -> None:
     """Section 9.6, schedule (b): 200 rounds of 30 %."""
-    assert IN_ROUNDS.head_alone(4.0) == pytest.approx(4.709, rel=5e-3)
+    assert IN_ROUNDS.one_per_round(4.0) == pytest.approx(4.709, rel=5e-3)
 
 
 def test_the_head_beside_releases_has_what_they_leave() -> None:
@@ -42,14 +42,16 @@ def test_what_travels_in_one_round_is_one_gaussian() -> None:
     """Section 9.7: 6.66 each under an even split, which is 4.71 of both."""
     noises = IN_ROUNDS.in_rounds(4.0, 0.5)
     assert noises.release == noises.head == pytest.approx(6.66, rel=5e-3)
-    assert noises.joint == pytest.approx(IN_ROUNDS.head_alone(4.0), rel=1e-9)
     uneven = IN_ROUNDS.in_rounds(4.0, 0.2)
-    assert uneven.joint == pytest.approx(noises.joint, rel=1e-9)
+    for split in (noises, uneven):
+        joint = 1 / math.sqrt(1 / split.release**2 + 1 / split.head**2)
+        assert joint == pytest.approx(IN_ROUNDS.one_per_round(4.0), rel=1e-9)
     assert uneven.release > noises.release > uneven.head
 
 
-def test_without_noise_on_one_of_them_the_joint_vector_has_none() -> None:
-    assert Noises(2.0, 0.0).joint == Noises().joint == 0.0
+def test_an_infinite_budget_has_no_noise() -> None:
+    assert FOUR_TASKS.releases(math.inf) == IN_ROUNDS.one_per_round(math.inf) == 0.0
+    assert IN_ROUNDS.in_rounds(math.inf, 0.5) == IN_ROUNDS.beside_releases(math.inf, 0.5) == Noises()
 
 
 def test_clients_of_one_task_alone_pay_for_that_task() -> None:

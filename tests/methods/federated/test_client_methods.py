@@ -14,11 +14,11 @@ from dpcl_core.events import CellFinished, Event, Progress, Signatures, to_json
 from dpcl_core.methods import catalog
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated import client_release, client_training, replay, server_head
-from dpcl_core.methods.federated.rounds import Participation
 from dpcl_core.privacy import card as privacy_card
 from dpcl_core.privacy import mechanisms
 from dpcl_core.privacy.accounting import Pld, subsampled_gaussian
 from dpcl_core.privacy.ledger import HEAD, REPLAY, Ledger
+from dpcl_core.privacy.noise import Batches
 from dpcl_core.privacy.statement import guarantee, standing, three_numbers
 from dpcl_core.privacy.written import written
 from dpcl_core.scenarios.stream import Examples, Task, TaskStream
@@ -344,14 +344,14 @@ def test_rehearsed_embeddings_are_of_unit_length_where_asked_for(method: str, mo
 def test_clients_of_a_round_are_the_same_whatever_matches_their_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 16, with groups to be matched: coins come from the seed alone."""
     drawn: list[list[int]] = []
-    true = Participation.draw
+    true = Batches.draw
 
-    def recording(self: Participation) -> np.ndarray:
-        found = true(self)
+    def recording(self: Batches, n_records: int) -> np.ndarray:
+        found = true(self, n_records)
         drawn.append(found.tolist())
         return found
 
-    monkeypatch.setattr(Participation, "draw", recording)
+    monkeypatch.setattr(Batches, "draw", recording)
     found = []
     for matcher in ("signature", "mean", "random"):
         params = {"matcher": matcher, "releases": "round", "modes_per_task": 2, "participation": 0.5}

@@ -146,7 +146,7 @@ def test_one_client_moves_the_sum_by_the_sensitivity_matching_included() -> None
     layout = WeightedSlots(VIEW, K)
 
     def total(clients: np.ndarray) -> np.ndarray:
-        ids = np.stack([assign("nearest", lists.means[client], prototypes)[0] for client in clients])
+        ids = np.stack([assign("nearest", lists.means[client], prototypes) for client in clients])
         vectors: np.ndarray = layout.vectors(client_release.by_matching(lists.take(clients), ids, K))
         return vectors.sum(axis=0)
 

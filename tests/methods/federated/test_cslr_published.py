@@ -164,7 +164,7 @@ def test_a_list_of_a_whole_task_is_one_mixture_whose_entries_have_shares_of_labe
     assert train.users is not None
     rows = TaskRows(train.inputs, train.labels, train.users, (0, 1), 4)
     learner = ListLearner(3, 1)
-    found = listed(rows, range(9), learner, lambda user: np.random.default_rng(user), 500, by_label=False)
+    found = listed(rows, range(9), learner, lambda user: np.random.default_rng(user), by_label=False)
     assert found.weights.shape == (9, 3)
     for user in range(8):
         own = train.labels[train.users == user]

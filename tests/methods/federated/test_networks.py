@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcl_core.methods.federated.networks import TwoLayers, binary_gradient, class_gradient
+from dpcl_core.methods.federated.acgan import binary_gradient, class_gradient
+from dpcl_core.methods.federated.head import Head
 
-NET = TwoLayers(5, 7, 3)
+NET = Head(5, 3, 7)
 
 
 def loss(params: np.ndarray, x: np.ndarray, labels: np.ndarray) -> float:
@@ -21,15 +22,15 @@ def loss(params: np.ndarray, x: np.ndarray, labels: np.ndarray) -> float:
 def test_slopes_are_those_of_the_loss() -> None:
     random = np.random.default_rng(0)
     params, x = NET.initial(random), random.standard_normal((4, 5)).astype(np.float32)
-    assert params.shape == (NET.n_parameters,)
+    assert params.shape == (6 * 7 + 8 * 3,)
     labels = np.array([0, 2, 1, 2])
-    hidden, out = NET.forward(params, x)
+    *inputs, out = NET.forward(params, x)
     slopes = class_gradient(out, labels)
     slopes[:, :1] += binary_gradient(out[:, :1], 1.0)
-    in_params, in_x = NET.backward(params, x, hidden, slopes)
+    in_params, in_x = NET.backward(params, inputs, slopes), NET.input_gradient(params, inputs, slopes)
     step = 1e-5
-    for place in range(0, NET.n_parameters, 7):
-        moved = np.eye(NET.n_parameters)[place] * step
+    for place in range(0, len(params), 7):
+        moved = np.eye(len(params))[place] * step
         found = (loss(params + moved, x, labels) - loss(params - moved, x, labels)) / (2 * step)
         assert in_params[place] == pytest.approx(found, abs=1e-4)
     for row, column in ((0, 0), (1, 3), (3, 4)):
@@ -44,9 +45,9 @@ def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
     params = np.stack([NET.initial(random) for _ in range(3)])
     x = random.standard_normal((3, 4, 5)).astype(np.float32)
     labels = random.integers(0, 3, (3, 4))
-    hidden, out = NET.forward(params, x)
-    together, _ = NET.backward(params, x, hidden, class_gradient(out, labels))
+    *inputs, out = NET.forward(params, x)
+    together = NET.backward(params, inputs, class_gradient(out, labels))
     for place in range(3):
-        own_hidden, own = NET.forward(params[place], x[place])
-        alone, _ = NET.backward(params[place], x[place], own_hidden, class_gradient(own, labels[place]))
+        *own_inputs, own = NET.forward(params[place], x[place])
+        alone = NET.backward(params[place], own_inputs, class_gradient(own, labels[place]))
         assert together[place] == pytest.approx(alone, abs=1e-5)

@@ -162,7 +162,7 @@ def test_pooled_clustering_breaks_the_bound_and_says_so() -> None:
         return flat(sums(lists.take(clients), found.ids)), found.prototypes
 
     def matched(clients: np.ndarray) -> np.ndarray:
-        ids = np.stack([assign("hungarian", lists.means[client], prototypes)[0] for client in clients])
+        ids = np.stack([assign("hungarian", lists.means[client], prototypes) for client in clients])
         return flat(sums(lists.take(clients), ids))
 
     (whole, named), fixed = clustered(everyone), matched(everyone)

@@ -22,8 +22,7 @@ MATCHERS = [("signature", "nearest"), ("signature", "hungarian"), ("pca-mean", "
 def opened(**params: object) -> tuple[RunSpec, ReleaseSchedule, TaskRows]:
     asked = clients.spec("cslr-server-head", params={"anchors": 20, "restarts": 1, "dimensions": 4, **params})
     known = clients.known(OF, PUBLIC)
-    public = PublicEmbeddings.of(PUBLIC, 0, 4, None, 20)
-    releases = ReleaseSchedule(asked, list(asked.cells()), known, public, [1.0])
+    releases = ReleaseSchedule(asked, list(asked.cells()), known, [1.0])
     return asked, releases, SeenLabels(asked, known).rows(OF.tasks[0])
 
 

@@ -11,7 +11,6 @@ from dpcl_core.methods.federated.head import Head
 from dpcl_core.methods.federated.rounds import (
     Clients,
     LocalPlan,
-    Participation,
     averaged,
     client_draws,
     local_updates,
@@ -33,14 +32,14 @@ def clients(seed: int = 0) -> Clients:
     return Clients.of(random.standard_normal((len(users), D)), np.eye(C)[labels], users, N)
 
 
-def start(n_models: int = 2) -> np.ndarray:
-    return np.stack([HEAD.initial(np.random.default_rng(seed)) for seed in range(n_models)])
+def start() -> np.ndarray:
+    return HEAD.initial(np.random.default_rng(0))
 
 
-def replayed(n_models: int = 2, n: int = 9) -> tuple[np.ndarray, np.ndarray]:
+def replayed(n: int = 9) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(7)
-    z = random.standard_normal((n_models, n, D)).astype(np.float32)
-    return z, random.dirichlet(np.ones(C), (n_models, n)).astype(np.float32)
+    z = random.standard_normal((n, D)).astype(np.float32)
+    return z, random.dirichlet(np.ones(C), n).astype(np.float32)
 
 
 def draws(chosen: Iterable[int]) -> list[np.random.Generator]:
@@ -69,40 +68,35 @@ def test_one_step_on_all_rows_is_adam_on_the_mean_loss_of_both(with_replay: bool
         again = replayed(n=size)
         plan = LocalPlan(1, size, 0.01, replay_weight=0.5)
         found = local_updates(HEAD, first, of, np.array([client]), plan, draws([client]), again if with_replay else None)
-        for model in range(2):
-            own = of.places[client]
-            parts = [(of.z[own], of.targets[own], 1.0)]
-            if with_replay:
-                parts.append((again[0][model], again[1][model], 0.5))
-            shares = np.full((1, size), 1 / size, dtype=np.float32)
-            own_model = first[model][None]
-            gradient = sum(weight * HEAD.gradients(own_model, z[None], y[None], shares)[0] for z, y, weight in parts)
-            large = np.abs(gradient) > 1e-4  # elsewhere rounding decides on the sign
-            assert found[model, 0][large] == pytest.approx(adam_once(gradient, 0.01)[large], abs=1e-5)
+        own = of.places[client]
+        parts = [(of.z[own], of.targets[own], 1.0)]
+        if with_replay:
+            parts.append((*again, 0.5))
+        shares = np.full(size, 1 / size, dtype=np.float32)
+        gradient = sum(weight * HEAD.gradients(first, z, y, shares) for z, y, weight in parts)
+        large = np.abs(gradient) > 1e-4  # elsewhere rounding decides on the sign
+        assert found[0][large] == pytest.approx(adam_once(gradient, 0.01)[large], abs=1e-5)
 
 
-def test_clients_and_models_side_by_side_change_as_alone() -> None:
+def test_clients_side_by_side_change_as_alone() -> None:
     """One row a client and one replayed row: no order is left to draw, so each may be trained alone."""
     random = np.random.default_rng(2)
     of = Clients.of(random.standard_normal((N, D)), np.eye(C)[random.integers(0, C, N)], np.arange(N), N)
     plan, again = LocalPlan(4, 3, 0.01), replayed(n=1)
     together = local_updates(HEAD, start(), of, np.array([0, 3, 4]), plan, draws([0, 3, 4]), again)
-    assert together.shape == (2, 3, HEAD.n_parameters)
+    assert together.shape == (3, len(start()))
     for place, client in enumerate([0, 3, 4]):
-        for model in range(2):
-            own = slice(model, model + 1)
-            more = (again[0][own], again[1][own])
-            alone = local_updates(HEAD, start()[own], of, np.array([client]), plan, draws([client]), more)
-            assert together[model, place] == pytest.approx(alone[0, 0], abs=1e-5)
+        alone = local_updates(HEAD, start(), of, np.array([client]), plan, draws([client]), again)
+        assert together[place] == pytest.approx(alone[0], abs=1e-5)
 
 
 def test_a_client_without_rows_changes_nothing_or_learns_from_replay_alone() -> None:
     of, plan = clients(), LocalPlan(3, 4, 0.01)
     chosen = np.array([1, 2])
     without = local_updates(HEAD, start(), of, chosen, plan, draws(chosen))
-    assert without[:, 0].any()
-    assert not without[:, 1].any()
-    assert local_updates(HEAD, start(), of, chosen, plan, draws(chosen), replayed())[:, 1].any()
+    assert without[0].any()
+    assert not without[1].any()
+    assert local_updates(HEAD, start(), of, chosen, plan, draws(chosen), replayed())[1].any()
 
 
 @pytest.mark.parametrize("value", [2e19, 3e38, np.inf, np.nan])
@@ -114,8 +108,8 @@ def test_one_client_s_strange_numbers_stop_nobody_and_move_nobody(value: float) 
     strange = Clients(z, usual.targets, usual.places)
     plan, everyone = LocalPlan(5, 4), np.arange(N)
     found, before = (local_updates(HEAD, start(), one, everyone, plan, draws(everyone)) for one in (strange, usual))
-    np.testing.assert_array_equal(np.delete(found, 1, axis=1), np.delete(before, 1, axis=1))
-    lengths = np.linalg.norm(clipped_rows(found, 0.5), axis=2)
+    np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(before, 1, axis=0))
+    lengths = np.linalg.norm(clipped_rows(found, 0.5), axis=1)
     assert (lengths <= 0.5 * (1 + 1e-12)).all()
 
 
@@ -125,38 +119,38 @@ def test_a_client_that_leaves_changes_nothing_of_the_others() -> None:
     before = local_updates(HEAD, start(), of, everyone, plan, draws(everyone), replayed())
     gone = Clients(of.z, of.targets, tuple(of.places[one][:0] if one == 1 else of.places[one] for one in everyone))
     after = local_updates(HEAD, start(), gone, everyone, plan, draws(everyone), replayed())
-    np.testing.assert_array_equal(np.delete(after, 1, axis=1), np.delete(before, 1, axis=1))
-    assert not np.array_equal(after[:, 1], before[:, 1])
+    np.testing.assert_array_equal(np.delete(after, 1, axis=0), np.delete(before, 1, axis=0))
+    assert not np.array_equal(after[1], before[1])
     fewer = np.delete(everyone, 1)
     np.testing.assert_array_equal(
-        local_updates(HEAD, start(), of, fewer, plan, draws(fewer), replayed()), np.delete(before, 1, axis=1)
+        local_updates(HEAD, start(), of, fewer, plan, draws(fewer), replayed()), np.delete(before, 1, axis=0)
     )
 
 
 def test_an_empty_round_and_its_averages() -> None:
     nobody = local_updates(HEAD, start(), clients(), np.zeros(0, dtype=np.int64), LocalPlan(2), [])
-    assert nobody.shape == (2, 0, HEAD.n_parameters)
+    assert nobody.shape == (0, len(start()))
     assert (averaged(start(), nobody) == start()).all()
 
 
 def test_averages_are_means_of_those_who_came_and_noisy_sums_over_those_expected() -> None:
-    updates = np.random.default_rng(8).standard_normal((2, 3, HEAD.n_parameters)).astype(np.float32)
-    assert averaged(start(), updates) == pytest.approx(start() + updates.sum(axis=1) / 3, abs=1e-6)
-    sums = updates.sum(axis=1, dtype=np.float64)
+    updates = np.random.default_rng(8).standard_normal((3, len(start()))).astype(np.float32)
+    assert averaged(start(), updates) == pytest.approx(start() + updates.sum(axis=0) / 3, abs=1e-6)
+    sums = updates.sum(axis=0, dtype=np.float64)
     assert moved(start(), sums, 6.0) == pytest.approx(start() + sums / 6, abs=1e-6)
     assert moved(start(), sums, 6.0).dtype == np.float32
 
 
 def test_everyone_comes_at_rate_one_and_a_share_otherwise() -> None:
     """12,000 coins of chance 0.3: five standard errors, false alarm below 1e-6."""
-    everyone = Participation(20, Batches(1.0, None))
-    assert (everyone.draw() == np.arange(20)).all()
-    some = Participation(20, Batches(0.3, None))
-    counts = np.bincount(np.concatenate([some.draw() for _ in range(600)]), minlength=20)
+    everyone = Batches(1.0, None)
+    assert (everyone.draw(20) == np.arange(20)).all()
+    some = Batches(0.3, None)
+    counts = np.bincount(np.concatenate([some.draw(20) for _ in range(600)]), minlength=20)
     assert counts.sum() / 12_000 == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / 12_000))
 
 
 def test_the_same_seed_brings_the_same_clients() -> None:
-    one, other = (Participation(20, Batches(0.3, 13, "clients")) for _ in range(2))
+    one, other = (Batches(0.3, 13, "clients") for _ in range(2))
     for _ in range(5):
-        assert (one.draw() == other.draw()).all()
+        assert (one.draw(20) == other.draw(20)).all()

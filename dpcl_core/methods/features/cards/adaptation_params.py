@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal, get_args
 
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED, Schedule
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
@@ -45,6 +47,11 @@ class PeftParams(Params):
     def n_steps(self) -> int:
         """Steps of DP-SGD: a public number that does not depend on the task's actual size."""
         return max(1, round(self.epochs / self.sample_rate))
+
+    def schedule(self, nominal_size: float) -> Schedule:
+        """The schedule of a training on data of this public nominal size."""
+        batch = self.sample_rate * nominal_size
+        return Schedule(self.sample_rate, self.n_steps, self.clip_norm, self.learning_rate, batch)
 
 
 def check(spec: RunSpec, facts: PublicSizes) -> None:
@@ -83,3 +90,13 @@ def derived(params: Params, facts: PublicSizes) -> str:
     assert isinstance(params, PeftParams)
     batch = params.sample_rate * facts.task_size
     return f"{params.n_steps} steps of DP-SGD a task, {batch:.0f} examples in a batch on average."
+
+
+# The card of a method on pretrained features, unless the method says otherwise; `trained_card`: one that trains by DP-SGD.
+card = partial(
+    MethodCard,
+    shares="all",
+    labels=("data", "prior", "prior-const", "dp-learned"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+)
+trained_card = partial(card, refuses=check, derived=derived, notes=notes, training_steps=training_steps)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.features import noise_forecast
-from dpcl_core.methods.features.cards import printed
+from dpcl_core.methods.features.cards import adaptation_params, printed
 from dpcl_core.spec import Params
 
 
@@ -12,7 +11,7 @@ class CosineParams(Params):
     """Settings of the cosine classifier: none, because the budget alone sets its noise."""
 
 
-CARD = MethodCard(
+CARD = adaptation_params.card(
     name="cosine",
     title="DP cosine classifier",
     summary="Adds up the unit-length features of each class, once per task, with Gaussian noise; a test example gets the "
@@ -20,9 +19,6 @@ CARD = MethodCard(
     source="Tobaben et al. 2025, Algorithm 1",
     params=CosineParams,
     module="dpcl_core.methods.features.cosine",
-    shares="all",
-    labels=("data", "prior", "prior-const", "dp-learned"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     forecast=noise_forecast.of_class_sums,
     is_one_release=True,
     is_in_playground=True,

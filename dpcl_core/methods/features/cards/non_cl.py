@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import adaptation_params, printed
 
@@ -21,7 +20,7 @@ class NonClParams(adaptation_params.PeftParams):
     )
 
 
-CARD = MethodCard(
+CARD = adaptation_params.trained_card(
     name="non-cl",
     title="All data at once",
     summary="Keeps every example and trains a fresh model on all of them together. No continual learning, but an upper "
@@ -29,15 +28,8 @@ CARD = MethodCard(
     source="Tobaben et al. 2025, Algorithm A3",
     params=NonClParams,
     module="dpcl_core.methods.features.non_cl",
-    shares="all",
-    labels=("data", "prior", "prior-const", "dp-learned"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     trains_on="all",
-    refuses=adaptation_params.check,
-    derived=adaptation_params.derived,
     forecast=noise_forecast.of_heads_on_all,
-    notes=adaptation_params.notes,
-    training_steps=adaptation_params.training_steps,
     printed=printed.NON_CL,
     table_names=lambda spec: ("Non-CL baseline", adaptation_params.variant(spec)),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.features import noise_forecast
 from dpcl_core.methods.features.cards import adaptation_params, printed
 from dpcl_core.methods.features.cards.adaptation_params import Rule
@@ -19,7 +18,7 @@ class EnsembleParams(adaptation_params.PeftParams):
     )
 
 
-CARD = MethodCard(
+CARD = adaptation_params.trained_card(
     name="peft-ensemble",
     title="PEFT ensemble",
     summary="Trains a new last layer, or a small adapter with one, for every task, from the same frozen network and by "
@@ -27,14 +26,7 @@ CARD = MethodCard(
     source="Tobaben et al. 2025, Algorithm 2",
     params=EnsembleParams,
     module="dpcl_core.methods.features.peft_ensemble",
-    shares="all",
-    labels=("data", "prior", "prior-const", "dp-learned"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
-    refuses=adaptation_params.check,
-    derived=adaptation_params.derived,
     forecast=noise_forecast.of_task_heads,
-    notes=adaptation_params.notes,
-    training_steps=adaptation_params.training_steps,
     printed=printed.ENSEMBLE,
     table_names=lambda spec: ("PEFT Ensemble", adaptation_params.variant(spec)),
 )

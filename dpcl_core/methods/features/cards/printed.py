@@ -50,10 +50,7 @@ _OPEN = {
     "params.lora_rank": "Rank and place of LoRA are not given.",
 }
 ENSEMBLE = Print(
-    SOURCE,
-    _TRAINED | {"params.rule": Printed(("argmax", "median", "entropy"), "No other rule is printed.")},
-    _OPEN,
-    _ALWAYS,
+    SOURCE, _TRAINED | {"params.rule": Printed(("argmax", "median", "entropy"), "No other rule is printed.")}, _OPEN, _ALWAYS
 )
 NAIVE = Print(SOURCE, _TRAINED, _OPEN, _ALWAYS)
 NON_CL = Print(

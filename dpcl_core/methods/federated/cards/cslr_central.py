@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.federated.cards import federated_params, printed
 from dpcl_core.spec import Params, RunSpec
 
@@ -17,7 +16,7 @@ class CslrCentralParams(
     federated_params.RehearsalParams,
     federated_params.ClippedParams,
 ):
-    """One release a task or a round, and a head averaged over clients."""
+    """One release per task or round, and a head averaged over clients."""
 
     head: Literal["private", "clean"] = Field(
         "private",
@@ -38,7 +37,7 @@ class CslrCentralParams(
 
 
 def notes(params: Params) -> tuple[str, ...]:
-    """The limits of the bound."""
+    """Caveats on the bound."""
     assert isinstance(params, CslrCentralParams)
     if params.head == "private":
         return ()
@@ -52,12 +51,12 @@ def is_for_the_replay(params: Params) -> bool:
 
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
-    """Called a repair, with how its head is trained."""
+    """A repair in tables, with the training of its head as the variant."""
     assert isinstance(spec.params, CslrCentralParams)
     return "Repair: CSLR", f"{spec.params.head} head"
 
 
-CARD = MethodCard(
+CARD = federated_params.card(
     name="cslr-central",
     title="CSLR, trusted sum",
     summary="Every client matches its texts to public groups and sends one clipped vector; the sum gets noise once and "
@@ -66,17 +65,10 @@ CARD = MethodCard(
     source=f"{federated_params.SOURCE}, repaired: matched on the client, one noise on the joint vector, accounted",
     params=CslrCentralParams,
     module="dpcl_core.methods.federated.cslr_central",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=federated_params.derived,
     notes=notes,
-    assumes=federated_params.SIMULATED,
     is_for_the_replay=is_for_the_replay,
     needs_anchors=True,
     printed=printed.CENTRAL,
     table_names=table_names,
     reference="CSLR",
-    differences=federated_params.differences,
 )

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
 from dpcl_core.privacy.cslr_claim import TABLE_5
@@ -114,7 +113,7 @@ def notes(params: Params) -> tuple[str, ...]:
 
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
-    """Named by how entries are matched; variants where a setting is another than in the main tables."""
+    """Named after the matcher; a variant for each setting that differs from the main tables."""
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
     if params.list_size == 1:
@@ -131,7 +130,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
-    """Our choices where the paper leaves something open."""
+    """Our choices for what the paper leaves open."""
     params = spec.params
     assert isinstance(params, CslrPublishedParams)
     sentences = [
@@ -150,7 +149,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-CARD = MethodCard(
+CARD = federated_params.card(
     name="cslr-published",
     title="CSLR as published",
     summary="In every round some clients send lists of Gaussians, which the server clusters by their log-densities at "
@@ -159,11 +158,7 @@ CARD = MethodCard(
     source=federated_params.SOURCE,
     params=CslrPublishedParams,
     module="dpcl_core.methods.federated.cslr_published",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
     refuses=check,
-    derived=federated_params.derived,
     guarantee="nominal",
     notes=notes,
     assumes=federated_params.SIMULATED[:1],

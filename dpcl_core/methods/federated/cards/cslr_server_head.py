@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
-from dpcl_core.spec import Params
 
 
 class CslrServerHeadParams(federated_params.ListParams, federated_params.ReleaseParams, federated_params.ServerParams):
-    """One release a task, and a head trained on the mixture of all releases."""
+    """One release per task, and a head trained on the mixture of all releases."""
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
-    """The settings in numbers."""
-    return f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more."
-
-
-CARD = MethodCard(
+CARD = federated_params.card(
     name="cslr-server-head",
     title="CSLR, head on the server",
     summary="Every client matches its texts to public groups and sends one clipped vector a task; the sum gets noise once "
@@ -27,11 +19,7 @@ CARD = MethodCard(
     params=CslrServerHeadParams,
     module="dpcl_core.methods.federated.cslr_server_head",
     shares="epsilons",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=derived,
-    assumes=federated_params.SIMULATED,
+    derived=lambda params, facts: f"{facts.n_tasks} releases in all, of every client each; the head costs nothing more.",
     needs_anchors=True,
     printed=printed.SERVER_HEAD,
     table_names=lambda spec: ("Repair: CSLR, head on the server", federated_params.axes(spec)),

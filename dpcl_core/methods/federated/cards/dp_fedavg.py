@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.federated.cards import federated_params, printed
 
 
@@ -10,7 +9,7 @@ class DpFedAvgParams(federated_params.ClippedParams):
     """Rounds of a clipped, noised head."""
 
 
-CARD = MethodCard(
+CARD = federated_params.card(
     name="dp-fedavg",
     title="DP-FedAvg, no replay",
     summary="Clients train the head in rounds, task after task; every client's change is clipped and the sum gets noise. "
@@ -18,14 +17,7 @@ CARD = MethodCard(
     source="McMahan et al. 2018; DP-SGD (no replay) of Shihab et al. 2026",
     params=DpFedAvgParams,
     module="dpcl_core.methods.federated.dp_fedavg",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=federated_params.derived,
-    assumes=federated_params.SIMULATED,
     printed=printed.FED_AVG,
     table_names=lambda spec: ("DP-SGD (no replay)", ""),
     reference="DP-SGD (no replay)",
-    differences=federated_params.differences,
 )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.federated.cards import federated_params, printed
-from dpcl_core.methods.federated.cards.cslr_central import CslrCentralParams, notes
+from dpcl_core.methods.federated.cards import cslr_central, federated_params
 
 
-class DpStatShareParams(CslrCentralParams):
+class DpStatShareParams(cslr_central.CslrCentralParams):
     """CSLR with lists of one entry: nothing to match."""
 
     list_size: int = Field(1, ge=1, le=1, description="Gaussians in a client's list: one.")
 
 
-CARD = MethodCard(
+CARD = replace(
+    cslr_central.CARD,
     name="dp-stat-share",
     title="DP-Stat-Share",
     summary="CSLR with one Gaussian a client and label in place of a list: nothing is matched, and all else is the same. "
@@ -23,16 +24,6 @@ CARD = MethodCard(
     source=f"Baseline of {federated_params.SOURCE}, read as lists of one entry",
     params=DpStatShareParams,
     module="dpcl_core.methods.federated.dp_stat_share",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=federated_params.derived,
-    notes=notes,
-    assumes=federated_params.SIMULATED,
-    needs_anchors=True,
-    printed=printed.STAT_SHARE,
     table_names=lambda spec: ("Repair: DP-Stat-Share", federated_params.axes(spec)),
     reference="DP-Stat-Share",
-    differences=federated_params.differences,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.federated.cards import federated_params, printed
 
 
@@ -24,7 +23,7 @@ class FedCilDpParams(federated_params.ClippedParams):
     )
 
 
-CARD = MethodCard(
+CARD = federated_params.card(
     name="fedcil-dp",
     title="FedCIL with noise",
     summary="Clients train a generator of embeddings and a classifier that tells real ones from invented ones; their joint "
@@ -33,14 +32,7 @@ CARD = MethodCard(
     source="Qi, Zhao and Li 2023 (FedCIL), on embeddings and under user-level privacy",
     params=FedCilDpParams,
     module="dpcl_core.methods.federated.fedcil_dp",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=federated_params.derived,
-    assumes=federated_params.SIMULATED,
     printed=printed.FED_CIL,
     table_names=lambda spec: ("FedCIL+DP", ""),
     reference="FedCIL+DP",
-    differences=federated_params.differences,
 )

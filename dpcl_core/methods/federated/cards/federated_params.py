@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from dpcl_core.backbones import catalog as backbones
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
-from dpcl_core.spec import LabelSetting, Params, RunSpec
+from dpcl_core.spec import Params, RunSpec
 
 Matcher = Literal["signature", "pca-mean", "mean", "target", "random"]
 Rule = Literal["nearest", "hungarian", "ot"]
@@ -19,8 +21,6 @@ SignatureNorm = Literal["centred", "z-scored", "ranked", "raw"]
 Slots = Literal["weighted", "even"]
 Radius = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 
-SCENARIOS = ("federated",)
-LABELS: tuple[LabelSetting, ...] = ("prior-const", "prior")
 SOURCE = "Shihab et al. 2026 (CSLR)"
 SIMULATED = (
     "Clients are simulated in one process: what the server would not see, the simulator does.",
@@ -166,7 +166,7 @@ def check_lists(spec: RunSpec, params: ListParams, facts: PublicSizes) -> None:
 
 
 def axes(spec: RunSpec) -> str:
-    """The name of the release in tables; "" where public texts determine the clip norm of means."""
+    """The variant's name in tables: axes and radius; "" where public texts determine the radius."""
     params = spec.params
     assert isinstance(params, ReleaseParams)
     return "" if params.radius is None else f"{params.dimensions} axes, radius {params.radius:g}"
@@ -175,7 +175,8 @@ def axes(spec: RunSpec) -> str:
 def differences(spec: RunSpec) -> tuple[str, ...]:
     """Our choices where Shihab et al. leave training in rounds open."""
     params = spec.params
-    assert isinstance(params, RoundParams)
+    if not isinstance(params, RoundParams):
+        return ()
     return (
         "Not given in the paper: how clients are drawn, steps at a client, batches. Ours: each by a coin, "
         f"{params.local_steps} steps on {params.batch_size} texts in each of {params.rounds} rounds a task.",
@@ -183,9 +184,21 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
-    """The settings as numbers of rounds and clients."""
-    if not isinstance(params, RoundParams):
-        return ""
+    """Numbers of rounds and clients that follow from the settings."""
+    assert isinstance(params, RoundParams)
     clients = params.participation * (facts.n_users or 1)
     steps = facts.n_tasks * params.rounds
     return f"{steps:,} rounds in all, {clients:g} clients in each on average, {params.local_steps} steps at every one."
+
+
+# The card of a method on clients' data, unless the method says otherwise.
+card = partial(
+    MethodCard,
+    shares="cell",
+    labels=("prior-const", "prior"),
+    scenarios=("federated",),
+    refuses=check,
+    derived=derived,
+    assumes=SIMULATED,
+    differences=differences,
+)

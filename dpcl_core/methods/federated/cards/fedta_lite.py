@@ -7,7 +7,6 @@ import math
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params, printed
 from dpcl_core.spec import RunSpec
@@ -31,7 +30,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     federated_params.check(spec, facts)
 
 
-CARD = MethodCard(
+CARD = federated_params.card(
     name="fedta-lite",
     title="FedTA-lite, no privacy",
     summary="Every class has a trained anchor that is mixed into the embeddings near it; the server keeps of each class the "
@@ -39,14 +38,9 @@ CARD = MethodCard(
     source="After Yu et al., CVPR 2025 (FedTA); its mixing equations were not at hand",
     params=FedTaLiteParams,
     module="dpcl_core.methods.federated.fedta_lite",
-    shares="cell",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
     refuses=check,
-    derived=federated_params.derived,
     guarantee="none",
     assumes=federated_params.SIMULATED[:1],
     printed=printed.FED_TA,
     table_names=lambda spec: ("FedTA", ""),
-    differences=federated_params.differences,
 )

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dpcl_core.layers import ADDED
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.federated.cards import federated_params
-from dpcl_core.spec import Params
 
 
 class LocalListParams(federated_params.ListParams, federated_params.ReleaseParams, federated_params.ServerParams):
     """One noisy list per client and task; a head trained on the server's aggregate of them."""
 
 
-def derived(params: Params, facts: PublicSizes) -> str:
-    """The settings in numbers."""
-    return f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
-
-
-CARD = MethodCard(
+CARD = federated_params.card(
     name="local-list",
     title="Noisy lists, nobody trusted",
     summary="Every client adds noise to its own list of Gaussians, once a task, and sends it; the server clusters the lists "
@@ -27,10 +19,9 @@ CARD = MethodCard(
     params=LocalListParams,
     module="dpcl_core.methods.federated.local_list",
     shares="epsilons",
-    labels=federated_params.LABELS,
-    scenarios=federated_params.SCENARIOS,
-    refuses=federated_params.check,
-    derived=derived,
+    derived=lambda params, facts: (
+        f"{facts.n_tasks} lists of every client, each noised before it leaves; the head costs nothing more."
+    ),
     assumes=federated_params.SIMULATED[:1],
     needs_anchors=True,
     printed=ADDED,

@@ -30,7 +30,7 @@ def _clients(spec: RunSpec) -> Values | None:
 
 
 def _alpha(spec: RunSpec) -> Values | None:
-    """The concentration printed for the data; None where clients are dealt out otherwise."""
+    """The Dirichlet concentration printed for the data; None where clients get their examples otherwise."""
     benchmark = _benchmark(spec)
     is_dealt = setting(spec, "scenario.partition") == "dirichlet"
     return (benchmark.alpha,) if is_dealt and benchmark is not None and benchmark.alpha is not None else None
@@ -54,10 +54,10 @@ def _groups(spec: RunSpec) -> Values | None:
 
     None where lists have one entry, since nothing is grouped then.
     """
-    known = _tasks_and_labels(spec)
-    if known is None or setting(spec, "params.list_size") == 1:
+    sizes = _tasks_and_labels(spec)
+    if sizes is None or setting(spec, "params.list_size") == 1:
         return None
-    n_tasks, n_labels = known
+    n_tasks, n_labels = sizes
     if _is_of_task(spec):
         return (n_tasks,)
     return (n_tasks // n_labels,) if n_tasks % n_labels == 0 else ()
@@ -65,8 +65,8 @@ def _groups(spec: RunSpec) -> Values | None:
 
 def _list_sizes(spec: RunSpec) -> Values:
     """The printed list covers all of a client's texts of a task; with one label per task, a list per label is the same."""
-    known = _tasks_and_labels(spec)
-    return () if known is not None and known[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
+    sizes = _tasks_and_labels(spec)
+    return () if sizes is not None and sizes[1] > 1 and not _is_of_task(spec) else (1, 2, 4, 8, 16)
 
 
 def _is_of_task(spec: RunSpec) -> bool:
@@ -74,9 +74,9 @@ def _is_of_task(spec: RunSpec) -> bool:
 
 
 def _lists(spec: RunSpec) -> Values:
-    """Both settings where a task has one label, since they are then equal."""
-    known = _tasks_and_labels(spec)
-    return ("task",) if known is None or known[1] > 1 else ("label", "task")
+    """One list per task, as printed; with one label per task, lists per label are the same."""
+    sizes = _tasks_and_labels(spec)
+    return ("task",) if sizes is None or sizes[1] > 1 else ("label", "task")
 
 
 def _matched_by_signature(*values: object) -> Printed:
@@ -222,7 +222,6 @@ SERVER_HEAD = Print(
     ),
     kind="repair",
 )
-STAT_SHARE = Print(SOURCE, _CENTRAL, _CENTRAL_OPEN, CENTRAL.always, kind="repair")
 _CLIPPED_OPEN = _ROUNDS_OPEN | {"params.clip_norm": "Where updates are clipped is not given."}
 FED_AVG = Print(
     SOURCE,
@@ -260,12 +259,5 @@ FED_TA = Print(
     SOURCE,
     _OF_ALL | _ROUNDS,
     _OPEN | _ROUNDS_OPEN | {"params.mixing": "Its mixing equations were not at hand."},
-    (
-        Departure(
-            "",
-            "FedTA by Yu et al. 2025",
-            "a simplified reading of FedTA",
-            "Its mixing equations were not at hand.",
-        ),
-    ),
+    (Departure("", "FedTA by Yu et al. 2025", "a simplified reading of FedTA", "Its mixing equations were not at hand."),),
 )
