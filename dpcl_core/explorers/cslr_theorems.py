@@ -21,8 +21,7 @@ from dpcl_core.errors import BadInput
 def _table_8() -> Mapping[int, tuple[float, float]]:
     hits, margins = (published.numbers("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
     return {
-        int(row.variant.removeprefix("m = ")): (hit, margin)
-        for (row, hit), (_, margin) in zip(hits, margins, strict=True)
+        int(row.variant.removeprefix("m = ")): (hit, margin) for (row, hit), (_, margin) in zip(hits, margins, strict=True)
     }
 
 

@@ -119,10 +119,7 @@ def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, n_tokens: int) -> 
             break
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], dim=1)
         output = net.model(
-            input_ids=tokens[-1][:, None],
-            attention_mask=seen,
-            position_ids=(lengths + step)[:, None],
-            past_key_values=cache,
+            input_ids=tokens[-1][:, None], attention_mask=seen, position_ids=(lengths + step)[:, None], past_key_values=cache
         )
         steps, cache = output.logits[:, -1], output.past_key_values
     return [_text(tokenizer, row) for row in torch.stack(tokens, dim=1).tolist()]

@@ -31,13 +31,7 @@ _ROUNDING = 0.5  # largest difference in nats that rounding explains between a c
 
 
 def measured(
-    network: nn.Module,
-    tokenizer: Tokenizer,
-    canaries: Sequence[Canary],
-    *,
-    cell: Cell,
-    task: int,
-    privacy: PrivacySpec,
+    network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary], *, cell: Cell, task: int, privacy: PrivacySpec
 ) -> Leaks:
     """Exposure, extraction and the lower bound on epsilon after a task, for planted codes and controls.
 

@@ -153,13 +153,7 @@ class NoisyInputs:
             return
         clip = self._params.embedding_clip or median_norm(self._table)
         noisy = published_embeddings(
-            self._table,
-            self._inputs[:, :, TOKEN],
-            self.ratios(),
-            clip,
-            self._noise,
-            self._ledger,
-            task=self._task.index,
+            self._table, self._inputs[:, :, TOKEN], self.ratios(), clip, self._noise, self._ledger, task=self._task.index
         )
         self._stored = self._adapted.table(noisy)
 

@@ -68,9 +68,7 @@ class Repaired:
             self._memory.open(self._mean_score(inputs, task, ledger))
         seeded = self._spec.privacy.noise == "seeded"
         batches = Batches(
-            self._plan.sample_rate,
-            self._cell.seed if seeded else None,
-            f"task {task.index} at epsilon {self._cell.epsilon}",
+            self._plan.sample_rate, self._cell.seed if seeded else None, f"task {task.index} at epsilon {self._cell.epsilon}"
         )
         steps = private_steps(
             self.net,

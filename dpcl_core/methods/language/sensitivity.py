@@ -82,12 +82,7 @@ class Counts:
 
 
 def scores(
-    log_probabilities: Floats,
-    score2: Floats,
-    is_stop: NDArray[np.bool_],
-    *,
-    alpha: float = ALPHA,
-    clamped: bool = False,
+    log_probabilities: Floats, score2: Floats, is_stop: NDArray[np.bool_], *, alpha: float = ALPHA, clamped: bool = False
 ) -> NDArray[np.float64]:
     """Score (Eq. 1) of tokens: 1 - exp(-(alpha Score1 + (1 - alpha) Score2)), Score1 = -log P; 0 for stop words.
 

@@ -11,14 +11,7 @@ from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed
-from dpcl_core.methods.language.cards.lm_params import (
-    BaselineParams,
-    ErParams,
-    EwcParams,
-    GemParams,
-    MtlParams,
-    OloraParams,
-)
+from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.methods.language.cards.network_params import LABELS_PUBLIC, LENGTH_PUBLIC
 from dpcl_core.spec import Params, RunSpec
 
