@@ -87,7 +87,7 @@ class Published(Sculpted):
 
 
 class NoisyInputs:
-    """A task's texts as the network reads them: embeddings clipped and noised afresh in every epoch (Eqs. 4 and 5).
+    """A task's texts as the network reads them: clipped embeddings with new noise in every epoch (Eqs. 4 and 5).
 
     With score_model = current, every epoch also recomputes the scores under the current model. Under an infinite budget the
     embeddings have no noise.

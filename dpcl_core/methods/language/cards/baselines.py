@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed
@@ -71,14 +71,10 @@ def _notes_on_waiting(params: Params) -> tuple[str, ...]:
     return (f"{kept} is kept until the last task has come.", *notes(params))
 
 
-def _named(name: str) -> Callable[[RunSpec], tuple[str, str]]:
-    """A function that gives a run's table names: the baseline's, and its mechanism's."""
-
-    def names(spec: RunSpec) -> tuple[str, str]:
-        assert isinstance(spec.params, BaselineParams)
-        return name, "FN" if spec.params.is_local else "DPSGD"
-
-    return names
+def _table_names(name: str, spec: RunSpec) -> tuple[str, str]:
+    """Table names of a run: the baseline's, and its mechanism's."""
+    assert isinstance(spec.params, BaselineParams)
+    return name, "FN" if spec.params.is_local else "DPSGD"
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
@@ -109,7 +105,7 @@ SEQFT = network_params.language_card(
     totals=totals,
     notes=notes,
     printed=printed.SEQFT,
-    table_names=_named("SeqFT"),
+    table_names=partial(_table_names, "SeqFT"),
     differences=differences,
 )
 ER = replace(
@@ -123,7 +119,7 @@ ER = replace(
     derived=_derived_of_buffer,
     notes=_notes_on_buffer,
     printed=printed.ER,
-    table_names=_named("ER"),
+    table_names=partial(_table_names, "ER"),
 )
 EWC = replace(
     SEQFT,
@@ -134,7 +130,7 @@ EWC = replace(
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
     params=EwcParams,
     printed=printed.EWC,
-    table_names=_named("EWC"),
+    table_names=partial(_table_names, "EWC"),
 )
 GEM = replace(
     SEQFT,
@@ -148,7 +144,7 @@ GEM = replace(
     derived=_derived_of_buffer,
     notes=_notes_on_buffer,
     printed=printed.GEM,
-    table_names=_named("GEM"),
+    table_names=partial(_table_names, "GEM"),
 )
 OLORA = replace(
     SEQFT,
@@ -159,7 +155,7 @@ OLORA = replace(
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
     params=OloraParams,
     printed=printed.OLORA,
-    table_names=_named("O-LoRA"),
+    table_names=partial(_table_names, "O-LoRA"),
 )
 MTL = replace(
     SEQFT,
@@ -173,5 +169,5 @@ MTL = replace(
     derived=_derived_together,
     notes=_notes_on_waiting,
     printed=printed.MTL,
-    table_names=_named("MTL"),
+    table_names=partial(_table_names, "MTL"),
 )
