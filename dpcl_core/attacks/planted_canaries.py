@@ -20,7 +20,6 @@ from dpcl_core.data.synthetic import canaries, corpus
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary, Texts
 from dpcl_core.methods.common.dpsgd_plan import Schedule
 from dpcl_core.methods.language import evaluation, leaks, losses, sensitivity, token_log_likelihoods
-from dpcl_core.methods.language.adapted_model import gather_batch
 from dpcl_core.methods.language.cards.network_params import Loss
 from dpcl_core.methods.language.exposure import Ranked
 from dpcl_core.methods.language.gradients import Batch, TextLoss
@@ -28,6 +27,7 @@ from dpcl_core.methods.language.losses import Unlearning
 from dpcl_core.methods.language.prompts import prompted
 from dpcl_core.methods.language.public_log_likelihoods import log_probabilities
 from dpcl_core.methods.language.training import plain_steps
+from dpcl_core.methods.language.training_inputs import gather_batch
 
 Score = Literal["score", "oracle", "current"]
 SOURCE = "mailbox"
@@ -178,7 +178,7 @@ def _outcome(net: Adapted, settings: Settings, group: Mails) -> Outcome:
     nats = -token_log_likelihoods.log_probabilities(net.model, group.test[:, :, TOKEN], ready.bos, "cpu")
     ordinary = (group.test[:, :, TOKEN] != PADDING) & (group.test[:, :, KIND] == 0)
     labels = range(len(group.classes))
-    scores = evaluation.ranked(net, ready, group.test, labels, group.classes, NAME, device="cpu")
+    scores = evaluation.label_scores(net, ready, group.test, labels, group.classes, NAME, device="cpu")
     right = float((scores.argmax(axis=1) == group.test_labels).mean())
     return Outcome(tuple(ranks), float(nats[ordinary].mean()), right)
 

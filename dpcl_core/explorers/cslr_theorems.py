@@ -8,7 +8,7 @@ separation of different modes, and says nothing about entries of one mode stayin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,7 @@ from dpcl_core.errors import BadInput
 def _table_8() -> Mapping[int, tuple[float, float]]:
     hits, margins = (published.numbers("cslr", "8", metric) for metric in ("p_hat_gamma", "min_pairwise_margin"))
     return {
-        int(row.variant.removeprefix("m = ")): (hit, margin)
-        for (row, hit), (_, margin) in zip(hits, margins, strict=True)
+        int(row.variant.removeprefix("m = ")): (hit, margin) for (row, hit), (_, margin) in zip(hits, margins, strict=True)
     }
 
 
@@ -79,35 +78,10 @@ def separation(signatures: NDArray[np.floating], modes: NDArray[np.int64], gamma
         margins.append(apart[is_between].max(axis=1, initial=0.0))
         inside.append((apart[~is_between] > gamma / 2).any(axis=1))
     hit, margin, same = np.concatenate(hits), np.concatenate(margins), np.concatenate(inside)
+    apart_inside = float(same.mean()) if len(same) else math.nan
     if not len(hit):
-        return Separation(math.nan, math.nan, math.nan, float(same.mean()) if len(same) else math.nan)
-    return Separation(
-        float(hit.mean()), float(hit.min()), float(margin.min()), float(same.mean()) if len(same) else math.nan
-    )
-
-
-def by_anchors(
-    signatures: NDArray[np.floating],
-    modes: NDArray[np.int64],
-    gamma: float,
-    counts: Sequence[int],
-    n_draws: int,
-    generator: np.random.Generator,
-) -> dict[int, Separation]:
-    """Separation by the first m randomly ordered anchors, averaged over draws; within a draw the sets are nested.
-
-    Args: signatures [n, M] at all M anchors; counts: numbers of anchors m <= M.
-    """
-    separations: dict[int, list[Separation]] = {m: [] for m in counts}
-    for _ in range(n_draws):
-        order = generator.permutation(signatures.shape[1])
-        for m in counts:
-            separations[m].append(separation(signatures[:, order[:m]], modes, gamma))
-    names = ("mean_hit", "least_hit", "least_margin", "apart_inside")
-    return {
-        m: Separation(*(float(np.mean([getattr(draw, name) for draw in draws])) for name in names))
-        for m, draws in separations.items()
-    }
+        return Separation(math.nan, math.nan, math.nan, apart_inside)
+    return Separation(float(hit.mean()), float(hit.min()), float(margin.min()), apart_inside)
 
 
 def misaligned(n_modes: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import catalog as datasets
 from dpcl_core.events import Signatures
 from dpcl_core.explorers import list_encoding, list_subsample, matcher_comparison, projection_maps
-from dpcl_core.methods.common.learner import Observation, PublicContext
+from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.cards.federated_params import ListParams
 from dpcl_core.methods.federated.lists import Lists
@@ -58,25 +58,24 @@ class MatchingLog:
     texts of distress. Keeps the lists of earlier tasks to draw them, which no client or server of the method does.
     """
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, ListParams)
         dataset = datasets.CARDS.get(spec.data.dataset)  # a person's own data are not among them
         self._is_shown = dataset is not None and dataset.may_show
-        self._params, self._cells, self._names = spec.params, tuple(cells), known.classes
+        self._params, self._cells, self._names = spec.params, tuple(cells), context.classes
         self._space: _Space | None = None
         self._lists: list[Lists] = []
         self._measured_lists: Lists | None = None  # the task's lists that were measured last
         self._measurements = projection_maps.Measured()
         self._kept: set[int] = set()  # tasks whose lists are in the log in full
-        self._n_tasks, self._is_first_budget = known.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
-        self._has_homes = known.recurrence == "once"  # each client belongs to one task
+        self._n_tasks, self._is_first_budget = context.n_tasks, self._cells[0].epsilon == spec.privacy.epsilons[0]
+        self._has_homes = context.recurrence == "once"  # each client belongs to one task
         self._is_first_seed = self._cells[0].seed == spec.seeds[0]
         # Slow measurements are made once per run: for the first seed, after the last task.
-        self._last = known.n_tasks - 1 if self._is_first_seed else -1
+        self._last = context.n_tasks - 1 if self._is_first_seed else -1
 
-    def events(self, observed: Observation) -> Iterator[Signatures]:
+    def events(self, observed: ListsObserved) -> Iterator[Signatures]:
         """One event per budget: the observed lists with those of earlier tasks, and the budget's releases so far."""
-        assert isinstance(observed, ListsObserved)
         if not self._is_shown:
             return
         space = self._space = self._space or _Space.of(self._params, observed.public)
@@ -92,16 +91,15 @@ class MatchingLog:
             self._measured_lists = lists
             self._measurements = self._measured(space, joined, clients, modes, is_last=is_last)
         for cell, parts, std in zip(self._cells, observed.parts, observed.stds, strict=True):
-            yield projection_maps.signatures(
-                cell, task, observed.round, self._matched(space, joined, clients, features, modes, parts, std), space.maps,
-                replace(
-                    self._measurements,
-                    demanded={"central": std.mean, "local": std.local},
-                    signal=_signal(lists, space.public, std),
-                    noise=_noise(space.public, std),
-                ),
-                self._full(space, lists, task, parts),
-            )  # fmt: skip
+            matched = self._matched(space, joined, clients, features, modes, parts, std)
+            measured = replace(
+                self._measurements,
+                demanded={"central": std.mean, "local": std.local},
+                signal=_signal(lists, space.public, std),
+                noise=_noise(space.public, std),
+            )
+            event = projection_maps.signatures(cell, task, observed.round, matched, space.maps, measured)
+            yield self._with_full_lists(event, space, lists, parts)
 
     def _all_lists(self) -> tuple[Lists, NDArray[np.int64]]:
         """The lists of all tasks so far, and their clients."""
@@ -110,19 +108,20 @@ class MatchingLog:
         joined = Lists.of_tasks(self._lists)
         return joined, np.arange(len(joined))
 
-    def _full(self, space: _Space, lists: Lists, task: int, parts: Sequence[Replay]) -> projection_maps.FullRound | None:
-        """Inputs for matching again on a page: each task's lists of the first seed, in the first budget's first event."""
+    def _with_full_lists(self, event: Signatures, space: _Space, lists: Lists, parts: Sequence[Replay]) -> Signatures:
+        """The event with inputs to match again: each task's lists of the first seed, in the first budget's first event."""
         is_matrix = lists.covariances.ndim != 3 and space.signature.covariance == "own"
         if not self._is_first_seed or not space.has_full_lists or is_matrix:
-            return None
-        prototypes = list_encoding.quantized(np.concatenate([replay.means for replay in parts]))
-        if task in self._kept or not self._is_first_budget:
-            return projection_maps.FullRound(prototypes, None, None)
+            return event
+        means = list_encoding.quantized(np.concatenate([replay.means for replay in parts]))
+        event = replace(event, prototypes=replace(event.prototypes, full=means))
+        if event.task in self._kept or not self._is_first_budget:
+            return event
         clients = list_encoding.encoded_clients(lists, self._n_tasks, has_homes=self._has_homes)
         public = list_encoding.public_part(space.public, space.maps) if not self._kept else None
-        self._kept.add(task)
+        self._kept.add(event.task)
         entries = list_encoding.full_lists(lists, _modes(lists), clients, has_homes=self._has_homes)
-        return projection_maps.FullRound(prototypes, entries, public)
+        return replace(event, lists=entries, public=public)
 
     def _matched(
         self,

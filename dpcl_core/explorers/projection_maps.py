@@ -6,12 +6,12 @@ The server never sees any of it, and it may be computed only from public or simu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcl_core.events import AnchorScores, FullLists, ListEntries, Prototypes, PublicPart, QuantizedRows, Signatures
+from dpcl_core.events import AnchorScores, ListEntries, Prototypes, Signatures
 from dpcl_core.methods.federated import matchers
 from dpcl_core.methods.federated.lists import Lists
 from dpcl_core.methods.federated.signatures import Signature
@@ -97,15 +97,6 @@ class Measured:
     n_compared: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FullRound:
-    """A round's full encoded inputs; see `events.Signatures`."""
-
-    prototypes: QuantizedRows
-    lists: FullLists | None
-    public: PublicPart | None
-
-
 def signatures(
     cell: Cell,
     task: int,
@@ -113,10 +104,9 @@ def signatures(
     matched: Matched,
     maps: ProjectionMaps,
     measured: Measured | None = None,
-    full: FullRound | None = None,
 ) -> Signatures:
     """The event of one round. Entries without rows are left out."""
-    lists, measured = matched.lists, measured if measured is not None else Measured()
+    lists, measured = matched.lists, measured or Measured()
     exists = lists.weights > 0
     means = maps.means(lists.means)[exists]
     points = maps.signatures(lists.means, lists.covariances)[exists]
@@ -138,7 +128,7 @@ def signatures(
             regret=tuple(regrets),
             mode=tuple(matched.modes[exists].tolist()),
         ),
-        prototypes=replace(_prototypes(matched, maps), full=full.prototypes if full is not None else None),
+        prototypes=_prototypes(matched, maps),
         shown=maps.shown(lists),
         matcher=matched.matcher,
         agreement=dict(measured.agreement),
@@ -149,8 +139,6 @@ def signatures(
         noise=dict(measured.noise),
         anchors=measured.anchors,
         mode_names=matched.mode_names,
-        lists=full.lists if full is not None else None,
-        public=full.public if full is not None else None,
         n_compared=measured.n_compared,
     )
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.events import ScoredText
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.dials import Dials as Dials  # a part of what this module says, as is dials_of
+from dpcl_core.methods.language.dials import Dials as Dials  # re-exported: pages import nothing from methods
 from dpcl_core.methods.language.dials import dials_of as dials_of
 from dpcl_core.privacy import token_noise
 
 Layer = Literal["p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge"]
-LAYERS: tuple[Layer, ...] = ("p", "score1", "score2", "score", "nominal", "true", "sigma", "printed", "flipped", "hinge")
+LAYERS: tuple[Layer, ...] = get_args(Layer)
 NOISE: tuple[Layer, ...] = ("nominal", "true", "sigma")  # no value for stop words, which get no noise
 WEIGHTS: tuple[Layer, ...] = ("printed", "flipped", "hinge")
 FALLING: tuple[Layer, ...] = ("p", "nominal", "true")  # small for sensitive tokens
@@ -45,7 +45,8 @@ def values(text: ScoredText, layer: Layer, dials: Dials) -> NDArray[np.float64]:
     if layer == "score":
         return score
     if layer in NOISE:
-        return np.where(np.asarray(text.is_stop, np.bool_), np.nan, of_nominal(_nominal(score, dials), layer, dials))
+        nominal = sensitivity.nominal_epsilon(score, dials.lower, dials.upper)
+        return np.where(np.asarray(text.is_stop, np.bool_), np.nan, of_nominal(nominal, layer, dials))
     form = cast(sensitivity.Unlearning, layer)
     gap = np.full(score.shape, _HINGE_GAP)
     return sensitivity.loss_weights(score, form, dials.loss, strength=dials.strength, threshold=dials.threshold, gap=gap)
@@ -108,7 +109,3 @@ def warning(texts: Sequence[ScoredText], dials: Dials) -> str | None:
         return None
     text_scores = np.concatenate([scores(text, dials) for text in texts])
     return sensitivity.out_of_range(text_scores, dials.lower, dials.upper)
-
-
-def _nominal(text_scores: NDArray[np.float64], dials: Dials) -> NDArray[np.float64]:
-    return sensitivity.nominal_epsilon(text_scores, dials.lower, dials.upper)

@@ -26,9 +26,7 @@ def of_texts(method: str, epsilon: float = 4.0, adjacency: str = "add-remove", *
     return checks.parse({**raw, "privacy": {"epsilons": [epsilon], "delta": 1e-5, "adjacency": adjacency}})
 
 
-def of_pictures(
-    method: str, adapter: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any
-) -> RunSpec:
+def of_pictures(method: str, adapter: str, epsilon: float = 4.0, adjacency: str = "add-remove", **params: Any) -> RunSpec:
     raw = {**presets.raw("digits-peft-head"), "method": method, "data": {"dataset": "digits", "backbone": "vit-cifar100"}}
     privacy = {"epsilons": [epsilon], "delta": 1e-5, "adjacency": adjacency}
     return checks.parse({**raw, "params": {"adapter": adapter, **params}, "privacy": privacy})
@@ -125,8 +123,8 @@ def test_the_coins_are_told_from_one_step(asked: RunSpec, fixed: None) -> None:
 
 
 @pytest.mark.parametrize(("module", "asked"), [
-    ("dpcl_core.methods.language.private_trainer", of_texts("lm-er", 1.0)),
-    ("dpcl_core.methods.language.pecl_training", of_texts("pecl", 1.0)),
+    ("dpcl_core.methods.language.adapted_model", of_texts("lm-er", 1.0)),
+    ("dpcl_core.methods.language.adapted_model", of_texts("pecl", 1.0)),
     ("dpcl_core.methods.features.trainer", of_pictures("peft-ensemble", "film", 1.0)),
 ], ids=lambda asked: getattr(asked, "method", ""))  # fmt: skip
 def test_next_to_no_noise_is_called_an_error(
@@ -140,9 +138,7 @@ def test_next_to_no_noise_is_called_an_error(
 @pytest.mark.parametrize("asked", [
     of_texts("lm-seqft", 1.0, clip_norm=0.01), of_texts("pecl", 1.0, clip_norm=0.01),
 ], ids=lambda asked: asked.method)  # fmt: skip
-def test_missing_clipping_of_texts_is_called_an_error(
-    asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_clipping_of_texts_is_called_an_error(asked: RunSpec, fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attacker goes by clipped gradients."""
     game = one_step.sentences(asked, 1.0, 200)
     monkeypatch.setattr(one_step, "sentences", lambda *args: game)
@@ -152,9 +148,7 @@ def test_missing_clipping_of_texts_is_called_an_error(
     assert one_run.audit(asked)[0].exceeds
 
 
-def test_missing_clipping_of_pictures_is_called_an_error(
-    fixed: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_clipping_of_pictures_is_called_an_error(fixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = layer_gradients.clipped_sums
     monkeypatch.setattr(layer_gradients, "clipped_sums", lambda grads, clip_norm: honest(grads, 1e9))
     assert one_run.audit(of_pictures("peft-ensemble", "film", 1.0, clip_norm=0.05))[0].exceeds

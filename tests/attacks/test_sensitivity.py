@@ -163,13 +163,13 @@ def realised_of_networks(patch: pytest.MonkeyPatch) -> None:
 
 
 def realised_of_baselines(patch: pytest.MonkeyPatch) -> None:
-    module = import_module("dpcl_core.methods.language.private_trainer")
-    honest = module.PrivateTrainer.gradient_fn
+    module = import_module("dpcl_core.methods.language.baseline")
+    honest = module.Baseline.gradient_fn
 
     def gradient_fn(self: Any, inputs: Any, expected: float, *args: Any) -> Any:
         return honest(self, inputs, 0.5 * len(inputs), *args)
 
-    patch.setattr(module.PrivateTrainer, "gradient_fn", gradient_fn)
+    patch.setattr(module.Baseline, "gradient_fn", gradient_fn)
 
 
 def realised_of_pecl(patch: pytest.MonkeyPatch) -> None:

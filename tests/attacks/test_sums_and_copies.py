@@ -54,10 +54,10 @@ def test_sabotage_of_the_sums_is_called_an_error(monkeypatch: pytest.MonkeyPatch
     chosen = coefficients.short(spec("dp-coeff-memory", "add-remove"))
     game = coefficients.game(chosen, is_natural=False)
     with monkeypatch.context() as patch:
-        mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.dp_coeff_memory", 0.4)
+        mutants.scaled_noise(patch, "dpcl_core.methods.lifelong.linear_readout", 0.4)
         assert played(chosen, 8.0, 150, game).exceeds
     with monkeypatch.context() as patch:
-        mutants.noise_of_all_tasks(patch, "dpcl_core.methods.lifelong.dp_coeff_memory")
+        mutants.noise_of_all_tasks(patch, "dpcl_core.methods.lifelong.linear_readout")
         assert game.known.n_tasks == 2
         assert played(chosen, 8.0, 150, game).lower_bound > 4
 
@@ -77,7 +77,7 @@ def test_of_one_copy_something_is_found_and_stays_below(params: dict[str, Any]) 
 def test_copies_of_a_lifelong_run_are_added_up_and_too_little_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = spec("independent-laplace", scenario=PERMUTED)
     assert 0 < copies(chosen)[0].lower_bound <= 8.0
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.lifelong.independent_laplace", 0.02)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.lifelong.linear_readout", 0.02)
     one = spec("independent-laplace", privacy={"epsilons": [1.0]})
     assert isinstance(one.params, IndependentLaplaceParams)
     assert played(one, 1.0, 200, records.game(one, one.params, 1.0, is_natural=False)).exceeds

@@ -50,10 +50,10 @@ def test_texts_are_found_in_the_adapters_and_stay_below(method: str) -> None:
 @pytest.mark.usefixtures("fixed_noise")
 def test_a_tenth_of_the_noise_and_missing_clipping_are_called_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        mutants.scaled_noise(patch, "dpcl_core.methods.language.private_trainer", 0.1)
+        mutants.scaled_noise(patch, "dpcl_core.methods.language.adapted_model", 0.1)
         assert worst_case("lm-er", 16, 1.0).exceeds
     with monkeypatch.context() as patch:
-        mutants.scaled_noise(patch, "dpcl_core.methods.language.pecl_training", 0.1)
+        mutants.scaled_noise(patch, "dpcl_core.methods.language.adapted_model", 0.1)
         assert worst_case("pecl", 16, 1.0, "replace").exceeds
     short, chosen = game("lm-seqft")
     with monkeypatch.context() as patch:
@@ -79,7 +79,7 @@ def test_copies_with_noisy_answers_are_read_together_and_too_little_noise_is_cal
 ) -> None:
     chosen = asked("lm-er", 8.0, "replace", length=16, mechanism="fn", label_share=0.5)
     assert 0.3 < copies.audit(chosen, 640)[0].lower_bound <= 8.0
-    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.language.private_trainer", 0.1)
+    mutants.scaled_noise(monkeypatch, "dpcl_core.methods.language.adapted_model", 0.1)
     assert copies.audit(asked("lm-er", 1.0, "replace", length=16, mechanism="fn"), 128)[0].exceeds
 
 

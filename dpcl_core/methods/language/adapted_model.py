@@ -1,40 +1,47 @@
-"""A LoRA-adapted language model for one (epsilon, seed) cell: input encoding and label scoring."""
+"""A LoRA-adapted language model for one (epsilon, seed) cell: input encoding, noise, noisy copies and label scoring."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from dpcl_core.backbones.language import causal, tokenizer
 from dpcl_core.data.texts import TOKEN
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.common.learner import PublicContext
-from dpcl_core.methods.language import evaluation, public_log_likelihoods, token_log_likelihoods
+from dpcl_core.methods.language import evaluation, public_log_likelihoods, public_text, token_log_likelihoods
 from dpcl_core.methods.language.cards.network_params import LanguageParams
-from dpcl_core.methods.language.gradients import Batch
-from dpcl_core.methods.language.prompts import FIRST, TEXT, Prompted, prompted
+from dpcl_core.methods.language.prompts import Prompted, prompted
 from dpcl_core.methods.language.scoring import Planes, planes
+from dpcl_core.methods.language.training_inputs import TrainingInputs, without_tokens
+from dpcl_core.privacy.embeddings import noisy_embeddings
 from dpcl_core.privacy.labels import in_label_space, label_space
-from dpcl_core.scenarios.stream import Examples, Task
+from dpcl_core.privacy.ledger import Ledger
+from dpcl_core.privacy.local import noisy_labels
+from dpcl_core.privacy.noise import Batches, Noise, noise_of
+from dpcl_core.scenarios.stream import Examples, Task, generator
 from dpcl_core.spec import Cell, RunSpec
 
 
 class AdaptedModel:
-    """One cell's adapted model with its tokenizer."""
+    """One cell's adapted model with its tokenizer and sources of randomness. Keeps no text, only noisy copies."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         assert isinstance(spec.params, LanguageParams)
+        self.params: LanguageParams = spec.params
+        self.spec, self.cell, self.context = spec, cell, context
         params, backbone = spec.params, spec.data.backbone
-        self._spec, self._params, self._known = spec, params, known
-        self.net = causal.adapted(backbone, known.device, params.lora_rank, params.lora_alpha, cell.seed)
+        self.net = causal.adapted(backbone, context.device, params.lora_rank, params.lora_alpha, cell.seed)
         self._tokenizer = tokenizer.load(backbone)
+        self.copies: Mapping[str, NDArray[np.generic]] = {}  # of the last task's texts, by name; empty if none are released
 
     def space(self, task: Task) -> tuple[int, ...]:
         """The task's label space: its public labels, ascending."""
-        return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        return label_space(self.spec.labels, task.prior, self.context.public, task.train.labels, [], task=task.index)
 
     def training_examples(self, task: Task) -> Examples:
         """The training texts whose label is in the label space."""
@@ -42,48 +49,74 @@ class AdaptedModel:
 
     def prompted(self, inputs: Planes, labels: NDArray[np.int64], name: str) -> Prompted:
         """Texts with their prompts and answers. Raises BadInput if they do not fit into the model's context."""
-        texts = prompted(self._tokenizer, inputs, labels, self._known.classes, name)
-        context, needed = self.net.context, texts.ids.shape[1]
-        if context is not None and needed > context:
-            most = self._params.length - (needed - context)
-            allowed = f"must be at most {most}: with its prompt and answer a text may have {context} tokens in this model"
-            raise BadInput("params.length", self._params.length, allowed)
+        texts = prompted(self._tokenizer, inputs, labels, self.context.classes, name)
+        longest, needed, length = self.net.context, texts.ids.shape[1], self.params.length
+        if longest is not None and needed > longest:
+            most = length - (needed - longest)
+            allowed = f"must be at most {most}: with its prompt and answer a text may have {longest} tokens in this model"
+            raise BadInput("params.length", length, allowed)
         return texts
 
     def answers(self, task: Task) -> NDArray[np.float32]:
         """Scores [n, classes] of the test texts, read without noise; -inf for labels outside the task's label space."""
-        scores = evaluation.ranked if self._params.eval == "rank" else evaluation.generated
-        inputs, device = planes(task.test), self._known.device
-        return scores(self.net, self._tokenizer, inputs, self.space(task), self._known.classes, task.name, device=device)
+        return evaluation.label_scores(
+            self.net,
+            self._tokenizer,
+            planes(task.test),
+            self.space(task),
+            self.context.classes,
+            task.name,
+            self.params.eval,
+            device=self.context.device,
+        )
 
     def public_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the frozen public model."""
-        return public_log_likelihoods.log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
+        return public_log_likelihoods.log_probabilities(self.spec.data.backbone, inputs[:, :, TOKEN], self.context.device)
 
     def current_log_probs(self, inputs: Planes) -> NDArray[np.float32]:
         """log P of every token [n, length] under the current model."""
         return token_log_likelihoods.log_probabilities(
-            self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self._known.device
+            self.net.model, inputs[:, :, TOKEN], self._tokenizer.bos, self.context.device
         )
 
     def table(self, per_token: NDArray[np.floating]) -> Tensor:
         """Per-token values [n, length, ...] as a float32 tensor on the device, for `gather_batch`."""
-        return torch.from_numpy(np.asarray(per_token, np.float32)).to(self._known.device)
+        return torch.from_numpy(np.asarray(per_token, np.float32)).to(self.context.device)
 
+    def public_inputs(self) -> Planes:
+        """Encoded public texts."""
+        return public_text.encoded(self.spec.data.backbone, self.params.length)
 
-def gather_batch(table: Tensor, batch: Batch) -> Tensor:
-    """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
-    values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
-    missing = batch.ids.shape[1] - FIRST - values.shape[1]
-    inner = [0, 0] * (values.dim() - 2)
-    values = functional.pad(values, [*inner, FIRST, missing])
-    is_text = batch.role == TEXT
-    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
+    def noise(self, purpose: str) -> Noise:
+        return noise_of(self.spec.privacy.noise, self.cell, purpose)
 
+    def bernoulli_sampler(self, rate: float, purpose: str) -> Batches:
+        """Independent draws at `rate`: from the operating system, or seeded where privacy.noise = seeded (teaching only)."""
+        seeded = self.spec.privacy.noise == "seeded"
+        return Batches(rate, self.cell.seed if seeded else None, f"{purpose} at epsilon {self.cell.epsilon}")
 
-def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
-    """Embeddings [b, S, d] in which the texts' tokens take theirs from `stored` [n, length, d]; prompts keep their own."""
-    return torch.where((batch.role == TEXT)[..., None], gather_batch(stored, batch).to(embeddings.dtype), embeddings)
+    def order(self, purpose: str) -> np.random.Generator:
+        """Seeded generator for choices that are public."""
+        return generator(self.cell.seed, purpose)
+
+    def noisy_copies(
+        self, task: Task, ledger: Ledger, ratio: float, label_epsilon: float | None, embedding_clip: float | None
+    ) -> TrainingInputs:
+        """Inputs made of a noisy embedding of every token; these copies are also kept in `copies`. Texts are read only here.
+
+        `ratio`: noise standard deviation per coordinate, divided by the clip; `label_epsilon`: budget of the randomised
+        response for every label, None for public labels; `embedding_clip`: None for the median of the embedding table.
+        """
+        examples = self.training_examples(task) if label_epsilon is None else task.train
+        inputs, labels, table = planes(examples), examples.labels, embedding_table(self.net)
+        if label_epsilon is not None:
+            noise = self.noise(f"labels of task {task.index}")
+            labels = noisy_labels(labels, self.space(task), label_epsilon, noise, ledger, task=task.index)
+        clip, noise = embedding_clip or median_norm(table), self.noise(f"embeddings of task {task.index}")
+        copies = noisy_embeddings(table, inputs[:, :, TOKEN], ratio, clip, noise, ledger, task=task.index)
+        self.copies = {"copies": copies, "answers": labels}
+        return TrainingInputs(without_tokens(self.prompted(inputs, labels, task.name)), self.table(copies))
 
 
 def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
@@ -93,12 +126,6 @@ def embedding_table(net: causal.Adapted) -> NDArray[np.float32]:
     with torch.no_grad():
         table: NDArray[np.float32] = net.embed(torch.arange(size, device=device)).float().cpu().numpy()
     return table
-
-
-def without_tokens(texts: Prompted) -> Prompted:
-    """The same prompts with the texts' tokens set to 0, for training that must not read them."""
-    is_text = texts.role == TEXT
-    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, np.where(is_text, 0, texts.kind))
 
 
 def median_norm(table: NDArray[np.float32]) -> float:

@@ -13,8 +13,8 @@ import numpy as np
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import ErParams
-from dpcl_core.methods.language.private_trainer import Baseline, Rows
 from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -24,35 +24,32 @@ from dpcl_core.spec import Cell, RunSpec
 class Er(Baseline):
     """One cell's model and its replay buffer of finished tasks."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
-        assert isinstance(spec.params, ErParams)
-        self._params, self._task_size = spec.params, known.task_size
-        super().__init__(spec, cell, known)
+    params: ErParams
+
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        super().__init__(spec, cell, context)
         self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainer = self._trainer
-        inputs = trainer.open_task(task, ledger)
+        inputs = self.open_task(task, ledger)
         texts, draw_replayed = joined([inputs, *self._kept]), self._replay_sampler(task)
-        gradient_fn = trainer.gradient_fn(texts, self._expected(), f"task {task.index}")
-        descent = trainer.descent(task)
-        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
-            descent.step(gradient_fn(np.concatenate([rows, len(inputs) + draw_replayed()])))
-            yield from trainer.progress(step, task)
-        self._kept.append(trainer.replay_buffer(inputs, self._params.buffer_share, task))
+        gradient_fn = self.gradient_fn(texts, self._expected(), f"task {task.index}")
+        own = self.batches(inputs, task)
+        yield from self._train(task, gradient_fn, (np.concatenate([rows, len(inputs) + draw_replayed()]) for rows in own))
+        self._kept.append(self.replay_buffer(inputs, self.params.buffer_share, task))
 
     def _rate(self) -> float:
-        return self._params.replay_rate(len(self._kept), self._task_size) if self._kept else 0.0
+        return self.params.replay_rate(len(self._kept), self.context.task_size) if self._kept else 0.0
 
     def _expected(self) -> float:
         """Expected number of texts in a step: public, computed from nominal sizes."""
-        return self._trainer.expected_batch + self._rate() * len(self._kept) * self._params.kept(self._task_size)
+        return self.expected_batch + self._rate() * len(self._kept) * self.params.kept(self.context.task_size)
 
     def _replay_sampler(self, task: Task) -> Callable[[], Rows]:
         """A function that draws the indices of the kept texts for one step."""
-        n_kept, size, purpose = sum(map(len, self._kept)), self._params.replay_size, f"replay in task {task.index}"
-        if self._trainer.is_local:
-            order = self._trainer.order(purpose)
+        n_kept, size, purpose = sum(map(len, self._kept)), self.params.replay_size, f"replay in task {task.index}"
+        if self.is_local:
+            order = self.order(purpose)
             return lambda: order.choice(n_kept, min(size, n_kept), replace=False)
-        sampler = self._trainer.bernoulli_sampler(self._rate(), purpose)
+        sampler = self.bernoulli_sampler(self._rate(), purpose)
         return lambda: sampler.draw(n_kept)

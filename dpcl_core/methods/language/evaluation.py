@@ -5,7 +5,7 @@ Test texts have no noise. All labels of a text share its prompt: the prompt is r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.backbones.language.tokenizer import Tokenizer
+from dpcl_core.methods.language.cards.network_params import Evaluation
 from dpcl_core.methods.language.gradients import Batch, batch_of
 from dpcl_core.methods.language.prompts import answer_ids, prompted
 
@@ -23,63 +24,40 @@ _ROWS = 512  # texts times labels at once
 
 
 @torch.no_grad()
-def ranked(
+def label_scores(
     net: Adapted,
     tokenizer: Tokenizer,
     inputs: NDArray[np.int32],
     labels: Sequence[int],
     classes: Sequence[str],
     name: str,
+    rule: Evaluation = "rank",
     *,
     device: str,
 ) -> NDArray[np.float32]:
-    """Log-likelihood of every label's name after each text's prompt, [n, classes]; -inf outside `labels`.
+    """Scores of the labels of texts, [n, classes]; -inf outside `labels`.
 
-    Includes the end-of-text token, so that a name which is the beginning of another has no advantage.
+    "rank": log-likelihood of every label's name after the prompt, with the end-of-text token, so that a name which is the
+    beginning of another has no advantage. "generate": 0 at the label whose name greedy decoding writes after the prompt,
+    -inf elsewhere; if it writes no label's name, the whole row is -inf, which counts as wrong.
     Args: inputs int32 [n, length, planes]; labels: the task's labels, as indices into `classes`; name: the task's.
     """
     scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
     if not len(labels):
         return scores
     answers = [answer_ids(tokenizer, classes[label]) for label in labels]
-    for batch in _prompts(tokenizer, inputs, classes, name, len(labels), device):
-        scores[np.ix_(batch.rows, np.asarray(labels))] = _answer_likelihoods(net, batch, answers).float().cpu().numpy()
-    return scores
-
-
-@torch.no_grad()
-def generated(
-    net: Adapted,
-    tokenizer: Tokenizer,
-    inputs: NDArray[np.int32],
-    labels: Sequence[int],
-    classes: Sequence[str],
-    name: str,
-    *,
-    device: str,
-) -> NDArray[np.float32]:
-    """0 at the label whose name greedy decoding writes after the prompt, -inf elsewhere, [n, classes].
-
-    If it writes no label's name, the whole row is -inf, which counts as wrong.
-    """
-    scores = np.full((len(inputs), len(classes)), -np.inf, np.float32)
-    n_tokens = max((len(answer_ids(tokenizer, classes[label])) for label in labels), default=0)
-    for batch in _prompts(tokenizer, inputs, classes, name, 1, device):
-        for row, written in zip(batch.rows.tolist(), _greedy(net, batch, tokenizer, n_tokens), strict=True):
-            for label in labels:
-                if written == classes[label]:
-                    scores[row, label] = 0.0
-    return scores
-
-
-def _prompts(
-    tokenizer: Tokenizer, inputs: NDArray[np.int32], classes: Sequence[str], name: str, n_answers: int, device: str
-) -> Iterator[Batch]:
-    """Batches of prompted texts, sorted by length; one batch times its answers has at most `_ROWS` rows."""
     prompts = prompted(tokenizer, inputs, None, classes, name)
-    order = np.argsort((prompts.role != 0).sum(axis=1), kind="stable")
-    step = max(1, _ROWS // n_answers)
-    return (batch_of(prompts, order[start : start + step], device) for start in range(0, len(order), step))
+    by_length = np.argsort((prompts.role != 0).sum(axis=1), kind="stable")
+    at_once = max(1, _ROWS // len(labels)) if rule == "rank" else _ROWS
+    for start in range(0, len(inputs), at_once):
+        batch = batch_of(prompts, by_length[start : start + at_once], device)
+        if rule == "rank":
+            found = _answer_likelihoods(net, batch, answers).float().cpu().numpy()
+        else:
+            written = np.array(_greedy(net, batch, tokenizer, max(map(len, answers))))
+            found = np.where(written[:, None] == [classes[label] for label in labels], 0, -np.inf)
+        scores[np.ix_(batch.rows, np.asarray(labels))] = found
+    return scores
 
 
 def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[int]]) -> Tensor:
@@ -108,8 +86,6 @@ def _answer_likelihoods(net: Adapted, batch: Batch, answers: Sequence[Sequence[i
 
 def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, n_tokens: int) -> list[str]:
     """Greedy decoding after each prompt, up to the end-of-text token or `n_tokens` tokens, stripped of blanks."""
-    if n_tokens == 0:
-        return [""] * len(batch)
     steps, cache = _read(net, batch)
     lengths, seen = batch.mask.sum(dim=1), batch.mask
     tokens: list[Tensor] = []
@@ -119,10 +95,7 @@ def _greedy(net: Adapted, batch: Batch, tokenizer: Tokenizer, n_tokens: int) -> 
             break
         seen = torch.cat([seen, torch.ones_like(seen[:, :1])], dim=1)
         output = net.model(
-            input_ids=tokens[-1][:, None],
-            attention_mask=seen,
-            position_ids=(lengths + step)[:, None],
-            past_key_values=cache,
+            input_ids=tokens[-1][:, None], attention_mask=seen, position_ids=(lengths + step)[:, None], past_key_values=cache
         )
         steps, cache = output.logits[:, -1], output.past_key_values
     return [_text(tokenizer, row) for row in torch.stack(tokens, dim=1).tolist()]

@@ -7,6 +7,7 @@ numbers only, and is added to a step after its noise.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -17,8 +18,8 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import noise_std
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.language import fisher
+from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import EwcParams
-from dpcl_core.methods.language.private_trainer import Baseline
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -49,42 +50,43 @@ class Consolidation:
 class Ewc(Baseline):
     """One cell's model and its EWC penalty. Keeps no text."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
-        assert isinstance(spec.params, EwcParams)
-        self._params, self._known = spec.params, known
-        super().__init__(spec, cell, known)
-        self._held = Consolidation(list(self.net.trainable().values()), spec.params.strength)
+    params: EwcParams
+
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        super().__init__(spec, cell, context)
+        self._held = Consolidation(list(self.net.trainable().values()), self.params.strength)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainer, n_steps = self._trainer, self._trainer.n_steps(task)
-        inputs = trainer.open_task(task, ledger)
-        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
-        descent = trainer.descent(task)
-        of_last_pass = n_steps // self._params.epochs
+        n_steps = self.n_steps(task)
+        inputs = self.open_task(task, ledger)
+        gradient_fn, steps = self.task_gradient_fn(inputs, task), itertools.count(1)
+        of_last_pass = n_steps // self.params.epochs
         squares = [torch.zeros_like(part) for part in self._held.importance]
-        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
+
+        def watched(rows: Rows) -> list[Tensor]:
             means = gradient_fn(rows)
-            if step > n_steps - of_last_pass:
-                squares = [total + mean.square() for total, mean in zip(squares, means, strict=True)]
-            descent.step(means, self._held.penalty)
-            yield from trainer.progress(step, task)
-        if task.index < self._known.n_tasks - 1:
+            if next(steps) > n_steps - of_last_pass:
+                squares[:] = [total + mean.square() for total, mean in zip(squares, means, strict=True)]
+            return means
+
+        yield from self._train(task, watched, self.batches(inputs, task), self._held.penalty)
+        if task.index < self.context.n_tasks - 1:
             self._held.remember(self._importance(inputs, task, squares, of_last_pass))
 
     def _importance(self, inputs: TrainingInputs, task: Task, squares: Sequence[Tensor], n_squares: int) -> list[Tensor]:
         """The task's Fisher information, from the source that `params.fisher` names."""
-        trainer, source = self._trainer, self._params.fisher
+        source = self.params.fisher
         if source == "gradients":
-            std = noise_std(trainer.noises.steps, self._params.clip_norm, trainer.expected_batch)
-            return fisher.of_noisy_gradients(squares, n_squares, trainer.expected_batch, std)
-        measured = inputs if source == "released" else trainer.public_texts(task)
+            std = noise_std(self.noises.steps, self.params.clip_norm, self.expected_batch)
+            return fisher.of_noisy_gradients(squares, n_squares, self.expected_batch, std)
+        measured = inputs if source == "released" else self.public_texts(task)
         return fisher.released(
             self.net,
             measured,
-            trainer.answers_of(task),
-            trainer.plan.task_size if source == "released" else len(measured),
-            trainer.clip_norm if source == "released" else math.inf,
-            self._params.fisher_noise,
-            trainer.noise(f"Fisher information of task {task.index}"),
-            device=self._known.device,
+            self.answers_of(task),
+            self.plan.task_size if source == "released" else len(measured),
+            self.clip_norm if source == "released" else math.inf,
+            self.params.fisher_noise,
+            self.noise(f"Fisher information of task {task.index}"),
+            device=self.context.device,
         )

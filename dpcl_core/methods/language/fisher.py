@@ -17,7 +17,7 @@ from torch import Tensor
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.methods.common.dpsgd_plan import noise_std
 from dpcl_core.methods.common.noisy_means import noisy_means
-from dpcl_core.methods.language.gradients import AT_ONCE, Batch, Gradients, TextLoss, batch_of, log_probs
+from dpcl_core.methods.language.gradients import Batch, Gradients, TextLoss, batches_of, log_probs
 from dpcl_core.methods.language.prompts import ANSWER, PAD, Prompted
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.noise import Noise
@@ -54,8 +54,7 @@ def released(
     texts = sampled(net, inputs, answers, noise, device=device)
     gradients, reading = Gradients(net, clip_norm), texts.reading
     sums = [torch.zeros_like(parameter) for parameter in gradients.parameters]
-    for start in range(0, len(texts), AT_ONCE):
-        batch = batch_of(texts.texts, np.arange(start, min(start + AT_ONCE, len(texts))), device)
+    for batch in batches_of(texts.texts, device):
         for running, part in zip(sums, gradients.squares_of(batch, LIKELIHOOD, reading), strict=True):
             running += part
     std = noise_std(noise_multiplier, clip_norm**2, n_nominal) if math.isfinite(clip_norm) else 0.0
@@ -108,8 +107,8 @@ def _resized(plane: NDArray[Kind], width: int) -> NDArray[Kind]:
 
 def _of_answer(net: Adapted, inputs: TrainingInputs, device: str) -> NDArray[np.float64]:
     """log P(answer | text) of each text, [n]."""
-    parts = []
-    for start in range(0, len(inputs), AT_ONCE):
-        batch = batch_of(inputs.texts, np.arange(start, min(start + AT_ONCE, len(inputs))), device)
-        parts.append(-_likelihood(log_probs(net, batch, inputs.reading, answers_only=True), batch))
+    parts = [
+        -_likelihood(log_probs(net, batch, inputs.reading, answers_only=True), batch)
+        for batch in batches_of(inputs.texts, device)
+    ]
     return torch.cat(parts).double().cpu().numpy()

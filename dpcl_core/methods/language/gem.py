@@ -6,7 +6,7 @@ with noise of their own (`baseline_costs`, 4): the projection sees noisy gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.baseline import Baseline, Rows
 from dpcl_core.methods.language.cards.lm_params import GemParams
-from dpcl_core.methods.language.private_trainer import Baseline, GradientFn
 from dpcl_core.methods.language.training_inputs import TrainingInputs
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
@@ -26,29 +26,29 @@ from dpcl_core.spec import Cell, RunSpec
 class Gem(Baseline):
     """One cell's model and the texts it keeps from finished tasks."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
-        assert isinstance(spec.params, GemParams)
-        self._params, self._n_kept = spec.params, spec.params.kept(known.task_size)
-        self._share = self._n_kept / known.task_size
-        super().__init__(spec, cell, known)
+    params: GemParams
+
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        super().__init__(spec, cell, context)
+        self._n_kept = self.params.kept(context.task_size)
         self._kept: list[TrainingInputs] = []
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainer = self._trainer
-        inputs = trainer.open_task(task, ledger)
-        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
-        descent = trainer.descent(task)
+        inputs = self.open_task(task, ledger)
+        gradient_fn = self.task_gradient_fn(inputs, task)
         references = [self._reference(kept, past, task) for past, kept in enumerate(self._kept)]
-        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
-            past_grads = [reference(np.arange(len(kept))) for reference, kept in zip(references, self._kept, strict=True)]
-            descent.step(projected_gradient(gradient_fn(rows), past_grads, self._params.margin))
-            yield from trainer.progress(step, task)
-        self._kept.append(trainer.replay_buffer(inputs, self._share, task))
 
-    def _reference(self, kept: TrainingInputs, past: int, task: Task) -> GradientFn:
+        def projected(rows: Rows) -> list[Tensor]:
+            return projected_gradient(gradient_fn(rows), [reference() for reference in references], self.params.margin)
+
+        yield from self._train(task, projected, self.batches(inputs, task))
+        self._kept.append(self.replay_buffer(inputs, self._n_kept / self.context.task_size, task))
+
+    def _reference(self, kept: TrainingInputs, past: int, task: Task) -> Callable[[], list[Tensor]]:
         """A function that gives the gradient on all kept texts of a past task."""
         purpose = f"reference of task {past} in task {task.index}"
-        return self._trainer.gradient_fn(kept, self._n_kept, purpose, self._trainer.noises.references)
+        gradient_fn = self.gradient_fn(kept, self._n_kept, purpose, self.noises.references)
+        return lambda: gradient_fn(np.arange(len(kept)))
 
 
 def projected_gradient(grads: Sequence[Tensor], references: Sequence[Sequence[Tensor]], margin: float) -> list[Tensor]:

@@ -60,9 +60,9 @@ class Batch:
 
     def padded(self, width: int) -> Batch:
         """The same texts in `width` columns; no text may be longer."""
+        missing = max(0, width - self.ids.shape[1])
         planes = (self.ids, self.role, self.stop, self.kind)
-        ids, role, stop, kind = (functional.pad(plane[:, :width], (0, max(0, width - plane.shape[1]))) for plane in planes)
-        return Batch(self.rows, ids, role, stop, kind)
+        return Batch(self.rows, *(functional.pad(plane[:, :width], (0, missing)) for plane in planes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,14 @@ def clean(embeddings: Tensor, batch: Batch, epoch: int) -> Tensor:
 def batch_of(texts: Prompted, rows: NDArray[np.int64], device: str) -> Batch:
     """The texts of these rows, padded to the longest of them."""
     used = int((texts.role[rows] != PAD).sum(axis=1).max(initial=1))
-    ids, role, stop, kind = (
-        torch.from_numpy(plane[rows, :used]).to(device) for plane in (texts.ids, texts.role, texts.stop, texts.kind)
-    )
-    return Batch(rows, ids, role, stop, kind)
+    planes = (texts.ids, texts.role, texts.stop, texts.kind)
+    return Batch(rows, *(torch.from_numpy(plane[rows, :used]).to(device) for plane in planes))
+
+
+def batches_of(texts: Prompted, device: str) -> Iterator[Batch]:
+    """All texts, in batches of at most `AT_ONCE`."""
+    for start in range(0, len(texts), AT_ONCE):
+        yield batch_of(texts, np.arange(start, min(start + AT_ONCE, len(texts))), device)
 
 
 def log_probs(net: Adapted, batch: Batch, reading: Reading = clean, epoch: int = 0, *, answers_only: bool = False) -> Tensor:

@@ -1,9 +1,10 @@
-"""A one-cell learner of a language model that sends its first events before torch is loaded."""
+"""The learner of every language method: it trains one cell's model, and first reports on texts without loading torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
 
 import dp_accounting as dp
 import numpy as np
@@ -20,6 +21,18 @@ from dpcl_core.spec import Cell, RunSpec
 
 if TYPE_CHECKING:
     from dpcl_core.backbones.language.causal import Adapted
+
+# By method: the module in this folder, and the class of its models, made from a spec, a cell, public facts and any scorer.
+MODELS: Mapping[str, tuple[str, str]] = {
+    "pecl": ("pecl_training", "Repaired"),
+    "pecl-published": ("pecl_published_training", "Published"),
+    "lm-seqft": ("baseline", "Baseline"),
+    "lm-er": ("er", "Er"),
+    "lm-ewc": ("ewc", "Ewc"),
+    "lm-gem": ("gem", "Gem"),
+    "lm-olora": ("olora", "Olora"),
+    "lm-mtl": ("mtl", "Mtl"),
+}
 
 
 class Model(Protocol):
@@ -43,25 +56,17 @@ class Model(Protocol):
 
 
 class LazyLearner:
-    """Opens the token scores of each task, lets the model learn it and reports. `make` loads torch and builds the model.
+    """Scores the tokens of each task if there is a scorer, lets the model learn it and reports.
 
-    `scorer` None: the method scores no tokens. `once`: the model exists only after the last task.
+    Loads torch with the first task, after the first report on its texts.
     """
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        cell: Cell,
-        known: PublicContext,
-        scorer: Scorer | None,
-        make: Callable[[], Model],
-        *,
-        once: bool = False,
-    ) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext, scorer: Scorer | None = None) -> None:
         assert isinstance(spec.params, LanguageParams)
-        self._rule, self._cell, self._known = spec.params.eval, cell, known
-        self._scorer, self._make, self._waits = scorer, make, once
-        self._reports = Reports(spec, cell, known)
+        self._spec, self._rule, self._cell, self._context = spec, spec.params.eval, cell, context
+        self._scorer = scorer
+        self._waits = spec.method == "lm-mtl"  # its model exists only after the last task
+        self._reports = Reports(spec, cell, context)
         self._model: Model | None = None
 
     def survey(self, streams: Mapping[int, Sequence[Task]], ledgers: Mapping[Cell, Ledger]) -> None:
@@ -72,23 +77,30 @@ class LazyLearner:
         all_tasks = tuple(task.index for task in tasks)
         what = "counts of the tokens of all tasks, later ones too"
         ledgers[self._cell].spend(dp.NonPrivateDpEvent(), task=0, what=what, people_of=all_tasks)
-        self._scorer.survey(tasks, self._known.classes)
+        self._scorer.survey(tasks, self._context.classes)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[LearnerEvent]:
         task = tasks[self._cell.seed]
+        score2 = None
         if self._scorer is not None:
-            self._scorer.open(task, self._known.classes)
-        score2 = None if self._scorer is None else self._scorer.score2
+            self._scorer.open(task, self._context.classes)
+            score2 = self._scorer.score2
         yield from self._reports.before(task, score2)
         if self._model is None:
             yield Progress("backbone", 0, 1, task.index, "loading the language model")
-            self._model = self._make()
+            self._model = self._open_model()
             yield from self._reports.at_start(self._model.net)
         yield from self._model.learn(task, ledgers[self._cell])
-        self._waits &= task.index + 1 < self._known.n_tasks
+        self._waits &= task.index + 1 < self._context.n_tasks
         self._reports.remember(task)
         if not self._waits:
             yield from self._reports.after(task, self._model.net, score2)
+
+    def _open_model(self) -> Model:
+        module, name = MODELS[self._spec.method]
+        made = getattr(import_module(f"dpcl_core.methods.language.{module}"), name)
+        scorers = () if self._scorer is None else (self._scorer,)
+        return cast(Model, made(self._spec, self._cell, self._context, *scorers))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """Scores by the one rule of `params.eval`."""

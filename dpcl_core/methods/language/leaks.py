@@ -15,9 +15,7 @@ from torch import Tensor, nn
 
 from dpcl_core.backbones.language.tokenizer import Tokenizer
 from dpcl_core.data.texts import Canary
-from dpcl_core.events import Leaks
-from dpcl_core.methods.language.exposure import Ranked, leaks, ranked
-from dpcl_core.spec import Cell, PrivacySpec
+from dpcl_core.methods.language.exposure import Ranked, ranked
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache
@@ -30,28 +28,13 @@ _ROWS = 100  # in one forward pass over whole codes
 _ROUNDING = 0.5  # largest difference in nats that rounding explains between a code in the tree and the same code alone
 
 
-def measured(
-    network: nn.Module,
-    tokenizer: Tokenizer,
-    canaries: Sequence[Canary],
-    *,
-    cell: Cell,
-    task: int,
-    privacy: PrivacySpec,
-) -> Leaks:
-    """Exposure, extraction and the lower bound on epsilon after a task, for planted codes and controls.
+@torch.no_grad()
+def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) -> list[Ranked]:
+    """The rank of each planted code and control, under a Hugging Face causal model, adapted or not.
 
     Codes of up to five digits, one token per digit, are ranked among all codes of that length; others among 1,000 random
     references. A code is read after its prefix alone, as in training, where only the start-of-text token precedes it.
-    Args: network: a Hugging Face causal model, adapted or not; canaries: of the tasks learned so far; privacy: delta and
-    adjacency of the bound.
     """
-    return leaks(ranks(network, tokenizer, canaries), cell=cell, task=task, privacy=privacy)
-
-
-@torch.no_grad()
-def ranks(network: nn.Module, tokenizer: Tokenizer, canaries: Sequence[Canary]) -> list[Ranked]:
-    """The rank of each code; see `measured`."""
     was_training = network.training
     network.eval()
     try:

@@ -37,11 +37,6 @@ class Unlearning:
     margin: float = 1.0
     beta: float = 0.5
 
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the term compares with the frozen public model."""
-        return self.form in ("npo", "hinge")
-
 
 def n_predicted(batch: Batch) -> Tensor:
     """M of every text [b]: all its tokens, template and answer included, except the first of the sequence."""

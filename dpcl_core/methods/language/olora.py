@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from dpcl_core.backbones.language.causal import Adapted
 from dpcl_core.events import Progress
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language.baseline import Baseline
 from dpcl_core.methods.language.cards.lm_params import OloraParams
-from dpcl_core.methods.language.private_trainer import Baseline
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Task
 from dpcl_core.spec import Cell, RunSpec
@@ -74,22 +74,15 @@ class Stack:
 class Olora(Baseline):
     """One cell's model, with the adapters of every task."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
-        assert isinstance(spec.params, OloraParams)
-        self._strength, self._seed = spec.params.strength, cell.seed
-        super().__init__(spec, cell, known)
+    params: OloraParams
+
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        super().__init__(spec, cell, context)
         self._stack = Stack(self.net)
 
     def learn(self, task: Task, ledger: Ledger) -> Iterator[Progress]:
-        trainer = self._trainer
-        inputs = trainer.open_task(task, ledger)
+        inputs = self.open_task(task, ledger)
         if task.index:
-            self._stack.freeze(torch.Generator().manual_seed(self._seed + task.index))
-        gradient_fn = trainer.gradient_fn(inputs, trainer.expected_batch, f"task {task.index}")
-        descent = trainer.descent(task)
-        for step, rows in enumerate(trainer.batches(inputs, task), start=1):
-            descent.step(gradient_fn(rows), self._penalty)
-            yield from trainer.progress(step, task)
-
-    def _penalty(self) -> Tensor:
-        return self._strength * self._stack.overlap()
+            self._stack.freeze(torch.Generator().manual_seed(self.cell.seed + task.index))
+        gradient_fn, batches = self.task_gradient_fn(inputs, task), self.batches(inputs, task)
+        yield from self._train(task, gradient_fn, batches, lambda: self.params.strength * self._stack.overlap())

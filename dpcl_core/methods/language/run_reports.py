@@ -16,6 +16,7 @@ from dpcl_core.backbones.language import tokenizer
 from dpcl_core.data.texts import KIND, KINDS, LOOKALIKE, PADDING, STOP, TOKEN, Canary
 from dpcl_core.events import Leaks, Retained, ScoredText, TokensScored
 from dpcl_core.methods.common.learner import PublicContext
+from dpcl_core.methods.language import exposure
 from dpcl_core.methods.language.public_log_likelihoods import log_probabilities
 from dpcl_core.methods.language.scoring import planes
 from dpcl_core.scenarios.stream import Task
@@ -34,14 +35,14 @@ CODES_PER_TASK, CODES_AT_END = 3, 15
 class Reports:
     """All reports on one cell's texts. Keeps a few texts of each task, if they may be shown."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
-        self._spec, self._cell, self._known = spec, cell, known
-        self._may_show = known.texts is not None and known.texts.may_show
-        self._kinds = () if known.texts is None else known.texts.kinds
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
+        self._spec, self._cell, self._context = spec, cell, context
+        self._may_show = context.texts is not None and context.texts.may_show
+        self._kinds = () if context.texts is None else context.texts.kinds
         self._inputs: list[NDArray[np.int32]] = []  # of each task so far
         self._base: list[NDArray[np.float32]] = []
         # By canary: number of its texts not read yet.
-        self._unread = {canary: canary.repetitions for canary in known.canaries if canary.repetitions}
+        self._unread = {canary: canary.repetitions for canary in context.canaries if canary.repetitions}
         self._read: list[Canary] = []  # codes all of whose texts have been read, in that order
 
     def before(self, task: Task, score2: NDArray[np.float64] | None = None) -> Iterator[TokensScored]:
@@ -50,20 +51,20 @@ class Reports:
             return
         examples = task.train.take(_most_marked(task))
         inputs = planes(examples)
-        base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._known.device)
+        base = log_probabilities(self._spec.data.backbone, inputs[:, :, TOKEN], self._context.device)
         yield self._scored(task, "base", inputs, examples.labels, base, score2)
 
     def at_start(self, net: Adapted) -> Iterator[Leaks]:
         """How the public model ranks the codes, before any text is read."""
         if self._may_show and self._unread:
-            yield self._leaks(net, -1, _first_codes(self._known.canaries, CODES_PER_TASK))
+            yield self._leaks(net, -1, _first_codes(self._context.canaries, CODES_PER_TASK))
 
     def remember(self, task: Task) -> None:
         """Keeps a few texts of the task just learned, if they may be shown."""
         if self._may_show:
             kept = planes(task.train.take(np.arange(min(REMEMBERED, len(task.train)))))
             self._inputs.append(kept)
-            self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._known.device))
+            self._base.append(log_probabilities(self._spec.data.backbone, kept[:, :, TOKEN], self._context.device))
             self._count(planes(task.train))
 
     def _count(self, inputs: NDArray[np.int32]) -> None:
@@ -94,8 +95,8 @@ class Reports:
         gains = [self._now(net, inputs) - base for inputs, base in zip(self._inputs, self._base, strict=True)]
         yield retained(self._cell, task.index, self._inputs, gains, self._kinds)
         if self._read:
-            codes = [*self._read, *(canary for canary in self._known.canaries if not canary.repetitions)]
-            is_last = task.index + 1 == self._known.n_tasks
+            codes = [*self._read, *(canary for canary in self._context.canaries if not canary.repetitions)]
+            is_last = task.index + 1 == self._context.n_tasks
             yield self._leaks(net, task.index, _first_codes(codes, CODES_AT_END if is_last else CODES_PER_TASK))
 
     def _scored(
@@ -119,7 +120,7 @@ class Reports:
                     commonness=(0.0,) * len(ids) if score2 is None else tuple(score2[ids].tolist()),
                     is_stop=tuple((tokens[:, STOP] != 0).tolist()),
                     kinds=tuple(kinds[kind - 1] if kind else "" for kind in tokens[:, KIND].tolist()),
-                    label=self._known.classes[label],
+                    label=self._context.classes[label],
                 )
             )
         return TokensScored(self._cell, task.index, model, tuple(texts))
@@ -129,13 +130,13 @@ class Reports:
         from dpcl_core.methods.language import token_log_likelihoods
 
         bos = tokenizer.load(self._spec.data.backbone).bos
-        return token_log_likelihoods.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._known.device)
+        return token_log_likelihoods.log_probabilities(net.model, inputs[:, :, TOKEN], bos, self._context.device)
 
     def _leaks(self, net: Adapted, task: int, canaries: Sequence[Canary]) -> Leaks:
-        from dpcl_core.methods.language import leaks
+        from dpcl_core.methods.language.leaks import ranks
 
-        ready = tokenizer.load(self._spec.data.backbone)
-        return leaks.measured(net.model, ready, canaries, cell=self._cell, task=task, privacy=self._spec.privacy)
+        rankings = ranks(net.model, tokenizer.load(self._spec.data.backbone), canaries)
+        return exposure.leaks(rankings, cell=self._cell, task=task, privacy=self._spec.privacy)
 
 
 def retained(

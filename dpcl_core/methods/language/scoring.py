@@ -13,7 +13,7 @@ from dpcl_core.data.texts import PADDING, STOP, TOKEN
 from dpcl_core.methods.language import public_text, sensitivity
 from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.methods.language.prompts import answer_ids, template
-from dpcl_core.methods.language.sensitivity import Counts, Scope
+from dpcl_core.methods.language.sensitivity import Form, Scope
 from dpcl_core.scenarios.stream import Examples, Task
 
 Planes = NDArray[np.int32]
@@ -47,8 +47,9 @@ class Scorer:
         public = np.zeros((0, self._size), np.int64)
         if self._scope == "public":
             public = public_text.counts(self._backbone, self._params.length)
-        counts = Counts(self._scope, np.array(self._counts, np.int64).reshape(-1, self._size), public, self._params.tau)
-        self.score2 = counts.commonness(len(self._counts) - 1, "printed" if self._printed else "smoothed")
+        of_tasks, newest = np.array(self._counts, np.int64).reshape(-1, self._size), len(self._counts) - 1
+        form: Form = "printed" if self._printed else "smoothed"
+        self.score2 = sensitivity.scoped_commonness(self._scope, of_tasks, public, newest, form, self._params.tau)
 
     def least_score2(self, n_tasks: int) -> float:
         """A public lower bound of Score2 in a stream of `n_tasks` tasks.

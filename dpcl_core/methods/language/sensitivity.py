@@ -6,7 +6,6 @@ Uses NumPy only, so that pages can compute from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -54,40 +53,24 @@ def commonness(of_tasks: NDArray[np.integer], form: Form = "printed", tau: float
     return score2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Counts:
-    """Token counts, and the scope of those that Score2 uses.
+def scoped_commonness(
+    scope: Scope, of_tasks: NDArray[np.integer], public: NDArray[np.integer], task: int, form: Form, tau: float = TAU
+) -> NDArray[np.float64]:
+    """Score2 of every token while learning the task, [size], from the token counts that `scope` names.
 
-    `scope`: "all": all tasks of the stream, future ones included, as printed; "seen": the tasks so far; "public": public
-    texts only; "off": Score2 is 0. `of_tasks` int64 [N, size]; `public` int64 [M, size], of the public texts' own tasks.
+    "all": all tasks of the stream, future ones included, as printed; "seen": the tasks so far; "public": public texts only;
+    "off": none, Score2 is 0. After one task the printed logarithm is at most 0, so "seen" clips it.
+    Args: of_tasks [N, size]; public [M, size], of the public texts' own tasks.
     """
-
-    scope: Scope
-    of_tasks: NDArray[np.int64]
-    public: NDArray[np.int64]
-    tau: float = TAU
-
-    def commonness(self, task: int, form: Form) -> NDArray[np.float64]:
-        """Score2 of every token while learning the task, [size]; zeros under "off". Under "seen" later tasks have no effect.
-
-        After one task the printed logarithm is at most 0, so "seen" clips it.
-        """
-        if self.scope == "off":
-            return np.zeros(self.of_tasks.shape[1])
-        if self.scope == "public":
-            return commonness(self.public, form, self.tau)
-        if self.scope == "all":
-            return commonness(self.of_tasks, form, self.tau)
-        return commonness(self.of_tasks[: task + 1], "clipped" if form == "printed" else form, self.tau)
+    if scope == "off":
+        return np.zeros(of_tasks.shape[1])
+    if scope == "seen":
+        return commonness(of_tasks[: task + 1], "clipped" if form == "printed" else form, tau)
+    return commonness(public if scope == "public" else of_tasks, form, tau)
 
 
 def scores(
-    log_probabilities: Floats,
-    score2: Floats,
-    is_stop: NDArray[np.bool_],
-    *,
-    alpha: float = ALPHA,
-    clamped: bool = False,
+    log_probabilities: Floats, score2: Floats, is_stop: NDArray[np.bool_], *, alpha: float = ALPHA, clamped: bool = False
 ) -> NDArray[np.float64]:
     """Score (Eq. 1) of tokens: 1 - exp(-(alpha Score1 + (1 - alpha) Score2)), Score1 = -log P; 0 for stop words.
 

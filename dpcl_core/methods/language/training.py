@@ -14,14 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from dpcl_core.backbones.language.causal import Adapted
+from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT, Schedule, diverged
 from dpcl_core.methods.common.noisy_means import noisy_means
 from dpcl_core.methods.language.gradients import Gradients, Reading, TextLoss, batch_of, clean
 from dpcl_core.methods.language.prompts import Prompted
 from dpcl_core.privacy.noise import Batches, Noise
+from dpcl_core.scenarios.stream import Task
 
+STEPS_PER_PROGRESS = 5
 Penalty = Callable[[], Tensor]  # a function of the parameters alone; its gradient is added to a step after the noise
-Change = Callable[[list[Tensor]], list[Tensor]]  # maps a step's (noisy) mean gradients to those it takes
+Change = Callable[[list[Tensor]], list[Tensor]]  # maps a step's mean gradients to those it takes
 
 
 class Descent:
@@ -68,20 +71,18 @@ def private_steps(
     *,
     device: str,
     penalty: Penalty | None = None,
-    change: Change | None = None,
 ) -> Iterator[int]:
     """DP-SGD: yields the number of steps taken so far. The caller must have written the training to the ledger.
 
-    Each step sums the clipped gradients of a Poisson batch, adds noise and divides by the expected batch size; `change`,
-    `penalty` and the optimiser come after and read no text. An empty batch takes the same noisy step. A noise multiplier of
+    Each step sums the clipped gradients of a Poisson batch, adds noise and divides by the expected batch size; the
+    penalty and the optimiser come after and read no text. An empty batch takes the same noisy step. A noise multiplier of
     0 trains without noise and without clipping. Raises Diverged.
     """
     gradients = Gradients(net, plan.clip_norm if noise_multiplier > 0 else math.inf)
     descent, std = Descent(gradients.parameters, plan), plan.noise_std(noise_multiplier)
     for step in range(plan.n_steps):
         sums = gradients.of(batch_of(texts, batches.draw(len(texts)), device), loss)
-        means = noisy_means(sums, plan.expected_batch, std, noise)
-        descent.step(means if change is None else change(means), penalty)
+        descent.step(noisy_means(sums, plan.expected_batch, std, noise), penalty)
         yield step + 1
 
 
@@ -117,3 +118,10 @@ def plain_steps(
             if step == plan.n_steps:
                 return
         epoch += 1
+
+
+def progress_of(steps: Iterator[int], total: int, task: Task, what: str) -> Iterator[Progress]:
+    """Progress events every `STEPS_PER_PROGRESS` steps and at the last one."""
+    for step in steps:
+        if step % STEPS_PER_PROGRESS == 0 or step == total:
+            yield Progress("training", step, total, task.index, f"{what} on {task.name}")

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from dpcl_core.methods.language.adapted_model import replace_text_embeddings
 from dpcl_core.methods.language.gradients import Batch, Reading, clean
-from dpcl_core.methods.language.prompts import Prompted
+from dpcl_core.methods.language.prompts import FIRST, TEXT, Prompted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,3 +60,24 @@ def joined(parts: Sequence[TrainingInputs]) -> TrainingInputs:
     )
     copies = [part.copies for part in parts if part.copies is not None]
     return TrainingInputs(prompted, torch.cat(copies) if copies else None)
+
+
+def gather_batch(table: Tensor, batch: Batch) -> Tensor:
+    """The batch's rows [b, S, ...] of per-token values [n, length, ...]; 0 outside the texts."""
+    values = table[torch.from_numpy(batch.rows).to(table.device), : batch.ids.shape[1] - FIRST]
+    missing = batch.ids.shape[1] - FIRST - values.shape[1]
+    inner = [0, 0] * (values.dim() - 2)
+    values = functional.pad(values, [*inner, FIRST, missing])
+    is_text = batch.role == TEXT
+    return values * is_text.view(*is_text.shape, *([1] * (values.dim() - 2)))
+
+
+def replace_text_embeddings(embeddings: Tensor, stored: Tensor, batch: Batch) -> Tensor:
+    """Embeddings [b, S, d] in which the texts' tokens take theirs from `stored` [n, length, d]; prompts keep their own."""
+    return torch.where((batch.role == TEXT)[..., None], gather_batch(stored, batch).to(embeddings.dtype), embeddings)
+
+
+def without_tokens(texts: Prompted) -> Prompted:
+    """The same prompts with the texts' tokens set to 0, for training that must not read them."""
+    is_text = texts.role == TEXT
+    return Prompted(np.where(is_text, 0, texts.ids), texts.role, texts.stop & ~is_text, np.where(is_text, 0, texts.kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import dp_accounting as dp
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional
 
 from dpcl_core.errors import BadInput
@@ -16,10 +18,9 @@ from dpcl_core.events import Progress
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.batches import fixed, schedule
+from dpcl_core.methods.lifelong.batches import fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
 from dpcl_core.methods.lifelong.descent import Batch, Gradients, descend
-from dpcl_core.methods.lifelong.memory import Memory, picked
 from dpcl_core.privacy.labels import in_label_space, label_space
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.scenarios.stream import Examples, Task, generator
@@ -38,23 +39,23 @@ class Agem:
     _title, _unbounded = "A-GEM", "without noise"  # method and reason for the missing bound, for ledger entries
     _largest_weight = LARGEST_WEIGHT
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
         assert isinstance(spec.params, BatchParams)
-        assert known.form is not None
+        assert context.form is not None
         (self._cell,) = cells
-        self._params, self._labels, self._known, self._form = spec.params, spec.labels, known, known.form
-        self._net = nets.build(self._form, known.n_classes, self._cell.seed).to(known.device)
-        self._memory: Memory[Batch] = Memory()
+        self._params, self._labels, self._context, self._form = spec.params, spec.labels, context, context.form
+        self._net = nets.build(self._form, context.n_classes, self._cell.seed).to(context.device)
+        self._memory: list[Batch] = []  # one batch of every finished task
         self._space: tuple[int, ...] = ()  # labels released so far
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         seed, params = self._cell.seed, self._params
         task, ledger = tasks[seed], ledgers[self._cell]
-        labels = label_space(self._labels, task.prior, self._known.public, task.train.labels, [ledger], task=task.index)
+        labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [ledger], task=task.index)
         self._space = tuple(sorted({*self._space, *labels}))
         batches = self._batches(task, self._competing(labels))
-        nominal = max(1, int(self._known.task_size))
-        n_batches = len(batches) if self._known.counted else max(1, nominal // self._size(nominal))
+        nominal = max(1, int(self._context.task_size))
+        n_batches = len(batches) if self._context.counted else max(1, nominal // self._size(nominal))
         n_steps = schedule(params, task.index, n_batches)
         self._account(task.index, n_steps, ledger)
         parameters = list(self._net.parameters())
@@ -64,13 +65,13 @@ class Agem:
             yield Progress("training", done, n_steps, task.index, f"steps of {self._title}")
         stored = batches[picked(params, len(batches), generator(seed, f"stored batch of task {task.index}"))]
         # A copy: a view would keep the task's whole tensor in memory.
-        self._memory.keep(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
+        self._memory.append(replace(stored, inputs=stored.inputs.clone(), targets=stored.targets.clone()))
 
     def scores(self, seed: int, task: Task) -> Mapping[str, NDArray[np.floating]]:
         """The network's logits, the only prediction rule; -inf for classes that do not compete."""
-        labels = label_space(self._labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        labels = label_space(self._labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
         columns = list(self._competing(labels))
-        scores = np.full((1, len(task.test), self._known.n_classes), -np.inf, dtype=np.float32)
+        scores = np.full((1, len(task.test), self._context.n_classes), -np.inf, dtype=np.float32)
         scores[0][:, columns] = self._logits(task.test.inputs)[:, columns]
         return {"argmax": scores}
 
@@ -88,10 +89,10 @@ class Agem:
         """The task's fixed batches. Raises BadInput if its examples of the competing classes do not fill one batch; if their
         number is private, they form one smaller, possibly empty, batch instead."""
         train = task.train.take(np.flatnonzero(in_label_space(task.train.labels, competing)))
-        size, device = self._size(len(train)), self._known.device
+        size, device = self._size(len(train)), self._context.device
         draws = generator(self._cell.seed, f"batches of task {task.index}")
         chosen = fixed(len(train), size, draws)
-        if not chosen and not self._known.counted:
+        if not chosen and not self._context.counted:
             chosen = [np.arange(len(train))]
         if not chosen:
             allowed = f"must be at most {len(train)}, the number of training examples of {task.name} with public labels"
@@ -109,22 +110,27 @@ class Agem:
     def _account(self, task: int, n_steps: int, ledger: Ledger) -> None:
         """Charges unbounded reads of this task's examples and of every stored batch."""
         ledger.spend(dp.NonPrivateDpEvent(), task=task, what=f"{self._title} {self._unbounded}, {n_steps} steps")
-        if len(self._memory) > 0 and self._params.projection != "never":
+        if self._memory and self._params.projection != "never":
             what = f"stored batches of the tasks before, read again {self._unbounded}"
             ledger.spend(dp.NonPrivateDpEvent(), task=task, what=what, people_of=tuple(range(task)))
 
     def _gradients(self, batch: Batch) -> Gradients:
-        """Gradients of the batch's mean cross-entropy for every parameter, summed over pieces to save memory."""
-        parameters, size = list(self._net.parameters()), AT_ONCE[torch.device(self._known.device).type]
-        total: Gradients = []
-        for inputs, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
-            logits = self._net(inputs)[:, batch.columns]
-            loss = functional.cross_entropy(logits, targets, reduction="sum") / max(1, len(batch.targets))
-            part = torch.autograd.grad(loss, parameters)
-            total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else list(part)
-        return total
+        """Gradients of the batch's mean loss for every parameter, summed over pieces to save memory."""
+        size, n = AT_ONCE[batch.targets.device.type], self._divisor(batch)
+        pieces = zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True)
+        of_pieces = [self._of_piece(inputs, targets, batch.columns, n) for inputs, targets in pieces]
+        return [functools.reduce(torch.add, parts) for parts in zip(*of_pieces, strict=True)]
+
+    def _divisor(self, batch: Batch) -> int:
+        """The number that a batch's sums are divided by."""
+        return max(1, len(batch.targets))
+
+    def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+        """Gradients of the softmax cross-entropy on a piece of a batch of n."""
+        loss = functional.cross_entropy(self._net(inputs)[:, columns], targets, reduction="sum") / n
+        return list(torch.autograd.grad(loss, list(self._net.parameters())))
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> Agem:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> Agem:
     """The learner of one cell."""
-    return Agem(spec, cells, known)
+    return Agem(spec, cells, context)

@@ -1,11 +1,16 @@
-"""Fixed batches of a task and its number of steps (Lai et al., Algorithm 2 and section 5)."""
+"""Fixed batches of a task, its number of steps, and draws from stored batches (Lai et al., Algorithm 2, section 5)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
+
+Batch = TypeVar("Batch")
 
 
 def fixed(n: int, size: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
@@ -29,3 +34,15 @@ def schedule(params: BatchParams, task: int, n_batches: int) -> int:
         assert params.epochs_by_task is not None
         return params.epochs_by_task[task] * n_batches
     return params.epochs * n_batches
+
+
+def drawn(stored: Sequence[Batch], at_most: int, generator: np.random.Generator) -> Sequence[Batch]:
+    """A random sample of `at_most` stored batches without replacement; all of them if fewer are stored."""
+    if at_most >= len(stored):
+        return stored
+    return [stored[place] for place in generator.choice(len(stored), at_most, replace=False)]
+
+
+def picked(params: BatchParams, n_batches: int, generator: np.random.Generator) -> int:
+    """Index of the batch to keep: random (as printed) or the last (as in code of the same group)."""
+    return n_batches - 1 if params.memory_pick == "last" else int(generator.integers(n_batches))

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.common.dpsgd_plan import LARGEST_WEIGHT
+from dpcl_core.methods.lifelong.batches import drawn
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams
-from dpcl_core.methods.lifelong.memory import Memory
 from dpcl_core.methods.lifelong.projection import projected
 
 Gradients = list[Tensor]  # one tensor for each parameter
@@ -31,7 +31,7 @@ class Batch:
 def descend(
     parameters: Sequence[Tensor],
     batches: Sequence[Batch],
-    memory: Memory[Batch],
+    stored: Sequence[Batch],
     gradients: Callable[[Batch], Gradients],
     n_steps: int,
     params: BatchParams,
@@ -48,10 +48,14 @@ def descend(
     parameters = [parameter.detach() for parameter in parameters]  # shared storage, updated outside autograd
     for step in range(n_steps):
         grads = gradients(batches[step % len(batches)])
-        if len(memory) > 0 and params.projection != "never":
-            stored = [gradients(batch) for batch in memory.drawn(params.ref_batches, generator)]
-            refs = [torch.stack(parts).mean(0) for parts in zip(*stored, strict=True)] if len(stored) > 1 else stored[0]
-            grads = projected(grads, refs, params.projection, params.scope, n_first=1)
+        if stored and params.projection != "never":
+            of_stored = [gradients(batch) for batch in drawn(stored, params.ref_batches, generator)]
+            refs = (
+                [torch.stack(parts).mean(0) for parts in zip(*of_stored, strict=True)]
+                if len(of_stored) > 1
+                else of_stored[0]
+            )
+            grads = projected(grads, refs, params.projection, params.scope)
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.sub_(grad, alpha=params.learning_rate)
         yield step + 1

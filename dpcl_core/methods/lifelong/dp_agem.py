@@ -61,15 +61,15 @@ def schedule(params: DpAgemParams, task_size: float, *, is_replay: bool = False)
 class Model:
     """One cell's network, its kept samples, and the public schedule of their replays."""
 
-    def __init__(self, spec: RunSpec, cell: Cell, known: PublicContext) -> None:
+    def __init__(self, spec: RunSpec, cell: Cell, context: PublicContext) -> None:
         assert isinstance(spec.params, DpAgemParams)
-        assert known.form is not None
-        self._spec, self._params, self._cell, self._known = spec, spec.params, cell, known
-        self._form = known.form
-        self._public = odometer.plan(self._params, spec.privacy, known.n_tasks, known.recurrence)
+        assert context.form is not None
+        self._spec, self._params, self._cell, self._context = spec, spec.params, cell, context
+        self._form = context.form
+        self._public = odometer.plan(self._params, spec.privacy, context.n_tasks, context.recurrence)
         self._noises = odometer.noises(self._params, self._public, cell.epsilon)
         self._turns = odometer.capped_schedule(self._public, self._noises, self._params.memory_epsilon_cap)
-        self._net = nets.build(self._form, known.n_classes, cell.seed).to(known.device)
+        self._net = nets.build(self._form, context.n_classes, cell.seed).to(context.device)
         is_clipped = self._noises.first > 0
         self._gradients = Gradients(self._net, self._params.clip_norm if is_clipped else math.inf)
         self._samples: list[tuple[Examples, tuple[int, ...]]] = []  # each finished task's kept sample and labels
@@ -88,9 +88,7 @@ class Model:
         for step, sample in enumerate(turns):
             means = self._noisy_gradient(current)
             if sample is not None:
-                references = self._noisy_gradient(earlier[sample])
-                n_first = len(list(self._net.first.parameters()))
-                means = projected(means, references, self._params.projection, self._params.scope, n_first)
+                means = projected(means, self._noisy_gradient(earlier[sample]), self._params.projection, self._params.scope)
             self._step(means, step, current.plan)
             yield step + 1
         self._keep(train, labels, task.index)
@@ -110,7 +108,7 @@ class Model:
     def _account(self, task: int, turns: Sequence[int | None], ledger: Ledger) -> None:
         """Charges the steps and the uses of every sample to the people whose examples they read."""
         plan, size = self._public, self._params.clip_norm
-        steps = schedule(self._params, self._known.task_size)
+        steps = schedule(self._params, self._context.task_size)
         ledger.spend(plan.own_steps(task, self._noises), task=task, what=steps.words)
         for sample, uses in sorted(Counter(sample for sample in turns if sample is not None).items()):
             what = f"replay of task {sample + 1}, {uses} times, sampling rate {plan.replay_rate:g}, clipping norm {size:g}"
@@ -118,7 +116,7 @@ class Model:
 
     def _own_labels(self, task: Task) -> tuple[int, ...]:
         """The task's public list of labels."""
-        return label_space(self._spec.labels, task.prior, self._known.public, task.train.labels, [], task=task.index)
+        return label_space(self._spec.labels, task.prior, self._context.public, task.train.labels, [], task=task.index)
 
     def _competing(self, labels: tuple[int, ...]) -> tuple[int, ...]:
         """The classes in the loss of a task with this list of labels: the list, or all labels released so far."""
@@ -130,7 +128,7 @@ class Model:
 
     def _source(self, examples: Examples, classes: tuple[int, ...], task: int, sample: int | None) -> Source:
         """The task's own examples (`sample` None) or a kept sample, each with its own coins and noise."""
-        plan = schedule(self._params, self._known.task_size, is_replay=sample is not None)
+        plan = schedule(self._params, self._context.task_size, is_replay=sample is not None)
         purpose = f"task {task}" if sample is None else f"replay of task {sample} in task {task}"
         batches = self._coins(plan.sample_rate, purpose)
         noise = noise_of(self._spec.privacy.noise, self._cell, purpose)
@@ -147,7 +145,7 @@ class Model:
         has a standard deviation of the multiplier times that norm.
         """
         batch = source.examples.take(source.batches.draw(len(source.examples)))
-        device = self._known.device
+        device = self._context.device
         x = nets.tensor(batch.inputs, self._form, device)
         targets = torch.from_numpy(np.searchsorted(source.classes, batch.labels)).to(device)
         sums = self._gradients.of(x, targets, torch.from_numpy(source.classes).to(device))
@@ -163,7 +161,7 @@ class Model:
 
     def _keep(self, train: Examples, labels: tuple[int, ...], task: int) -> None:
         """Keeps every example by an independent coin: the expected number is fixed, the actual number is not."""
-        rate = min(1.0, self._params.memory_size / self._known.task_size)
+        rate = min(1.0, self._params.memory_size / self._context.task_size)
         chosen = self._coins(rate, f"kept of task {task}").draw(len(train))
         self._samples.append((train.take(chosen), labels))
 
@@ -171,9 +169,10 @@ class Model:
 class DpAgem:
     """One independent model per cell. Keeps a sample of every finished task."""
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
-        self._n_steps = odometer.plan(_params(spec), spec.privacy, known.n_tasks, known.recurrence).n_steps
-        self._models = {cell: Model(spec, cell, known) for cell in cells}
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        assert isinstance(spec.params, DpAgemParams)
+        self._n_steps = spec.params.n_steps
+        self._models = {cell: Model(spec, cell, context) for cell in cells}
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         total = self._n_steps * len(self._models)
@@ -192,11 +191,6 @@ class DpAgem:
         return self._models[cell].released()
 
 
-def _params(spec: RunSpec) -> DpAgemParams:
-    assert isinstance(spec.params, DpAgemParams)
-    return spec.params
-
-
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> DpAgem:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> DpAgem:
     """The learner of a run's whole grid."""
-    return DpAgem(spec, cells, known)
+    return DpAgem(spec, cells, context)

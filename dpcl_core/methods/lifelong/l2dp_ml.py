@@ -40,19 +40,21 @@ class L2dpMl(Agem):
     _title, _unbounded = "L2DP-ML", "under one noise for all records, which subtracting two of them removes"
     _largest_weight = float(np.finfo(np.float32).max)  # without a norm cap noise alone makes weights this large
 
-    def __init__(self, spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> None:
-        super().__init__(spec, cells, known)
+    def __init__(self, spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> None:
+        super().__init__(spec, cells, context)
         assert isinstance(spec.params, L2dpMlParams)
         self._chosen = chosen = spec.params
-        self._n = chosen.batch_size if chosen.algorithm == "batches" else max(1, int(known.task_size))  # λ of the last step
-        sizes = claim.sizes(self._form, known.n_classes)
+        self._n = (
+            chosen.batch_size if chosen.algorithm == "batches" else max(1, int(context.task_size))
+        )  # λ of the last step
+        sizes = claim.sizes(self._form, context.n_classes)
         share, epsilon = chosen.encoder_share, self._cell.epsilon
         self._plan = claim.plan(sizes, chosen.delta_r, self._n, epsilon, share, self._theta_norm())
         self._largest = 0  # largest λ so far
         noise = noise_of(spec.privacy.noise, self._cell, "one noise for all")
         height, _, n_channels = (*self._form.shape, 1)[:3]
-        self._draws = encoder.draw(self._plan, noise, n_channels, height, known.device, chosen.output_noise)
-        self._statistics = encoder.Statistics.fresh(self._net.first.out_channels, known.device)
+        self._draws = encoder.draw(self._plan, noise, n_channels, height, context.device, chosen.output_noise)
+        self._statistics = encoder.Statistics.fresh(self._net.first.out_channels, context.device)
 
     def learn(self, tasks: Mapping[int, Task], ledgers: Mapping[Cell, Ledger]) -> Iterator[Progress]:
         for progress in super().learn(tasks, ledgers):
@@ -73,19 +75,18 @@ class L2dpMl(Agem):
 
     def _divisor(self, batch: Batch) -> int:
         """The divisor λ of a batch's sums and noise: its size, or the nominal number where the true one is private."""
-        return len(batch.targets) if self._known.counted else self._n
+        return len(batch.targets) if self._context.counted else self._n
 
     def _gradients(self, batch: Batch) -> Gradients:
-        """Gradients of both losses' means over the batch, with noise divided by λ; summed over pieces, as in A-GEM."""
-        n, size = self._divisor(batch), AT_ONCE[batch.targets.device.type]
-        response = encoder.noise_response(self._net.first, self._draws.inputs / n)
-        gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
-        total: Gradients = []
-        for perturbed, targets in zip(torch.split(batch.inputs, size), torch.split(batch.targets, size), strict=True):
-            part = gradients(perturbed, targets, batch.columns, response, n)
-            total = [sum_ + new for sum_, new in zip(total, part, strict=True)] if total else part
-        total[-2][batch.columns] -= (self._draws.output[batch.columns] / n).to(total[-2].dtype)
+        """Gradients of both losses' means over the batch, with noise divided by λ."""
+        total = super()._gradients(batch)
+        total[-2][batch.columns] -= (self._draws.output[batch.columns] / self._divisor(batch)).to(total[-2].dtype)
         return total
+
+    def _of_piece(self, inputs: Tensor, targets: Tensor, columns: Tensor, n: int) -> Gradients:
+        of_inputs = encoder.noise_response(self._net.first, self._draws.inputs / n)
+        gradients = self._taylor if self._chosen.losses == "taylor" else self._softmax
+        return gradients(inputs, targets, columns, of_inputs, n)
 
     def _taylor(self, perturbed: Tensor, targets: Tensor, columns: Tensor, of_inputs: Tensor, n: int) -> Gradients:
         """Gradients on a piece of a batch of n: encoder from the reconstruction, the rest from the label loss (Alg. 2).
@@ -144,9 +145,9 @@ class L2dpMl(Agem):
 
     def _logits(self, inputs: NDArray[np.generic]) -> NDArray[np.float32]:
         """Logits [n, n_classes] under the noise of the latest step, or without noise."""
-        device, net = self._known.device, self._net
+        device, net = self._context.device, self._net
         size = AT_ONCE[torch.device(device).type]
-        logits = np.zeros((len(inputs), self._known.n_classes), np.float32)
+        logits = np.zeros((len(inputs), self._context.n_classes), np.float32)
         with torch.inference_mode():
             offset = encoder.noise_response(net.first, self._draws.inputs / self._n) + 2 * self._draws.hidden / self._n
             if self._chosen.test_noise == "none":
@@ -173,6 +174,6 @@ class L2dpMl(Agem):
         return claim.theta_norm(self._net.first.weight.detach().cpu().numpy(), self._chosen.theta_norm)
 
 
-def make_learner(spec: RunSpec, cells: Sequence[Cell], known: PublicContext) -> L2dpMl:
+def make_learner(spec: RunSpec, cells: Sequence[Cell], context: PublicContext) -> L2dpMl:
     """The learner of one cell."""
-    return L2dpMl(spec, cells, known)
+    return L2dpMl(spec, cells, context)

@@ -25,19 +25,15 @@ def project(grad: Tensor, ref: Tensor, when: Projection) -> Tensor:
     return torch.where(applies, grad - (along / length) * ref, grad)  # where it does not apply, a 0/0 is discarded
 
 
-def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection, scope: Scope, n_first: int) -> list[Tensor]:
-    """The projected gradient tensors of a step: as one vector ("joint"), or the first `n_first` separately from the rest.
+def projected(grads: Sequence[Tensor], refs: Sequence[Tensor], when: Projection, scope: Scope) -> list[Tensor]:
+    """The projected gradient tensors of a step: as one vector ("joint"), or the first tensor separately from the rest.
 
-    Two blocks are the first layer and the rest, each with its own reference (Lai et al., Eqs. 10 and 14).
+    The first tensor is the only one of the first layer. Each block has its own reference (Lai et al., Eqs. 10 and 14).
     """
-    if when == "never":
-        return list(grads)
-    cuts = (0, len(grads)) if scope == "joint" else (0, n_first, len(grads))
+    cuts = (0, len(grads)) if scope == "joint" else (0, 1, len(grads))
     result: list[Tensor] = []
     for start, end in pairwise(cuts):
         block = grads[start:end]
-        if not block:
-            continue
         flat = project(_flat(block), _flat(refs[start:end]), when)
         pieces = torch.split(flat, [grad.numel() for grad in block])
         result += [piece.view_as(grad) for piece, grad in zip(pieces, block, strict=True)]

@@ -41,15 +41,10 @@ class Quadratic:
         gradient[:, classes] = self.features[:, None] / 2 + products / 4 - self.by_class[:, classes]
         return gradient
 
-    def plus(self, other: Quadratic) -> Quadratic:
+    def __add__(self, other: Quadratic) -> Quadratic:
         """The sum of two losses that train the same classes."""
-        return Quadratic(
-            self.features + other.features,
-            self.products + other.products,
-            self.by_class + other.by_class,
-            self.classes,
-            self.n_tasks + other.n_tasks,
-        )
+        features, products = self.features + other.features, self.products + other.products
+        return Quadratic(features, products, self.by_class + other.by_class, self.classes, self.n_tasks + other.n_tasks)
 
 
 def of_task(sums: Coefficients, n: float, classes: Sequence[int], dtype: type[np.floating] = np.float32) -> Quadratic:
@@ -78,13 +73,11 @@ class Memory:
     def keep(self, task: Quadratic) -> None:
         """Stores the loss of a finished task."""
         stored = self.groups.get(task.classes)
-        self.groups[task.classes] = task if stored is None else stored.plus(task)
+        self.groups[task.classes] = task if stored is None else stored + task
 
     def gradient(self, weights: Weights) -> Weights:
         """Gradient of the stored tasks' mean loss; zero before the first."""
-        total = np.zeros_like(weights)
-        for group in self.groups.values():
-            total += group.gradient(weights)
+        total = sum((group.gradient(weights) for group in self.groups.values()), np.zeros_like(weights))
         return total / max(1, self.n_tasks)
 
 
@@ -135,12 +128,8 @@ def solved(weights: Weights, memory: Memory, noise_stds: Sequence[float]) -> Wei
     for groups, labels in by_tasks.items():
         n_tasks, size = sum(group.n_tasks for group in groups), weights.shape[2]
         ridge = np.maximum(_FLOOR * n_tasks, math.sqrt(2 * size * n_tasks) * np.asarray(noise_stds))
-        left = _total([group.products for group in groups]) + ridge[:, None, None] * np.eye(size)
-        right = _total([group.by_class[:, labels] - group.features[:, None] / 2 for group in groups])
+        products = np.stack([group.products for group in groups]).sum(axis=0, dtype=np.float64)
+        linear = np.stack([group.by_class[:, labels] - group.features[:, None] / 2 for group in groups])
+        left, right = products + ridge[:, None, None] * np.eye(size), linear.sum(axis=0, dtype=np.float64)
         result[:, labels] = 4 * np.linalg.solve(left, right.transpose(0, 2, 1)).transpose(0, 2, 1)
     return result
-
-
-def _total(parts: Sequence[NDArray[np.floating]]) -> NDArray[np.float64]:
-    added: NDArray[np.float64] = np.stack(parts).sum(axis=0, dtype=np.float64)
-    return added

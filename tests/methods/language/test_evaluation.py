@@ -26,7 +26,7 @@ def likelihood_one_by_one(net: tiny.Adapted, string: str, answer: list[int], len
 def test_ranking_equals_reading_every_pair_alone(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_ROWS", rows)
     net, inputs = tiny.adapted(), tiny.encoded(tiny.STRINGS)
-    found = evaluation.ranked(net, tiny.Letters(), inputs, (0, 2), tiny.CLASSES, NAME, device="cpu")
+    found = evaluation.label_scores(net, tiny.Letters(), inputs, (0, 2), tiny.CLASSES, NAME, device="cpu")
     assert np.isneginf(found[:, 1]).all()  # not in the task's list
     for label in (0, 2):
         answer = answer_ids(tiny.Letters(), tiny.CLASSES[label])
@@ -36,8 +36,11 @@ def test_ranking_equals_reading_every_pair_alone(rows: int, monkeypatch: pytest.
 
 def test_no_texts_and_no_labels() -> None:
     net = tiny.adapted()
-    assert evaluation.ranked(net, tiny.Letters(), tiny.encoded(()), (0,), tiny.CLASSES, NAME, device="cpu").shape == (0, 3)
-    none = evaluation.ranked(net, tiny.Letters(), tiny.encoded(("x",)), (), tiny.CLASSES, NAME, device="cpu")
+    assert evaluation.label_scores(net, tiny.Letters(), tiny.encoded(()), (0,), tiny.CLASSES, NAME, device="cpu").shape == (
+        0,
+        3,
+    )
+    none = evaluation.label_scores(net, tiny.Letters(), tiny.encoded(("x",)), (), tiny.CLASSES, NAME, device="cpu")
     assert np.isneginf(none).all()
 
 
@@ -82,7 +85,9 @@ def test_a_written_name_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     written = ["good", "bad", "nothing of the kind", "worse"]
     monkeypatch.setattr(evaluation, "_greedy", lambda net, batch, *rest: [written[row] for row in batch.rows])
     inputs = tiny.encoded(tiny.STRINGS[:4])
-    found = evaluation.generated(tiny.adapted(), tiny.Letters(), inputs, (0, 1), tiny.CLASSES, NAME, device="cpu")
+    found = evaluation.label_scores(
+        tiny.adapted(), tiny.Letters(), inputs, (0, 1), tiny.CLASSES, NAME, "generate", device="cpu"
+    )
     expected = np.full((4, 3), -np.inf)
     expected[0, 1] = expected[1, 0] = 0  # "worse" is no label of this task
     np.testing.assert_array_equal(found, expected)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpcl_core.data.texts import Canary
-from dpcl_core.methods.language import leaks
+from dpcl_core.methods.language import exposure, leaks
 from dpcl_core.spec import Cell, PrivacySpec
 from tests.methods.language import tiny
 
@@ -122,7 +122,8 @@ def test_a_code_learned_by_heart_is_first_and_printed_and_another_is_not() -> No
         network(input_ids=ids, labels=ids).loss.backward()
         descent.step()
     network.train()
-    said = leaks.measured(network, tiny.Letters(), [learned, control], cell=Cell(1.0, 0), task=0, privacy=REPLACE)  # type: ignore[arg-type]
+    rankings = leaks.ranks(network, tiny.Letters(), [learned, control])  # type: ignore[arg-type]
+    said = exposure.leaks(rankings, cell=Cell(1.0, 0), task=0, privacy=REPLACE)
     assert network.training  # left as it was found
     assert said.levels == (0, 16)
     assert said.exposure[1] == pytest.approx(math.log2(10_000))

@@ -21,6 +21,7 @@ from dpcl_core.methods.common.dpsgd_plan import ROUNDING, Schedule
 from dpcl_core.methods.common.learner import PublicContext
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language import baseline_costs, gem, public_text
+from dpcl_core.methods.language.baseline import Baseline
 from dpcl_core.methods.language.cards.lm_params import BaselineParams, GemParams
 from dpcl_core.methods.language.cards.network_params import LanguageParams
 from dpcl_core.methods.language.er import Er
@@ -28,7 +29,6 @@ from dpcl_core.methods.language.gem import Gem
 from dpcl_core.methods.language.gradients import Gradients, batch_of
 from dpcl_core.methods.language.lazy_learner import LazyLearner
 from dpcl_core.methods.language.losses import task_loss
-from dpcl_core.methods.language.seqft import SeqFt
 from dpcl_core.methods.language.training import Descent, private_steps
 from dpcl_core.methods.language.training_inputs import TrainingInputs, joined
 from dpcl_core.privacy.ledger import Ledger
@@ -158,14 +158,13 @@ def test_fine_tuning_is_plain_dp_sgd() -> None:
     """Against the loop that PeCL's central repair is trained by, with the same coins and noise."""
     learner, _ = trained("lm-seqft", 8.0, [task(0)])
     made = spec("lm-seqft", 8.0)
-    model = SeqFt(made, Cell(8.0, 0), known(1))
-    trainer = model._trainer
+    model = Baseline(made, Cell(8.0, 0), known(1))
     params = made.params
     assert isinstance(params, LanguageParams)
     plan = Schedule(8 / N, 6, 1.0, params.learning_rate, 8.0)
-    texts = trainer.open_task(task(0), Ledger(1e-3, "add-remove", "once")).texts
+    texts = model.open_task(task(0), Ledger(1e-3, "add-remove", "once")).texts
     coins, noise = Batches(8 / N, 0, "task 0 at epsilon 8.0"), noise_of("seeded", Cell(8.0, 0), "task 0")
-    for _ in private_steps(model.net, texts, plan, trainer.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
+    for _ in private_steps(model.net, texts, plan, model.noises.steps, coins, noise, task_loss("answer"), device="cpu"):
         pass
     found = tiny.row([part.detach() for part in model.net.trainable().values()])
     torch.testing.assert_close(weights(learner), found, rtol=0, atol=0)
@@ -191,7 +190,7 @@ def test_before_the_last_task_there_is_no_model() -> None:
     assert set(learner.scores(0, task(0))) == {"rank"}
 
 
-def steps_by_hand(learner: SeqFt | Er | Gem, means: Iterator[list[Tensor]], n_steps: int, learning_rate: float) -> None:
+def steps_by_hand(learner: Baseline, means: Iterator[list[Tensor]], n_steps: int, learning_rate: float) -> None:
     """Steps along these mean gradients."""
     parameters = list(learner.net.trainable().values())
     descent = Descent(parameters, Schedule(1.0, n_steps, 1.0, learning_rate, 1.0))
@@ -205,8 +204,8 @@ def mean_gradient(net: causal.Adapted, inputs: TrainingInputs, divisor: float) -
     return [part / divisor for part in Gradients(net, math.inf).of(batch, task_loss("answer"))]
 
 
-def inputs_of(model: SeqFt | Er | Gem, index: int) -> TrainingInputs:
-    return model._trainer.open_task(task(index), Ledger(1e-3, "add-remove", "once"))
+def inputs_of(model: Baseline, index: int) -> TrainingInputs:
+    return model.open_task(task(index), Ledger(1e-3, "add-remove", "once"))
 
 
 def test_replayed_texts_join_the_sum_of_every_step() -> None:
@@ -229,9 +228,9 @@ def test_replayed_texts_join_the_sum_of_every_step() -> None:
 def test_kept_texts_are_chosen_by_coins_of_their_own() -> None:
     """A tenth of 4,000 on average, within five standard deviations; one text less leaves the others' coins as they are."""
     model = Er(spec("lm-er", math.inf), Cell(math.inf, 0), known())
-    many = model._trainer.open_task(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
+    many = model.open_task(task(0, 4000), Ledger(1e-3, "add-remove", "once"))
     fewer = many.take(np.arange(3999))
-    kept = [model._trainer.replay_buffer(inputs, 0.1, task(0)) for inputs in (many, fewer)]
+    kept = [model.replay_buffer(inputs, 0.1, task(0)) for inputs in (many, fewer)]
     assert len(kept[0]) == pytest.approx(400, abs=5 * math.sqrt(4000 * 0.09))
     np.testing.assert_array_equal(kept[0].texts.ids[: len(kept[1])], kept[1].texts.ids)
     assert len(kept[0]) - len(kept[1]) in (0, 1)
@@ -342,7 +341,7 @@ def test_copies_alone_are_trained_on() -> None:
     def model_of(swap: bool) -> Tensor:
         made = spec("lm-er", 8.0, mechanism="fn")
         model = Er(made, Cell(8.0, 0), known())
-        opened = model._trainer.open_task
+        opened = model.open_task
 
         def instead(one: Task, ledger: Ledger) -> TrainingInputs:
             found = opened(one, ledger)
@@ -353,7 +352,7 @@ def test_copies_alone_are_trained_on() -> None:
             again = opened(replace(one, train=Examples(inputs, one.train.labels)), Ledger(1e-3, "replace", "once"))
             return TrainingInputs(again.texts, found.copies)
 
-        model._trainer.open_task = instead  # type: ignore[method-assign]
+        model.open_task = instead  # type: ignore[method-assign]
         for index in range(2):
             list(model.learn(task(index), Ledger(1e-3, "replace", "once")))
         return tiny.row([part.detach() for part in model.net.trainable().values()])

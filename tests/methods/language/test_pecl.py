@@ -20,7 +20,13 @@ from dpcl_core.data.texts import STOP, TOKEN, Canary, Texts
 from dpcl_core.events import Leaks, Note, Progress, Retained, TokensScored
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Surveying
-from dpcl_core.methods.language import pecl_costs, pecl_published_training, pecl_training, public_log_likelihoods
+from dpcl_core.methods.language import (
+    pecl_costs,
+    pecl_published_training,
+    pecl_training,
+    public_log_likelihoods,
+    training_inputs,
+)
 from dpcl_core.methods.language.adapted_model import AdaptedModel, embedding_table, median_norm
 from dpcl_core.methods.language.cards.pecl import PeclParams
 from dpcl_core.methods.language.cards.pecl_published import PublishedParams
@@ -50,8 +56,8 @@ def noised(given: RunSpec, task: Task) -> tuple[NoisyInputs, AdaptedModel, Ledge
     assert isinstance(given.params, PublishedParams)
     scorer = Scorer(given.params, given.params.score2_scope, "lm-tiny", printed=True)
     scorer.open(task, CLASSES)
-    subject, ledger = AdaptedModel(given, cell, known()), Ledger(1e-3, "add-remove", "once")
-    return NoisyInputs(given, cell, subject, scorer, planes(task.train), task, ledger), subject, ledger
+    subject, ledger = Published(given, cell, known(), scorer), Ledger(1e-3, "add-remove", "once")
+    return NoisyInputs(subject, planes(task.train), task, ledger), subject, ledger
 
 
 def read(found: NoisyInputs, subject: AdaptedModel, task: Task, epoch: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -116,7 +122,7 @@ def local_copies(
 ) -> tuple[list[NDArray[np.float32]], Ledger]:
     """What the network read of every text in every step of the local mode."""
     seen: list[NDArray[np.float32]] = []
-    inner = pecl_training.replace_text_embeddings
+    inner = training_inputs.replace_text_embeddings
 
     def watched(embeddings: torch.Tensor, stored: torch.Tensor, batch: object) -> torch.Tensor:
         found = inner(embeddings, stored, batch)  # type: ignore[arg-type]
@@ -126,7 +132,7 @@ def local_copies(
         seen.append(whole[:, FIRST:])
         return found
 
-    monkeypatch.setattr(pecl_training, "replace_text_embeddings", watched)
+    monkeypatch.setattr(training_inputs, "replace_text_embeddings", watched)
     _, ledger, _ = trained(given, tasks)
     return seen, ledger
 

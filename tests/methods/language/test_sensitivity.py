@@ -10,7 +10,7 @@ import pytest
 
 from dpcl_core.errors import BadInput
 from dpcl_core.methods.language import sensitivity
-from dpcl_core.methods.language.sensitivity import Counts, Form, Scope, Unlearning
+from dpcl_core.methods.language.sensitivity import Form, Scope, Unlearning
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
@@ -112,7 +112,7 @@ def test_scopes_look_at_what_they_say(form: Form) -> None:
     own[:] = np.roll(own, 3, axis=1)
 
     def found(scope: Scope, of_tasks: np.ndarray, task: int = 2) -> np.ndarray:
-        return Counts(scope, of_tasks, public).commonness(task, form)
+        return sensitivity.scoped_commonness(scope, of_tasks, public, task, form)
 
     np.testing.assert_array_equal(found("seen", before), found("seen", later))
     assert not np.array_equal(found("seen", before), found("seen", own))
@@ -121,7 +121,7 @@ def test_scopes_look_at_what_they_say(form: Form) -> None:
     assert not np.array_equal(found("all", before), found("all", later))
     assert not found("off", before).any()
     assert (found("seen", before, 0) >= 0).all(), "the printed logarithm would be negative for a first task"
-    np.testing.assert_array_equal(Counts("public", before, public[:0]).commonness(0, form), 0)
+    np.testing.assert_array_equal(sensitivity.scoped_commonness("public", before, public[:0], 0, form), 0)
 
 
 def test_the_nominal_budget_at_known_scores_and_beyond_its_range() -> None:

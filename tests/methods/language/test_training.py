@@ -145,18 +145,6 @@ def test_a_penalty_adds_to_the_noisy_mean_as_it_is() -> None:
     torch.testing.assert_close(seen[1] - seen[0], 1000 * start, rtol=0, atol=1e-9)
 
 
-def test_what_changes_the_mean_sees_it_with_its_noise() -> None:
-    seen: list[Tensor] = []
-
-    def change(means: list[Tensor]) -> list[Tensor]:
-        seen.append(tiny.row(means))
-        return [torch.zeros_like(mean) for mean in means]
-
-    found = trained(1.3, Drawn(*[[0, 1]] * PLAN.n_steps), change=change)
-    assert all(float(one.std()) > 0.5 * 1.3 * 0.4 / 4 for one in seen)
-    torch.testing.assert_close(found, weights(tiny.adapted()), rtol=0.01, atol=0)
-
-
 def test_poisson_batches_of_a_release_differ_and_seeded_ones_repeat() -> None:
     assert not torch.equal(trained(1.3, Batches(0.5, None)), trained(1.3, Batches(0.5, None)))
     torch.testing.assert_close(trained(1.3, Batches(0.5, 1)), trained(1.3, Batches(0.5, 1)), rtol=0, atol=0)

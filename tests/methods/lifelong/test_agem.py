@@ -145,7 +145,7 @@ def test_memory_holds_exactly_one_fixed_batch_of_every_task_as_it_is(pick: str) 
     learner = Watched(spec({"memory_pick": pick, "epochs": 2}), 3).go(stream)
     n_batches = PER_TASK // SIZE
     assert len(learner.memory) == 3
-    for task, asked, stored in zip(stream, learner.asked, learner.memory.batches, strict=True):
+    for task, asked, stored in zip(stream, learner.asked, learner.memory, strict=True):
         own = asked if task.index == 0 else asked[::2]  # a gradient on the task, then one on the memory
         assert [id(batch) for batch in own] == [id(batch) for batch in own[:n_batches]] * 2, "the same in both epochs"
         rows = torch.cat([batch.inputs for batch in own[:n_batches]]).flatten(1)
@@ -164,7 +164,7 @@ def test_references_are_of_tasks_before_and_the_first_has_none() -> None:
     n_batches = PER_TASK // SIZE
     assert [len(asked) for asked in learner.asked] == [n_batches, 2 * n_batches, 3 * n_batches]
     for index in (1, 2):
-        before = {id(batch) for batch in learner.memory.batches[:index]}
+        before = {id(batch) for batch in learner.memory[:index]}
         references = [b for at, b in enumerate(learner.asked[index]) if at % (1 + index)]
         assert {id(batch) for batch in references} == before
     never = Watched(spec({"projection": "never"}), 3).go(tasks(3))
@@ -229,7 +229,7 @@ def test_with_an_output_for_each_task_only_its_classes_compete_and_learn() -> No
     learner = Watched(spec({"head": "per-task"}, labels="prior"), 2).go([first])
     before = learner.net.head.weight.detach().clone()
     learner.go([second])
-    assert torch.equal(learner.memory.batches[0].columns, torch.tensor([0, 1]))
+    assert torch.equal(learner.memory[0].columns, torch.tensor([0, 1]))
     shown = [np.isfinite(learner.scores(0, task)["argmax"]).all(axis=(0, 1)).tolist() for task in (first, second)]
     assert shown == [[True, True, False, False], [False, False, True, True]]
     alone = Watched(spec({"head": "per-task", "projection": "never"}, labels="prior"), 2).go([first])

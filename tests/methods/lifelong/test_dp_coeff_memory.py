@@ -57,7 +57,7 @@ def weights(run: RunSpec, tasks: list[Task]) -> tuple[dict[int, np.ndarray], dic
     ledgers = {cell: Ledger(DELTA, run.privacy.adjacency, "once") for cell in cells}
     for task in tasks:
         list(learner.learn(dict.fromkeys(run.seeds, task), ledgers))
-    return learner._readout._weights, ledgers
+    return learner._weights, ledgers
 
 
 def made_tasks() -> list[Task]:

@@ -23,7 +23,6 @@ from dpcl_core.methods.lifelong.agem import Agem
 from dpcl_core.methods.lifelong.cards import claim
 from dpcl_core.methods.lifelong.descent import Batch
 from dpcl_core.methods.lifelong.l2dp_ml import L2dpMl
-from dpcl_core.methods.lifelong.memory import Memory
 from dpcl_core.privacy.ledger import Ledger
 from dpcl_core.privacy.noise import SeededNoise
 from dpcl_core.scenarios.stream import Examples, Task
@@ -135,7 +134,7 @@ def test_memory_holds_one_fixed_batch_of_each_task_perturbed_by_the_same_noise(d
     cut = learner._batches
     learner._batches = lambda *given: seen.append(cut(*given)) or seen[-1]  # type: ignore[method-assign]
     learned(spec(delta_r=delta_r), tasks, learner)
-    stored = learner._memory.batches
+    stored = learner._memory
     assert len(stored) == len(tasks)
     scale = learner._plan.input_scale
     assert scale > 3
@@ -169,7 +168,7 @@ def test_batches_are_the_same_in_every_epoch_and_references_come_from_tasks_befo
     first, later = used[:6], used[6:]  # six steps, and no reference in the first task
     assert all(torch.equal(a, b) for a, b in zip(first[:3], first[3:], strict=True))
     assert len(later) == 2 * 2 * 6
-    stored = [one.inputs for one in learner._memory.batches]
+    stored = [one.inputs for one in learner._memory]
     for number, given in enumerate(later[1::2]):
         allowed = stored[: 1 + number // 6]
         assert sum(torch.equal(given, one) for one in allowed) == 1
@@ -329,8 +328,8 @@ def test_algorithm_1_takes_and_keeps_whole_tasks_and_scales_noise_by_them() -> N
         for task, n in zip(stream(), sizes, strict=True)
     ]
     learner, ledger = learned(spec(algorithm="whole-task"), tasks)
-    assert [len(one.targets) for one in learner._memory.batches] == sizes
-    for one, task in zip(learner._memory.batches, tasks, strict=True):
+    assert [len(one.targets) for one in learner._memory] == sizes
+    for one, task in zip(learner._memory, tasks, strict=True):
         mean = nets.tensor(task.train.inputs, FORM).double().mean(0) + learner._draws.inputs / len(task.train)
         torch.testing.assert_close(one.inputs.mean(0), mean, rtol=1e-6, atol=1e-4)
     assert ledger.claimed is not None
@@ -456,5 +455,4 @@ def test_a_batch_larger_than_the_smallest_task_is_refused_before_anything_is_lea
 
 def test_memory_does_not_keep_the_whole_task_alive() -> None:
     learner, _ = learned(spec(), stream(1))
-    memory: Memory[Batch] = learner._memory
-    assert memory.batches[0].inputs.untyped_storage().nbytes() == 10 * SIZE * 8
+    assert learner._memory[0].inputs.untyped_storage().nbytes() == 10 * SIZE * 8

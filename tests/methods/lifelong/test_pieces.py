@@ -13,10 +13,9 @@ from torch.nn import functional
 from dpcl_core.data.dataset import Form
 from dpcl_core.errors import Diverged
 from dpcl_core.methods.lifelong import nets
-from dpcl_core.methods.lifelong.batches import fixed, schedule
+from dpcl_core.methods.lifelong.batches import drawn, fixed, picked, schedule
 from dpcl_core.methods.lifelong.cards.network_params import BatchParams, Projection, Scope
 from dpcl_core.methods.lifelong.descent import Batch, descend
-from dpcl_core.methods.lifelong.memory import Memory, picked
 from dpcl_core.methods.lifelong.projection import project, projected
 
 GREY, SMALL, COLOUR = Form((28, 28, 1), 0.0, 1.0), Form((8, 8, 1), 0.0, 1.0), Form((32, 32, 3), 0.0, 1.0)
@@ -152,20 +151,17 @@ def test_a_reference_of_zero_changes_nothing(when: Projection) -> None:
 
 
 @pytest.mark.parametrize("when", ["if-violated", "always"])
-def test_blocks_are_projected_apart_and_an_empty_one_is_the_joint_projection(when: Projection) -> None:
+def test_blocks_are_projected_apart_and_together(when: Projection) -> None:
     for seed in range(20):
         grad, ref = vectors(seed)
         shapes = [(2, 5), (10,), (3, 2, 5)]
         grads, refs = ([part.view(s) for part, s in zip(v.split([10, 10, 30]), shapes, strict=True)] for v in (grad, ref))
-        found = projected(grads, refs, when, "per-block", n_first=1)
+        found = projected(grads, refs, when, "per-block")
         assert [tuple(part.shape) for part in found] == shapes
         torch.testing.assert_close(found[0].flatten(), project(grad[:10], ref[:10], when))
         torch.testing.assert_close(torch.cat([part.flatten() for part in found[1:]]), project(grad[10:], ref[10:], when))
-        joint = projected(grads, refs, when, "joint", n_first=1)
+        joint = projected(grads, refs, when, "joint")
         torch.testing.assert_close(torch.cat([part.flatten() for part in joint]), project(grad, ref, when))
-        for n_first in (0, 3):
-            apart = projected(grads, refs, when, "per-block", n_first=n_first)
-            assert all(torch.equal(a, b) for a, b in zip(apart, joint, strict=True))
 
 
 # Batches, steps and memory (check 9).
@@ -190,16 +186,13 @@ def test_steps_of_a_task_follow_the_variant() -> None:
 
 
 def test_memory_gives_so_many_of_what_it_holds_none_twice_and_each_as_often() -> None:
-    memory: Memory[str] = Memory()
     draws = np.random.default_rng(0)
-    assert memory.drawn(3, draws) == ()
-    for batch in "abcd":
-        memory.keep(batch)
-    assert set(memory.drawn(10, draws)) == set("abcd")
+    assert not drawn([], 3, draws)
+    assert set(drawn("abcd", 10, draws)) == set("abcd")
     counts = dict.fromkeys("abcd", 0)
     n = 4000
     for _ in range(n):
-        pair = memory.drawn(2, draws)
+        pair = drawn("abcd", 2, draws)
         assert len(set(pair)) == 2
         for batch in pair:
             counts[batch] += 1
@@ -229,7 +222,7 @@ def mean_input(batch: Batch) -> list[Tensor]:
 def test_descent_is_a_loop_of_numpy_over_the_same_batches_in_every_epoch(when: Projection, scope: Scope) -> None:
     batches, stored = quadratic(), quadratic(n=2, seed=1)
     params = BatchParams(learning_rate=0.1, projection=when, scope=scope, ref_batches=2)
-    memory = Memory(list(stored))
+    memory = list(stored)
     parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
     assert list(descend(parameters, batches, memory, mean_input, 5, params, np.random.default_rng(0))) == [1, 2, 3, 4, 5]
     theta = np.zeros(4)
@@ -255,14 +248,14 @@ def test_without_memory_no_reference_is_asked_for_and_with_it_only_what_is_store
     batches, stored = quadratic(), quadratic(n=4, seed=1)
     parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
 
-    def run(memory: Memory[Batch], params: BatchParams) -> list[Batch]:
+    def run(memory: list[Batch], params: BatchParams) -> list[Batch]:
         asked.clear()
         list(descend(parameters, batches, memory, watched, 6, params, np.random.default_rng(0)))
         return list(asked)
 
-    assert run(Memory(), BatchParams()) == batches * 2
-    assert run(Memory(list(stored)), BatchParams(projection="never")) == batches * 2
-    found = run(Memory(list(stored)), BatchParams(ref_batches=3))
+    assert run([], BatchParams()) == batches * 2
+    assert run(stored, BatchParams(projection="never")) == batches * 2
+    found = run(stored, BatchParams(ref_batches=3))
     assert len(found) == 6 * (1 + 3)
     assert found[::4] == batches * 2
     assert all(batch in stored for at, batch in enumerate(found) if at % 4)
@@ -273,7 +266,7 @@ def test_weights_may_be_scaled_back_before_they_are_looked_at() -> None:
     far = [Batch(torch.full((2, 1, 1, 4), -5e4, dtype=torch.float64), torch.zeros(2), torch.zeros(2))]
     for is_held in (False, True):
         parameters = [torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)]
-        steps = descend(parameters, far, Memory(), mean_input, 1, BatchParams(), np.random.default_rng(0))
+        steps = descend(parameters, far, [], mean_input, 1, BatchParams(), np.random.default_rng(0))
         next(steps)
         assert parameters[0].item() == pytest.approx(5000)
         for parameter in parameters if is_held else ():
@@ -290,7 +283,7 @@ def test_a_training_that_diverges_says_at_which_step_and_how_fast_it_went() -> N
         return list(torch.autograd.grad(functional.cross_entropy(net(one.inputs), one.targets), list(net.parameters())))
 
     steps = descend(
-        list(net.parameters()), [batch], Memory(), gradients, 50, BatchParams(learning_rate=100), np.random.default_rng(0)
+        list(net.parameters()), [batch], [], gradients, 50, BatchParams(learning_rate=100), np.random.default_rng(0)
     )
     with pytest.raises(Diverged, match=r"diverged at step \d+ of 50 with params\.learning_rate = 100"):
         list(steps)

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed
-from dpcl_core.methods.language.cards.lm_params import (
-    BaselineParams,
-    ErParams,
-    EwcParams,
-    GemParams,
-    MtlParams,
-    OloraParams,
-)
-from dpcl_core.methods.language.cards.network_params import LABELS_PUBLIC, LENGTH_PUBLIC
+from dpcl_core.methods.language.cards.lm_params import BaselineParams, ErParams, EwcParams, GemParams, MtlParams, OloraParams
 from dpcl_core.spec import Params, RunSpec
 
 RAW_BUFFER = "Texts kept for later tasks are held as they are by whoever trains: the bound is about what is released."
@@ -30,21 +19,14 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     """Raises BadInput for settings under which no bound holds or can be stated."""
     params = spec.params
     assert isinstance(params, BaselineParams)
-    if params.mechanism == "dp-sgd":
-        return
-    if spec.privacy.adjacency != "replace":
-        allowed = "must be replace with params.mechanism = fn: each token leaves a noisy copy, and how many there are shows"
-        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
-    if params.loss == "full":
-        allowed = "must be answer with params.mechanism = fn: to learn the text itself its tokens are read without noise"
-        raise BadInput("params.loss", params.loss, allowed)
+    if params.is_local:
+        network_params.check_local(spec, "with params.mechanism = fn")
 
 
 def derived(params: Params, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings. Steps on noisy copies are free and follow each task's own size."""
     assert isinstance(params, BaselineParams)
-    is_free = params.mechanism == "fn"
-    return network_params.derived_by_size(params, facts) if is_free else network_params.derived(params, facts)
+    return (network_params.derived_by_size if params.is_local else network_params.derived)(params, facts)
 
 
 def totals(spec: RunSpec, facts: PublicSizes) -> str:
@@ -61,9 +43,7 @@ def totals(spec: RunSpec, facts: PublicSizes) -> str:
 def notes(params: Params) -> tuple[str, ...]:
     """Assumptions of the bound."""
     assert isinstance(params, BaselineParams)
-    if params.mechanism == "dp-sgd":
-        return (ROUNDING_ASSUMED,)
-    return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
+    return network_params.assumptions(params, params.label_share)
 
 
 def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
@@ -75,7 +55,7 @@ def _derived_of_buffer(params: Params, facts: PublicSizes) -> str:
 def _notes_on_buffer(params: Params) -> tuple[str, ...]:
     """Caveats on the replay buffer, and assumptions of the bound."""
     assert isinstance(params, BaselineParams)
-    return (RAW_BUFFER if params.mechanism == "dp-sgd" else NOISY_BUFFER, *notes(params))
+    return (NOISY_BUFFER if params.is_local else RAW_BUFFER, *notes(params))
 
 
 def _derived_together(params: Params, facts: PublicSizes) -> str:
@@ -87,18 +67,14 @@ def _derived_together(params: Params, facts: PublicSizes) -> str:
 def _notes_on_waiting(params: Params) -> tuple[str, ...]:
     """Caveat on the texts kept until the model is trained, and assumptions of the bound."""
     assert isinstance(params, BaselineParams)
-    kept = "Every text" if params.mechanism == "dp-sgd" else "A noisy copy of every text"
+    kept = "A noisy copy of every text" if params.is_local else "Every text"
     return (f"{kept} is kept until the last task has come.", *notes(params))
 
 
-def _named(name: str) -> Callable[[RunSpec], tuple[str, str]]:
-    """A function that gives a run's table names: the baseline's, and its mechanism's."""
-
-    def names(spec: RunSpec) -> tuple[str, str]:
-        assert isinstance(spec.params, BaselineParams)
-        return name, {"dp-sgd": "DPSGD", "fn": "FN"}[spec.params.mechanism]
-
-    return names
+def _table_names(name: str, spec: RunSpec) -> tuple[str, str]:
+    """Table names of a run: the baseline's, and its mechanism's."""
+    assert isinstance(spec.params, BaselineParams)
+    return name, "FN" if spec.params.is_local else "DPSGD"
 
 
 def differences(spec: RunSpec) -> tuple[str, ...]:
@@ -113,10 +89,10 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
         "FN: the paper's noise for ε = 1 holds for half the distance between two clipped embeddings, and is that of "
         "ε = 1.6574 here, which holds for all of it; ours is drawn once."
     )
-    return (*network_params.differences(spec), left_open, *([of_copies] if spec.params.mechanism == "fn" else []))
+    return (*network_params.differences(spec), left_open, *([of_copies] if spec.params.is_local else []))
 
 
-SEQFT = MethodCard(
+SEQFT = network_params.language_card(
     name="lm-seqft",
     title="SeqFT: fine-tuning in sequence",
     summary="Trains one set of low-rank adapters of a language model on task after task and does nothing against "
@@ -124,18 +100,13 @@ SEQFT = MethodCard(
     source="Baseline of PeCL (Zhan et al.), DP-SGD (Abadi et al. 2016) or noisy embeddings",
     params=BaselineParams,
     module="dpcl_core.methods.language.baselines",
-    packages=("torch",),
-    shares="cell",
-    labels=("prior",),
-    scenarios=network_params.SCENARIOS,
     refuses=check,
     derived=derived,
     totals=totals,
     notes=notes,
     printed=printed.SEQFT,
-    table_names=_named("SeqFT"),
+    table_names=partial(_table_names, "SeqFT"),
     differences=differences,
-    noises_embeddings=network_params.is_local,
 )
 ER = replace(
     SEQFT,
@@ -148,7 +119,7 @@ ER = replace(
     derived=_derived_of_buffer,
     notes=_notes_on_buffer,
     printed=printed.ER,
-    table_names=_named("ER"),
+    table_names=partial(_table_names, "ER"),
 )
 EWC = replace(
     SEQFT,
@@ -159,7 +130,7 @@ EWC = replace(
     source="Baseline of PeCL (Zhan et al.); Kirkpatrick et al. 2017, online form of Schwarz et al. 2018",
     params=EwcParams,
     printed=printed.EWC,
-    table_names=_named("EWC"),
+    table_names=partial(_table_names, "EWC"),
 )
 GEM = replace(
     SEQFT,
@@ -173,7 +144,7 @@ GEM = replace(
     derived=_derived_of_buffer,
     notes=_notes_on_buffer,
     printed=printed.GEM,
-    table_names=_named("GEM"),
+    table_names=partial(_table_names, "GEM"),
 )
 OLORA = replace(
     SEQFT,
@@ -184,7 +155,7 @@ OLORA = replace(
     source="Baseline of PeCL (Zhan et al.); Wang et al. 2023",
     params=OloraParams,
     printed=printed.OLORA,
-    table_names=_named("O-LoRA"),
+    table_names=partial(_table_names, "O-LoRA"),
 )
 MTL = replace(
     SEQFT,
@@ -198,5 +169,5 @@ MTL = replace(
     derived=_derived_together,
     notes=_notes_on_waiting,
     printed=printed.MTL,
-    table_names=_named("MTL"),
+    table_names=partial(_table_names, "MTL"),
 )

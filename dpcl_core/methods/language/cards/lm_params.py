@@ -82,11 +82,8 @@ class GemParams(BaselineParams):
     margin: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = Field(
         0.0, description="Least weight of each earlier task's gradient in a step that is turned; 0: only those it needs."
     )
-    reference_share: float = Field(
+    reference_share: Annotated[float, Field(ge=0.01, le=0.99, allow_inf_nan=False)] = Field(
         0.5,
-        ge=0.01,
-        le=0.99,
-        allow_inf_nan=False,
         description="Share of epsilon that gradients on what is kept may use up, with mechanism = dp-sgd, budget = total.",
     )
 

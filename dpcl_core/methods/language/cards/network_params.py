@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
+from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Inputs, Params, RunSpec
 
-SCENARIOS = ("class-incremental", "split", "source-incremental")
-LABELS_PUBLIC = "The label of every text is declared public, and so is how many tokens it has."
-LENGTH_PUBLIC = "How many tokens a text has is public."
 Loss = Literal["answer", "full"]
 Evaluation = Literal["rank", "generate"]
 Budget = Literal["total", "per-task"]
@@ -80,6 +81,26 @@ def is_local(params: Params) -> bool:
     return params.is_local
 
 
+def check_local(spec: RunSpec, where: str) -> None:
+    """Raises BadInput for settings that noisy copies of texts do not allow; `where` names the setting that makes them."""
+    assert isinstance(spec.params, LanguageParams)
+    if spec.privacy.adjacency != "replace":
+        allowed = f"must be replace {where}: each token leaves a noisy copy, so the number of tokens is visible"
+        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
+    if spec.params.loss == "full":
+        allowed = f"must be answer {where}: learning the text itself would read its tokens without noise"
+        raise BadInput("params.loss", spec.params.loss, allowed)
+
+
+def assumptions(params: LanguageParams, label_share: float) -> tuple[str, ...]:
+    """Assumptions of the bound; `label_share`: share of epsilon that hides the label of a noisy copy."""
+    if not params.is_local:
+        return (ROUNDING_ASSUMED,)
+    if label_share == 0:
+        return ("The label of every text is declared public, and so is how many tokens it has.",)
+    return ("How many tokens a text has is public.",)
+
+
 def derived(params: Params, facts: PublicSizes) -> str:
     """Steps and batch size that follow from the settings, for a task of nominal size."""
     assert isinstance(params, LanguageParams)
@@ -94,3 +115,14 @@ def derived_by_size(params: Params, facts: PublicSizes) -> str:
     if len(steps) < 2:
         return derived(params, facts)
     return f"{steps[0]:,} to {steps[-1]:,} steps a task, by its number of texts; {params.batch_size} texts in a batch."
+
+
+# What the cards of all language methods have in common.
+language_card = partial(
+    MethodCard,
+    packages=("torch",),
+    shares="cell",
+    labels=("prior",),
+    scenarios=("class-incremental", "split", "source-incremental"),
+    noises_embeddings=is_local,
+)

@@ -8,19 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
-from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed, sculpting_params
-from dpcl_core.methods.language.cards.network_params import (
-    LABELS_PUBLIC,
-    LENGTH_PUBLIC,
-    Budget,
-    BudgetPer,
-    LabelShare,
-    Length,
-    Positive,
-)
+from dpcl_core.methods.language.cards.network_params import Budget, BudgetPer, LabelShare, Length, Positive
 from dpcl_core.methods.language.cards.sculpting_params import SculptingParams
 from dpcl_core.privacy import gaussian
 from dpcl_core.spec import Params, RunSpec
@@ -93,12 +83,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
             raise BadInput("params.label_share", params.label_share, allowed)
         _refuse_dear_scores(spec, params, facts)
         return
-    if spec.privacy.adjacency != "replace":
-        allowed = f"must be replace {LOCAL}: each token leaves a noisy copy, so that how many there are shows"
-        raise BadInput("privacy.adjacency", spec.privacy.adjacency, allowed)
-    if params.loss == "full":
-        allowed = f"must be answer {LOCAL}: to learn the text itself its tokens are read without noise"
-        raise BadInput("params.loss", params.loss, allowed)
+    network_params.check_local(spec, LOCAL)
     if params.unlearning not in ("auto", "none"):
         allowed = f"must be none {LOCAL}: to unlearn a token it is read without noise"
         raise BadInput("params.unlearning", params.unlearning, allowed)
@@ -131,9 +116,7 @@ def _refuse_dear_scores(spec: RunSpec, params: PeclParams, facts: PublicSizes) -
 def notes(params: Params) -> tuple[str, ...]:
     """Assumptions of the bound."""
     assert isinstance(params, PeclParams)
-    if not params.is_local:
-        return (ROUNDING_ASSUMED,)
-    return (LABELS_PUBLIC if params.label_share == 0 else LENGTH_PUBLIC,)
+    return network_params.assumptions(params, params.label_share)
 
 
 def table_names(spec: RunSpec) -> tuple[str, str]:
@@ -142,7 +125,7 @@ def table_names(spec: RunSpec) -> tuple[str, str]:
     return "Repair: PeCL", spec.params.mode
 
 
-CARD = MethodCard(
+CARD = network_params.language_card(
     name="pecl",
     title="PeCL, repaired",
     summary="PeCL with noise that keeps its promise. central: DP-SGD on a language model's adapters, tokens unlearned by a "
@@ -151,15 +134,10 @@ CARD = MethodCard(
     source="A repair of Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PeclParams,
     module="dpcl_core.methods.language.pecl",
-    packages=("torch",),
-    shares="cell",
-    labels=("prior",),
-    scenarios=network_params.SCENARIOS,
     refuses=check,
     derived=network_params.derived,
     notes=notes,
     printed=printed.REPAIRED,
     table_names=table_names,
     differences=network_params.differences,
-    noises_embeddings=network_params.is_local,
 )

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.language.cards import network_params, printed, sculpting_params
 from dpcl_core.methods.language.cards.network_params import Positive
@@ -105,7 +104,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-CARD = MethodCard(
+CARD = network_params.language_card(
     name="pecl-published",
     title="PeCL as published",
     summary="Trains a language model's adapters on texts whose embeddings get noise, more of it the more surprising a token "
@@ -114,10 +113,6 @@ CARD = MethodCard(
     source="Zhan et al., Forget What's Sensitive, Remember What Matters",
     params=PublishedParams,
     module="dpcl_core.methods.language.pecl_published",
-    packages=("torch",),
-    shares="cell",
-    labels=("prior",),
-    scenarios=network_params.SCENARIOS,
     refuses=check,
     derived=network_params.derived_by_size,
     guarantee="nominal",

@@ -59,7 +59,7 @@ _SCORES_OPEN = {
 
 
 def _omega(spec: RunSpec) -> Values | None:
-    """"own"; None without the memory penalty, as in the ablation w/o MemReg: the setting then has no effect."""
+    """ "own"; None without the memory penalty, as in the ablation w/o MemReg: the setting then has no effect."""
     return ("own",) if setting(spec, "params.stability") else None
 
 

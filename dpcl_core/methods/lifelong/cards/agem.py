@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
 from dpcl_core.spec import RunSpec
@@ -24,7 +23,7 @@ def check(spec: RunSpec, facts: PublicSizes) -> None:
     network_params.check(spec, facts)
 
 
-CARD = MethodCard(
+CARD = network_params.network_card(
     name="agem",
     title="A-GEM without noise",
     summary="A whole network learns one task after the other and keeps one batch of each. A step that would make it worse "
@@ -32,15 +31,11 @@ CARD = MethodCard(
     source="Chaudhry et al. 2019; the noiseless baseline of Lai et al. 2022",
     params=AgemParams,
     module="dpcl_core.methods.lifelong.agem",
-    packages=("torch",),
     shares="cell",
-    labels=("prior-const", "prior"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=check,
     derived=network_params.derived,
     guarantee="none",
     batch_size=network_params.batch_size,
-    needs_values=True,
     printed=printed.AGEM,
     table_names=lambda spec: ("A-GEM", network_params.variant(spec, "noiseless")),
     differences=network_params.differences,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,28 +13,19 @@ from dpcl_core.spec import Params
 class CoefficientParams(Params):
     """Training of the classifiers on a task's noisy sums: post-processing, which costs no privacy."""
 
-    head: Head = Field(
-        "shared",
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.",
-    )
+    head: Head = "shared"
     steps: int = Field(200, ge=1, le=100_000, description="Steps of gradient descent in each task; they cost no privacy.")
     learning_rate: float = Field(
         3.0, gt=0, le=100, allow_inf_nan=False, description="Step size, cut down where the noisy loss is too steep for it."
     )
-    projection: Projection = Field(
-        "if-violated",
-        description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
-        "code). always: at every step (as Lai et al. print it). never: plain fine-tuning.",
-    )
+    projection: Projection = "if-violated"
 
 
 class CoeffMemoryParams(CoefficientParams):
     """Settings of the coefficient memory."""
 
-    features: int = Field(
+    features: Annotated[int, Field(ge=1, le=2048)] = Field(
         256,
-        ge=1,
-        le=2048,
         description="Random ReLU features of an example's values, with data.backbone = pixels; not used with a network's.",
     )
     solution: Literal["steps", "exact"] = Field(
@@ -50,19 +41,13 @@ class IndependentLaplaceParams(CoefficientParams):
     steps: int = Field(
         20, ge=1, le=100_000, description="Steps of gradient descent in each task; few of them fit less of the noise."
     )
-    project_to: int = Field(
+    project_to: Annotated[int, Field(ge=0, le=4096)] = Field(
         16,
-        ge=0,
-        le=4096,
         description="Dimensions that an example's values are brought to by a public random projection; 0: the values "
         "themselves, which data.backbone = pixels alone allows.",
     )
-    clip: float = Field(
-        1.0,
-        gt=0,
-        le=1000,
-        allow_inf_nan=False,
-        description="L1 norm that projected values are cut down to, 1 on average before; not used without projection.",
+    clip: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = Field(
+        1.0, description="L1 norm that projected values are cut down to, 1 on average before; not used without projection."
     )
     label_share: float = Field(
         0.5, ge=0.01, le=0.99, allow_inf_nan=False, description="Share of epsilon that pays for the label of each example."

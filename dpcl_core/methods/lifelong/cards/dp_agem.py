@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from dpcl_core.errors import BadInput
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.dpsgd_plan import ROUNDING_ASSUMED
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards import network_params, printed
@@ -85,7 +84,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     return (*network_params.differences(spec), *([clipped] if _is_naive(spec) else []))
 
 
-CARD = MethodCard(
+CARD = network_params.network_card(
     name="dp-agem",
     title="DP-A-GEM",
     summary="Trains one network from task to task. Each step is kept from pointing against the gradient on a sample of an "
@@ -94,14 +93,10 @@ CARD = MethodCard(
     source="NaiveGaussian of Lai et al. 2022 (Desai et al. 2021), repaired: per-example clipping, replays accounted for",
     params=DpAgemParams,
     module="dpcl_core.methods.lifelong.dp_agem",
-    packages=("torch",),
     shares="all",
-    labels=("prior-const", "prior"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=check,
     derived=derived,
     notes=notes,
-    needs_values=True,
     printed=printed.DP_AGEM,
     table_names=lambda spec: ("NaiveGaussian" if _is_naive(spec) else "Repair: DP-A-GEM", ""),
     differences=differences,

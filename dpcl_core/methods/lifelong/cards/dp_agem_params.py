@@ -27,12 +27,8 @@ class DpAgemParams(ReplayParams):
     sample_rate: float = Field(
         0.05, gt=0, le=1, allow_inf_nan=False, description="Chance that an example is in a batch (Poisson sampling)."
     )
-    clip_norm: float = Field(
-        1.0,
-        ge=1e-9,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Longest gradient, of all weights, that one example contributes.",
+    clip_norm: Annotated[float, Field(ge=1e-9, le=1e6, allow_inf_nan=False)] = Field(
+        1.0, description="Longest gradient, of all weights, that one example contributes."
     )
     memory_size: int = Field(
         200, ge=1, le=10**6, description="Examples of each task kept for replay, on average; each is kept by chance."

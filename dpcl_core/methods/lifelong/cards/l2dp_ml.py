@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.methods.lifelong.cards import claim, network_params, printed
 from dpcl_core.methods.lifelong.cards.claim import DeltaR, ThetaNorm
@@ -17,6 +16,7 @@ Losses = Literal["taylor", "softmax"]
 Reconstruction = Literal["taylor1-abs", "taylor1-linear"]
 FirstLayer = Literal["recentred", "plain", "batch-norm"]
 OutputNoise = Literal["per-class", "shared"]
+NonNegative = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class L2dpMlParams(BatchParams):
@@ -35,12 +35,8 @@ class L2dpMlParams(BatchParams):
         description="batches: Algorithm 2, as in the paper's experiments. whole-task: Algorithm 1, each step on all "
         "examples of a task, all of which are kept; the batch size is not used.",
     )
-    encoder_share: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        allow_inf_nan=False,
-        description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper.",
+    encoder_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = Field(
+        0.5, description="Share of epsilon for the encoder's three terms; the output layer has the rest. Not in the paper."
     )
     delta_r: DeltaR = Field(
         "literal",
@@ -52,18 +48,11 @@ class L2dpMlParams(BatchParams):
         description="Norm of the encoder in the claim. rows: the one that bounds what an input does. columns: as printed. "
         "singular: largest singular value of the kernel, as in the predecessor's code.",
     )
-    theta1_norm_cap: float = Field(
-        0.0,
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="The encoder is scaled down after a step that brings its norm above this; 0: never.",
+    theta1_norm_cap: NonNegative = Field(
+        0.0, description="The encoder is scaled down after a step that brings its norm above this; 0: never."
     )
-    output_norm_cap: float = Field(
+    output_norm_cap: NonNegative = Field(
         2.0,
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
         description="Longest weight vector of a class: the noise on the output layer is the same at every step, and adds "
         "up. 0: any length. Ours.",
     )
@@ -77,12 +66,8 @@ class L2dpMlParams(BatchParams):
         description="The encoder's loss. taylor1-linear: as printed (Eq. 13), decoded by the encoder's transpose, without a "
         "minimum. taylor1-abs: its size, cell by cell, decoded by upsampling and a ReLU, as in the predecessor's code.",
     )
-    encoder_weight: float = Field(
-        0.1,
-        ge=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1.",
+    encoder_weight: NonNegative = Field(
+        0.1, description="Weight of the encoder's loss against the classifier's. Printed without one, which is 1."
     )
     encoder_divisor: Literal["noise", "none"] = Field(
         "noise",
@@ -151,7 +136,7 @@ def differences(spec: RunSpec) -> tuple[str, ...]:
     )
 
 
-CARD = MethodCard(
+CARD = network_params.network_card(
     name="l2dp-ml",
     title="L2DP-ML",
     summary="A-GEM whose losses are cut off after a few terms and perturbed: one Laplace noise for all inputs, one for all "
@@ -160,16 +145,12 @@ CARD = MethodCard(
     source="Lai et al. 2022, Algorithms 1 and 2",
     params=L2dpMlParams,
     module="dpcl_core.methods.lifelong.l2dp_ml",
-    packages=("torch",),
     shares="cell",
-    labels=("prior-const", "prior"),
-    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
     refuses=check,
     derived=derived,
     guarantee="nominal",
     batch_size=batch_size,
     notes=notes,
-    needs_values=True,
     printed=printed.L2DP_ML,
     table_names=lambda spec: ("L2DP-ML", network_params.variant(spec)),
     differences=differences,

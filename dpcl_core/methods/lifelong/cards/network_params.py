@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpcl_core.errors import BadInput
+from dpcl_core.methods.common.card import MethodCard
 from dpcl_core.methods.common.public_sizes import PublicSizes
 from dpcl_core.spec import Params, RunSpec
 
-Head = Literal["shared", "per-task"]
+Head = Annotated[
+    Literal["shared", "per-task"],
+    Field(
+        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete."
+    ),
+]
 Variant = Literal["basic", "balanced", "heterogeneous"]
-Projection = Literal["if-violated", "always", "never"]
+Projection = Annotated[
+    Literal["if-violated", "always", "never"],
+    Field(
+        description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
+        "code). always: at every step (as Lai et al. print it). never: plain fine-tuning."
+    ),
+]
 Scope = Literal["joint", "per-block"]
 
 
 class ReplayParams(Params):
     """Settings common to all of them: output layer, step size, and use of the memory's gradient (A-GEM)."""
 
-    head: Head = Field(
-        "shared",
-        description="shared: all classes compete. per-task: the task of a test example is given; only its classes compete.",
-    )
+    head: Head = "shared"
     learning_rate: float = Field(0.1, gt=0, le=100, allow_inf_nan=False, description="Step size of plain gradient descent.")
-    projection: Projection = Field(
-        "if-violated",
-        description="When a step is kept from pointing against the memory's gradient. if-violated: where it would (A-GEM's "
-        "code). always: at every step (as Lai et al. print it). never: plain fine-tuning.",
-    )
+    projection: Projection = "if-violated"
     scope: Scope = Field(
         "joint",
         description="joint: one projection of the whole gradient. per-block: one of the first layer, one of the rest.",
@@ -116,3 +122,13 @@ def derived(params: Params, facts: PublicSizes) -> str:
     steps = params.steps if params.variant == "balanced" else batches * params.epochs
     batches_text = f"{batches:,} batches of {params.batch_size} in a task, one of them kept for good."
     return batches_text if params.variant == "heterogeneous" else f"{steps:,} steps a task; {batches_text}"
+
+
+# What the cards of all methods that train a whole network have in common.
+network_card = partial(
+    MethodCard,
+    packages=("torch",),
+    labels=("prior-const", "prior"),
+    scenarios=("class-incremental", "split", "permuted", "source-incremental", "i-blurry", "si-blurry"),
+    needs_values=True,
+)

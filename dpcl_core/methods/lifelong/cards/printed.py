@@ -128,10 +128,10 @@ _LINEAR = Departure(
     "What a release says of features stays true while the classifier learns.",
 )
 _READOUT: dict[str, Printed] = {
-    "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm."),
+    "params.projection": Printed(("always",), "A-GEM's own code leaves a step alone that does the memory no harm.")
 }
 _READOUT_OPEN = {name: why for name, why in _OPEN.items() if name != "data.backbone"} | {
-    "params.steps": "Steps on a release cost nothing; the paper's single pass is no limit.",
+    "params.steps": "Steps on a release cost nothing; the paper's single pass is no limit."
 }
 COEFFICIENTS = Print(
     SOURCE,
