@@ -29,12 +29,7 @@ class Input:
 
 
 def in_batches(
-    forward: Callable[[Tensor], Tensor],
-    form: Input,
-    images: Images,
-    feature_dim: int,
-    device: str,
-    enlarged_to: int = 0,
+    forward: Callable[[Tensor], Tensor], form: Input, images: Images, feature_dim: int, device: str, enlarged_to: int = 0
 ) -> Iterator[NDArray[np.float32]]:
     """Features float32 [b, feature_dim] of one batch after the other.
 

@@ -215,9 +215,7 @@ def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[
         return windows_of(column, shown, rows)
 
 
-def _encoded(
-    column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None
-) -> list[bytes]:
+def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None) -> list[bytes]:
     """The image files in the wanted rows of a row group that starts at row `start` (None: null becomes an empty file)."""
     if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
         column = pc.struct_field(column, "bytes")
@@ -288,9 +286,7 @@ def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
     return {}
 
 
-def _texts(
-    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]
-) -> tuple[list[str], NDArray[np.int64]]:
+def _texts(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct texts of a column, and each row's index into them."""
     if not is_text(column.type):
         raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")

@@ -156,9 +156,7 @@ def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
     return spans
 
 
-def columns_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool
-) -> pa.Table:
+def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool) -> pa.Table:
     """Those of the wanted columns that a file has. Raises BadInput if it cannot be read or lacks a needed one."""
     shown = parquet.called(card, path)
     if path.suffix == ".csv":

@@ -43,9 +43,7 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     )
 
 
-def task(
-    index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None
-) -> Task:
+def task(index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None) -> Task:
     """The task of these classes: all examples with one of them; `homes`: the task of each undeclared label."""
     strays = [] if homes is None else (len(table.classes) + np.flatnonzero(homes == index)).tolist()
     train, test = (

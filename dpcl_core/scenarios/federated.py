@@ -106,11 +106,7 @@ def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]],
 
 
 def _kinds(
-    chosen: Federated,
-    table: Table,
-    examples: Examples,
-    sources: NDArray[np.int64] | None,
-    groups: Sequence[Sequence[int]],
+    chosen: Federated, table: Table, examples: Examples, sources: NDArray[np.int64] | None, groups: Sequence[Sequence[int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For each example [n]: its kind (each kind has its own client shares), and whether it is in a task."""
     homes = np.zeros(len(examples), dtype=np.int64) if sources is None else sources
@@ -168,9 +164,7 @@ def _by_dirichlet(
     raise BadInput("scenario.clients", n_clients, allowed)
 
 
-def _by_source(
-    sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str
-) -> NDArray[np.float64]:
+def _by_source(sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str) -> NDArray[np.float64]:
     """Even shares; clients are assigned to the sources in turn."""
     shares = np.ones((len(sizes), n_clients))
     for place, home in enumerate(homes):
