@@ -10,6 +10,7 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
+from dpcl_core.data.caps import Caps
 from dpcl_core.data.load import load
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
@@ -128,7 +129,7 @@ def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> No
         own(data_dir, extra)
         (whole,) = catalog.outlines(catalog.card("own:mine"))
         assert isinstance(whole, outline.Outline)
-        thinned = whole.opened().thinned(10, None)
+        thinned = whole.opened().thinned(Caps(10))
         names = [(*whole.classes, *whole.undeclared)[label] for label in thinned.train.labels]
         kept.append({row for row, name in zip(thinned.train.rows.tolist(), names, strict=True) if name == "77"})
     assert kept[0] == kept[1]
