@@ -99,7 +99,7 @@ def lies(door: Door, change: Change, root: Path, patch: pytest.MonkeyPatch) -> N
 def said(asked: RunSpec) -> list[object]:
     """All that the engine says outside releases, and what pages draw and list before a run."""
     drawn = preview.preview(asked.data, asked.scenario, 0)
-    facts = catalog.facts(asked.data.dataset, 10, 5), catalog.facts(asked.data.dataset)
+    facts = catalog.facts(asked.data.dataset, catalog.Caps(10, 5)), catalog.facts(asked.data.dataset)
     return [*outside.events(list(engine.run(asked))), None if drawn is None else asdict(drawn), facts]
 
 
@@ -240,7 +240,8 @@ def test_another_row_of_the_bundled_digits_changes_nothing_outside_the_releases(
         (now,) = catalog.outlines(catalog.card("digits"))
         assert now is not None
         assert len(now.test.rows) == len(whole.test.rows), "the new picture is in the training part"
-        found.append([outside.events(list(engine.run(asked))), catalog.facts("digits"), catalog.facts("digits", 20, 5)])
+        facts = catalog.facts("digits"), catalog.facts("digits", catalog.Caps(20, 5))
+        found.append([outside.events(list(engine.run(asked))), *facts])
     monkeypatch.undo()
     forget()
     for other in found[1:]:

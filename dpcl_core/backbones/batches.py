@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dpcl_core.backbones.extractor import finite
 from dpcl_core.data.images import Images, Interpolation
+from dpcl_core.errors import failure_kind
 
 _PIXELS_A_BATCH = 1 << 22  # side squared times images: keeps the largest activations of a ViT-B below 1 GB
 _MOST = 256
@@ -29,12 +30,7 @@ class Input:
 
 
 def in_batches(
-    forward: Callable[[Tensor], Tensor],
-    form: Input,
-    images: Images,
-    feature_dim: int,
-    device: str,
-    enlarged_to: int = 0,
+    forward: Callable[[Tensor], Tensor], form: Input, images: Images, feature_dim: int, device: str, enlarged_to: int = 0
 ) -> Iterator[NDArray[np.float32]]:
     """Features float32 [b, feature_dim] of one batch after the other.
 
@@ -77,6 +73,4 @@ def mixed_precision(device: str) -> AbstractContextManager[object]:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error means that the computer's or graphics card's memory is too small."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return "allocate memory" in str(error)  # the CPU allocator raises a plain RuntimeError
+    return failure_kind(error) == "out-of-memory"

@@ -1,12 +1,10 @@
 """Cache of features, addressed by a hash of extractor and images.
 
-The files have features of possibly private images; only their owner can read them.
+The files hold features of possibly private images; only their owner can read them.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Generator
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpcl_core import paths
 from dpcl_core.backbones.extractor import Extractor, load
+from dpcl_core.data.atomic import replacing
 from dpcl_core.data.dataset import Content
 
 
@@ -38,8 +37,8 @@ def features(backbone: str, images: Content, device: str = "cpu") -> NDArray[np.
 def computed(backbone: str, images: Content, device: str = "cpu") -> Generator[int, None, NDArray[np.float32]]:
     """The same in steps: yields the number of images done, returns the features.
 
-    A damaged file is recomputed. If the cache cannot be written, there is a warning, and the features are still returned.
-    Raises what `extractor.load` raises, and BadInput naming an image that cannot be decoded.
+    Recomputes a damaged file. If the cache cannot be written, warns and returns the features all the same. Raises what
+    `extractor.load` raises, and BadInput naming an image that cannot be decoded.
     """
     extractor = load(backbone, device)
     path = paths.features_dir() / f"{key(extractor, images)}.npz"
@@ -54,7 +53,9 @@ def computed(backbone: str, images: Content, device: str = "cpu") -> Generator[i
         yield done
     fresh = np.concatenate(parts)
     try:
-        _write(path, fresh)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            np.savez(file, features=fresh)
     except OSError as error:
         warnings.warn(f"features could not be kept in {path.parent}: {error.strerror or error}", stacklevel=2)
     return fresh
@@ -74,16 +75,3 @@ def _read(path: Path, n_images: int) -> NDArray[np.float32] | None:
         return None
     fits = stored_features.dtype == np.float32 and stored_features.ndim == 2 and len(stored_features) == n_images
     return stored_features if fits else None
-
-
-def _write(path: Path, computed: NDArray[np.float32]) -> None:
-    """Writes atomically: of several writers the last wins, with the same content, and no reader sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem[:16]}.", dir=path.parent)  # readable by its owner only
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, features=computed)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -56,7 +56,7 @@ class BackboneCard:
     source: str
     reads: tuple[Kind, ...]
     module: str
-    size_mb: float | None
+    size_mb: float | None = None
     feature_dim: int | None = None
     saw: tuple[str, ...] = ()
     is_language_model: bool = False
@@ -72,7 +72,13 @@ def read() -> dict[str, BackboneCard]:
     }
 
 
-CARDS: Mapping[str, BackboneCard] = read()
+_ALL = read()
+# The cards of single backbones, and one for each collection, from which `card` makes those of its models.
+CARDS: Mapping[str, BackboneCard] = {name: card for name, card in _ALL.items() if not name.endswith(":")}
+_TEMPLATES = {name: card for name, card in _ALL.items() if name.endswith(":")}
+
+
+_FOLDERS = {kind.prefix: kind for kind in (encoders.FOLDERS, language.FOLDERS)}
 
 
 def card(name: str) -> BackboneCard:
@@ -80,26 +86,21 @@ def card(name: str) -> BackboneCard:
     sentence-transformers, `hf:NAME` for any causal language model of the hub. Raises BadInput naming the known ones."""
     if name in CARDS:
         return CARDS[name]
-    if name.startswith(language.HUB):
-        return _of_hub(name)
-    if name.startswith(encoders.LIBRARY):
-        return _of_library(name)
-    model = name.removeprefix(TIMM)
-    if model == name or not _TIMM_MODEL.fullmatch(model):
+    prefix, model = _parted(name)
+    if kind := _FOLDERS.get(prefix):
+        if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
+            allowed = f"must be {prefix}OWNER/NAME as the Hugging Face hub writes it, such as {kind.example}"
+            raise BadInput(FIELD, name, allowed)
+    elif prefix != TIMM or not _TIMM_MODEL.fullmatch(model):
         raise unknown(FIELD, name, CARDS, f", {_OTHERS}")
-    return BackboneCard(
-        name=name,
-        title=f"{model} (timm)",
-        summary=(
-            "A model of the timm collection, frozen. Its own settings decide picture size and feature dimension. Whether "
-            "its training pictures include the ones you call private is for you to check: its name says only part of it."
-        ),
-        source="timm",
-        reads=("image",),
-        saw=_saw(model),
-        module="dpcl_core.backbones.timm_models",
-        size_mb=None,
-    )
+    template = _TEMPLATES[prefix]
+    return replace(template, name=name, title=template.title.format(model), saw=_saw(model) if prefix == TIMM else ())
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """The prefix of a collection ("": none) and the rest of the name."""
+    prefix = next((prefix for prefix in _TEMPLATES if name.startswith(prefix)), "")
+    return prefix, name.removeprefix(prefix)
 
 
 def refuses(card: BackboneCard, dataset_name: str) -> str | None:
@@ -130,85 +131,27 @@ def available(card: BackboneCard) -> str | None:
     """
     if card.size_mb == 0:  # there are no weights
         return None
-    if card.is_language_model:
-        return _language_model_missing(card)
-    if "text" in card.reads:
-        return _encoder_missing(card)
-    if not card.name.startswith(TIMM):
-        try:
-            weights.bundled(card.name)
-        except DataMissing as missing:
-            return missing.allowed
-        return lacking(("torch",))
-    if absent := lacking(("torch", "timm", "torchvision")):
-        return absent
-    model = card.name.removeprefix(TIMM)
-    if weights.local(model) or weights.in_hub_cache(f"timm/{model}") or hub.is_reachable():
-        return None
-    return weights.wish(model, "the Hugging Face hub cannot be reached")
-
-
-def _of_hub(name: str) -> BackboneCard:
-    model = name.removeprefix(language.HUB)
-    if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
-        raise BadInput(FIELD, name, f"must be hf:OWNER/NAME as the Hugging Face hub writes it, such as {language.EXAMPLE}")
-    return BackboneCard(
-        name=name,
-        title=f"{model} (Hugging Face)",
-        summary=(
-            "A causal language model of the Hugging Face hub. Whether its training texts include the ones you call private "
-            "is for you to check: its name does not say."
-        ),
-        source="the Hugging Face hub",
-        reads=("text",),
-        module="dpcl_core.backbones.language.causal",
-        size_mb=None,
-        is_language_model=True,
-    )
-
-
-def _of_library(name: str) -> BackboneCard:
-    model = name.removeprefix(encoders.LIBRARY)
-    if not _HUB_MODEL.fullmatch(model) or ".." in model or "--" in model:
-        raise BadInput(FIELD, name, f"must be st:OWNER/NAME as the Hugging Face hub writes it, such as {encoders.EXAMPLE}")
-    return BackboneCard(
-        name=name,
-        title=f"{model} (sentence-transformers)",
-        summary=(
-            "An encoder of sentence-transformers, frozen; its own settings decide length and pooling. Whether its training "
-            "texts include the ones you call private is for you to check: its name does not say."
-        ),
-        source="the Hugging Face hub",
-        reads=("text", "tagged"),
-        module="dpcl_core.backbones.encoders.library",
-        size_mb=None,
-    )
-
-
-def _encoder_missing(card: BackboneCard) -> str | None:
-    if absent := lacking(("torch",) if card.name == encoders.MINILM else ("torch", "sentence_transformers")):
-        return absent
+    prefix, model = _parted(card.name)
+    if prefix == TIMM:
+        if absent := lacking(("torch", "timm", "torchvision")):
+            return absent
+        is_here = weights.local(model) or weights.in_hub_cache(f"timm/{model}")
+        return None if is_here or hub.is_reachable() else weights.wish(model, weights.UNREACHABLE)
     if card.name == encoders.MINILM:
-        return None if encoders.minilm_here() or hub.is_reachable() else encoders.minilm_wish()
-    model = card.name.removeprefix(encoders.LIBRARY)
-    if encoders.local(model) or encoders.in_hub_cache(model) or hub.is_reachable():
-        return None
-    return encoders.wish(model, "the Hugging Face hub cannot be reached")
-
-
-def _language_model_missing(card: BackboneCard) -> str | None:
-    if absent := lacking(("torch", "transformers", "peft")):
-        return absent
-    if card.name == language.BUNDLED:
-        try:
-            language.bundled()
-        except DataMissing as missing:
-            return missing.allowed
-        return None
-    model = card.name.removeprefix(language.HUB)
-    if language.local(model) or language.in_hub_cache(model) or hub.is_reachable():
-        return None
-    return language.wish(model, "the Hugging Face hub cannot be reached")
+        return lacking(("torch",)) or encoders.minilm_missing()
+    packages = ("torch", "transformers", "peft") if card.is_language_model else ("torch", "sentence_transformers")
+    if prefix:
+        return lacking(packages) or _FOLDERS[prefix].missing(model)
+    try:
+        if not card.is_language_model:
+            weights.bundled(card.name)
+            return lacking(("torch",))
+        if absent := lacking(packages):
+            return absent
+        language.bundled()
+    except DataMissing as missing:
+        return missing.allowed
+    return None
 
 
 def _saw(model: str) -> tuple[str, ...]:

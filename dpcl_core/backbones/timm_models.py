@@ -71,15 +71,9 @@ def make(card: BackboneCard, device: str) -> TimmExtractor:
     form = Input(height, n_channels, "bicubic" if settings["interpolation"] == "bicubic" else "bilinear")
     mean, std = tuple(map(float, settings["mean"])), tuple(map(float, settings["std"]))
     resolved = f"{n_channels}x{height}x{width} {form.interpolation} whole mean={mean} std={std}"
-    return TimmExtractor(
-        network=network.to(device),
-        feature_dim=_feature_dim(network, n_channels, height),
-        identity=f"{card.name}|{digest}|timm {timm.__version__}|{resolved}|{precision(device)}",
-        input_format=form,
-        mean=mean,
-        std=std,
-        device=device,
-    )
+    identity = f"{card.name}|{digest}|timm {timm.__version__}|{resolved}|{precision(device)}"
+    feature_dim = _feature_dim(network, n_channels, height)
+    return TimmExtractor(network.to(device), feature_dim, identity, form, mean, std, device)
 
 
 def make_network(card: BackboneCard, device: str) -> Network:

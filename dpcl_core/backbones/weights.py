@@ -13,6 +13,7 @@ from dpcl_core.data import hub
 from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.backbone"
+UNREACHABLE = "the Hugging Face hub cannot be reached"
 _HUB_FILE = "model.safetensors"
 
 
@@ -42,13 +43,17 @@ def bundled(name: str) -> Bundle:
     raise DataMissing(FIELD, name, wanted)
 
 
+def weights_dir() -> Path | None:
+    """The user's folder of weights, named by `DPCL_WEIGHTS`, if there is one."""
+    named = os.environ.get("DPCL_WEIGHTS")
+    return Path(named) if named else None
+
+
 def local(model: str) -> Path | None:
     """`MODEL.safetensors` in the folder `DPCL_WEIGHTS`, if it exists."""
-    folder = os.environ.get("DPCL_WEIGHTS")
-    if not folder:
-        return None
-    path = paths.inside(Path(folder), f"{model}.safetensors", FIELD)
-    return path if path.is_file() else None
+    folder = weights_dir()
+    path = paths.inside(folder, f"{model}.safetensors", FIELD) if folder else None
+    return path if path and path.is_file() else None
 
 
 def in_hub_cache(repository: str) -> Path | None:
@@ -64,7 +69,7 @@ def from_hub(repository: str, model: str) -> Path:
     if cached := in_hub_cache(repository):
         return cached
     if not hub.is_reachable():
-        raise DataMissing(FIELD, f"timm:{model}", wish(model, "the Hugging Face hub cannot be reached"))
+        raise DataMissing(FIELD, f"timm:{model}", wish(model, UNREACHABLE))
     from huggingface_hub import hf_hub_download
 
     try:
@@ -87,6 +92,20 @@ def digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             content.update(piece)
     return content.hexdigest()
+
+
+def read(path: Path, expected: str, name: str, original: str) -> bytes:
+    """Content of a file of the backbone `name`. Raises BadInput where it cannot be read or has another SHA-256.
+
+    `original`: what the file must be, in words.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(FIELD, name, f"its file {path} must be readable: {error.strerror or error}") from error
+    if sha256(content).hexdigest() != expected:
+        raise BadInput(FIELD, name, f"its file {path} must be the one {original} (its SHA-256 is another)")
+    return content
 
 
 def damaged(name: str, path: Path, error: Exception) -> BadInput:

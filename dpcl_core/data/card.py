@@ -12,6 +12,7 @@ from dpcl_core.data.windows import AXES, SAMPLES
 
 Shape = tuple[int, int, int]
 Kind = Literal["image", "sensor", "text", "tagged"]
+HELD_OUT = 0.2  # share of the user's own data that is for testing
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from dpcl_core import paths
 from dpcl_core.data import files, hub, schema
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.caps import UNCAPPED, Caps
+from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.cards import CARDS, LIMITS
-from dpcl_core.data.title import UNCAPPED, Caps, Sizes, title
+from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing, unknown
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from dpcl_core.spec import DataSpec
 
 __all__ = [
-    "BUNDLED", "CARDS", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members", "outlines",
-    "score",
+    "BUNDLED", "CARDS", "Caps", "DatasetCard", "DatasetFacts", "available", "card", "facts", "facts_of", "members",
+    "outlines", "score",
 ]  # fmt: skip
 
 BUNDLED = "digits"
 _PUBLIC_PARTS = "the test part and the schema: classes, sources and sizes are read from them, as they are public"
-_HELD_OUT = 0.2  # of a person's own texts without a test part
+_OWN = {"image": "images", "sensor": "sensor windows", "text": "texts", "tagged": "sentences with tagged names"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +70,22 @@ def _folder_card(name: str) -> DatasetCard:
     """The card of the user's own folder, from the headers of its files."""
     folder_name = name.removeprefix("own:")
     paths.inside(paths.home() / "data", folder_name, files.FIELD)
-    images = DatasetCard(
-        name=name,
-        title=folder_name,
-        summary="Your own images, read from a folder on this computer.",
-        source="your own",
-        licence="your own",
-        n_classes=0,
-        n_train=0,
-        n_test=0,
-        may_show=False,
-        limits=(_PUBLIC_PARTS,),
-    )
     from dpcl_core.data import header, showing
 
-    kind = header.kind(images)
-    if kind == "sensor":
-        summary = "Your own sensor windows, read from a folder on this computer."
-        return replace(images, summary=summary, kind="sensor", limits=(*LIMITS["sensor"], _PUBLIC_PARTS))
-    if kind == "tagged":
-        tagged = replace(images, kind="tagged", limits=(*LIMITS[kind], _PUBLIC_PARTS), held_out=_HELD_OUT)
-        summary = "Your own sentences with tagged names, read from a folder on this computer."
-        return replace(tagged, summary=summary, held_out=None if files.find(tagged).test else _HELD_OUT)
-    if kind == "text":
-        texts = replace(images, kind="text", held_out=_HELD_OUT)
-        return replace(
-            texts,
-            summary="Your own texts, read from a folder on this computer.",
-            limits=(*LIMITS[kind], _PUBLIC_PARTS),
-            held_out=None if files.find(texts).test else _HELD_OUT,
-            may_show=showing.is_marked(texts),
-        )
-    return images
+    own = DatasetCard(name, folder_name, "", source="your own", licence="your own", n_classes=0, n_train=0, n_test=0)
+    kind = header.kind(own) or "image"
+    own = replace(
+        own,
+        kind=kind,
+        summary=f"Your own {_OWN[kind]}, read from a folder on this computer.",
+        limits=(*LIMITS[kind], _PUBLIC_PARTS),
+        may_show=False,
+    )
+    if kind in ("image", "sensor"):
+        return own
+    divided = replace(own, held_out=HELD_OUT)
+    may_show = kind == "text" and showing.is_marked(divided)
+    return replace(own, held_out=None if files.find(divided).test else HELD_OUT, may_show=may_show)
 
 
 def members(dataset: DatasetCard) -> tuple[DatasetCard, ...]:
@@ -129,13 +114,11 @@ def available(dataset: DatasetCard) -> str | None:
 
 def facts_of(data: DataSpec) -> DatasetFacts:
     """The public facts of the part of a dataset that these settings keep; raises as `facts` does."""
-    return facts(data.dataset, data.train_per_class, data.test_per_class, data.train_per_source)
+    return facts(data.dataset, Caps.of(data))
 
 
-def facts(
-    name: str, train_per_class: int | None = None, test_per_class: int | None = None, train_per_source: int | None = None
-) -> DatasetFacts:
-    """The public facts of a dataset, or of its subset with these caps per class or source.
+def facts(name: str, caps: Caps = UNCAPPED) -> DatasetFacts:
+    """The public facts of a dataset, or of its subset with these caps.
 
     Reads the label columns of files on this computer, cached until they change. Raises BadInput for an unknown name or files
     that cannot be used, DataMissing for own data that do not exist.
@@ -144,10 +127,10 @@ def facts(
     parts = outlines(dataset)
     full, subset = (
         [
-            Sizes.published(member, caps) if part is None else Sizes.of(part, caps)
+            Sizes.published(member, kept) if part is None else Sizes.of(part, kept)
             for member, part in zip(members(dataset), parts, strict=True)
         ]
-        for caps in (UNCAPPED, Caps(train_per_class, test_per_class, train_per_source))
+        for kept in (UNCAPPED, caps)
     )
     only = parts[0] if not dataset.members else None
     return DatasetFacts(
@@ -169,7 +152,7 @@ def source_sizes(data: DataSpec) -> dict[str, int]:
     no sizes.
     """
     dataset = card(data.dataset)
-    caps = Caps(train_per_class=data.train_per_class, train_per_source=data.train_per_source)
+    caps = Caps.of(data)
     if dataset.members:
         return {one.name: Sizes.published(one, caps).totals[0] for one in members(dataset)}
     if not dataset.made_per_source:

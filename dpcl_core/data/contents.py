@@ -50,15 +50,14 @@ def _rows(card: DatasetCard, paths: tuple[Path, ...]) -> Iterator[bytes]:
             yield "\n".join(words).encode("utf-8", "surrogatepass")
     else:
         for path in paths:
-            yield from _of_csv(path, card) if path.suffix == ".csv" else _of_parquet(path, card)
-
-
-def _of_csv(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",), is_private=True))
+            if path.suffix == ".csv":
+                yield from _bytes(text_files.columns_of(path, card, ("text",), ("text",), is_private=True))
+            else:
+                yield from _of_parquet(path, card)
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
-    with parquet.readable(path, parquet.called(card, path)), pq.ParquetFile(path) as file:
+    with parquet.readable(path, parquet.shown_name(card, path)), pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         content = ("text", *card.text_columns) if card.kind == "text" else (WINDOW_COLUMN, *parquet.IMAGE_COLUMNS)
         chosen = [name for name in dict.fromkeys(content) if name in names]
@@ -68,20 +67,15 @@ def _of_parquet(path: Path, card: DatasetCard) -> Iterator[bytes]:
 
 def _bytes(table: pa.Table) -> Iterator[bytes]:
     """The bytes of each row: its values, one column after the other."""
-    columns = [list(_of_column(column.combine_chunks())) for column in table.columns]
-    yield from (row[0] if len(row) == 1 else b"".join(row) for row in zip(*columns, strict=True))
+    return map(b"".join, zip(*(_of_column(column.combine_chunks()) for column in table.columns), strict=True))
 
 
 def _of_column(column: pa.Array) -> Iterator[bytes]:
     """The bytes of each value; null counts as empty."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
-        column = pc.struct_field(column, "bytes")
-    kind = column.type
-    if parquet.is_text(kind):
-        column, kind = pc.cast(column, pa.large_string()).cast(pa.large_binary()), pa.large_binary()
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+    column = parquet.without_struct(column)
+    if parquet.is_text(column.type):
+        column = pc.cast(column, pa.large_string()).cast(pa.large_binary())
+    if parquet.is_binary(column.type):
         yield from (value or b"" for value in column.to_pylist())
         return
     bounds = np.arange(len(column) + 1)

@@ -13,6 +13,16 @@ from dpcl_core.errors import BadInput, DataMissing
 
 FIELD = "data.dataset"
 TABLES = (".parquet", ".csv", ".conll")
+_COLUMNS = {
+    "image": "columns image and label), or folders train/CLASS and test/CLASS of images,",
+    "sensor": "columns window, rate_hz and label; python -m scripts.prepare_sensors makes them)",
+    "text": "columns text and label)",
+    "tagged": "columns tokens, tags and domain)",
+}
+_OWN_FILES = {
+    "text": ", or train.csv and test.csv, or one CSV file, with a first line text,label,",
+    "tagged": ", or train.conll and test.conll, or one .conll file, in the form of OntoNotes (CoNLL-2012),",
+}
 _SHARD = re.compile(r"(?:train|test)-(\d{5})-of-(\d{5})\.parquet")
 
 
@@ -62,19 +72,8 @@ def find(card: DatasetCard) -> DataFiles:
 
 def wish(card: DatasetCard) -> str:
     """The instruction which files to put into which folder, so that `find` finds them."""
-    what = "train.parquet and test.parquet (columns image and label), or folders train/CLASS and test/CLASS of images,"
-    if card.kind == "sensor":
-        made = "python -m scripts.prepare_sensors makes them"
-        what = f"train.parquet and test.parquet (columns window, rate_hz and label; {made})"
-    if card.kind == "text":
-        what = "train.parquet and test.parquet (columns text and label)"
-        if card.is_own:
-            what += ", or train.csv and test.csv, or one CSV file, with a first line text,label,"
-    if card.kind == "tagged":
-        what = "train.parquet and test.parquet (columns tokens, tags and domain)"
-        if card.is_own:
-            what += ", or train.conll and test.conll, or one .conll file, in the form of OntoNotes (CoNLL-2012),"
-    return f"put {what} into {roots(card)[0] / card.folder}"
+    also = _OWN_FILES.get(card.kind, "") if card.is_own else ""
+    return f"put train.parquet and test.parquet ({_COLUMNS[card.kind]}{also} into {roots(card)[0] / card.folder}"
 
 
 def _made(card: DatasetCard) -> DataFiles:

@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path
@@ -91,11 +92,7 @@ def _answers(_period: int) -> bool:
 
 def _ask(answer: list[bool]) -> None:
     address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    try:
-        urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
-    except urllib.error.HTTPError:
-        answer.append(True)  # an error status is an answer, too
-    except (OSError, ValueError):
-        return
-    else:
+    with suppress(OSError, ValueError):
+        with suppress(urllib.error.HTTPError):  # an error status is an answer, too
+            urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_PROBE_SECONDS).close()
         answer.append(True)

@@ -27,8 +27,8 @@ class Images:
     """Either encoded files (one `bytes` per row) or one raw uint8 array [n, H, W, C] with C in {1, 3}.
 
     `shape` is the public (height, width, channels) of the dataset's card, or None where images differ in size. `origins`:
-    the file and row of each image, for error messages. `is_private`: there are no such messages, which would be releases; an
-    unusable picture becomes a black one.
+    the file and row of each image, for error messages. `is_private`: an unusable picture becomes a black one, without an
+    error message, which would be a release.
     """
 
     content: Sequence[bytes] | NDArray[np.uint8]
@@ -57,12 +57,15 @@ class Images:
         side = self.shape[:2] if self.shape is not None else None
         for start in range(0, len(self), batch_size):
             rows = range(start, min(start + batch_size, len(self)))
-            pixels = [self._seen(row, size, n_channels, interpolation) for row in rows]
+            pixels = [self._decoded_or_black(row, size, n_channels, interpolation) for row in rows]
             if size is None:
                 side = side or (pixels[0].shape[0], pixels[0].shape[1])
                 for row, decoded in enumerate(pixels, start):
                     if decoded.shape[:2] != side:
-                        self._refuse_size(row, decoded, side)
+                        allowed = f"must be {side[1]}x{side[0]} like the others"
+                        repair = "pictures of several sizes need a backbone that resizes them"
+                        shown = f"{decoded.shape[1]}x{decoded.shape[0]} pixels"
+                        raise BadInput(self._origin(row), shown, f"{allowed}; {repair}")
             yield np.stack(pixels)
 
     def digest(self) -> str:
@@ -81,7 +84,7 @@ class Images:
         """One image file per row; raw pixels become PNG, which is lossless."""
         return [_png(pixels) for pixels in self.content] if isinstance(self.content, np.ndarray) else self.content
 
-    def _seen(
+    def _decoded_or_black(
         self, row: int, size: int | None, n_channels: Literal[1, 3], interpolation: Interpolation
     ) -> NDArray[np.uint8]:
         """A decoded image; a black one for an unusable private image."""
@@ -115,13 +118,6 @@ class Images:
 
     def _origin(self, row: int) -> str:
         return f"image {row}" if self.origins is None else self.origins[row]
-
-    def _refuse_size(self, row: int, pixels: NDArray[np.uint8], side: tuple[int, int]) -> None:
-        raise BadInput(
-            self._origin(row),
-            f"{pixels.shape[1]}x{pixels.shape[0]} pixels",
-            f"must be {side[1]}x{side[0]} like the others; pictures of several sizes need a backbone that resizes them",
-        )
 
 
 def open_image(encoded: bytes, field: str) -> Image.Image:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import catalog
+from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Source
 from dpcl_core.data.outline import Outline, Part
-from dpcl_core.data.title import Caps
 from dpcl_core.spec import DataSpec
 
 
@@ -55,8 +56,7 @@ def read(data: DataSpec, *, keyed: bool) -> Labels | None:
     outlines = [outline for outline in catalog.outlines(card) if outline is not None]
     if len(outlines) < len(catalog.members(card)):
         return None
-    caps = Caps(data.train_per_class, data.test_per_class, data.train_per_source)
-    return _read(card, tuple(outlines), caps, keyed)
+    return _read(card, tuple(outlines), Caps.of(data), keyed)
 
 
 def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> Labels:
@@ -65,30 +65,28 @@ def joined(card: DatasetCard, outlines: Sequence[Outline], *, keyed: bool) -> La
     `keyed`: with the training examples' keys.
     """
     keys = np.concatenate([member.train.keys() for member in outlines]) if keyed else None
-    n_train = sum(member.n_train for member in outlines)
     if not card.members:
         only = outlines[0]
         classes = card.classes or only.classes
         # The classes of a source are public: all for a style, its own for a member set or a family of texts.
-        held = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
-        everything = tuple(range(len(classes)))
+        own_classes = {name: tuple(classes.index(label) for label in labels) for name, labels in card.sources}
+        sources = [Source(name, own_classes.get(name, tuple(range(len(classes))))) for name in only.sources]
         train, test = (
             Labelled(part.labels, part.sources, part.rows if part.of_words else None) for part in (only.train, only.test)
         )
-        named = tuple(Source(name, held.get(name, everything)) for name in only.sources)
-        return Labels(classes, replace(train, keys=keys), test, named, n_train)
-    first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
-    sources = [Source(name, tuple(range(first[index], first[index + 1]))) for index, name in enumerate(card.members)]
-    train, test = (
-        _shifted(parts, first) for parts in ([member.train for member in outlines], [member.test for member in outlines])
-    )
-    return Labels(card.classes, replace(train, keys=keys), test, tuple(sources), n_train)
+    else:
+        classes = card.classes
+        first = np.cumsum([0] + [len(member.classes) for member in outlines]).tolist()
+        sources = [Source(name, tuple(range(*ends))) for name, ends in zip(card.members, pairwise(first), strict=True)]
+        train = _shifted([member.train for member in outlines], first)
+        test = _shifted([member.test for member in outlines], first)
+    n_train = sum(member.n_train for member in outlines)
+    return Labels(classes, replace(train, keys=keys), test, tuple(sources), n_train)
 
 
 @lru_cache(maxsize=8)
 def _read(card: DatasetCard, outlines: tuple[Outline, ...], caps: Caps, keyed: bool) -> Labels:
-    thinned = [outline.thinned(caps.train_per_class, caps.test_per_class, caps.train_per_source) for outline in outlines]
-    return joined(card, thinned, keyed=keyed)
+    return joined(card, [outline.thinned(caps) for outline in outlines], keyed=keyed)
 
 
 def _shifted(parts: Sequence[Part], first: Sequence[int]) -> Labelled:

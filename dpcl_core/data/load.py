@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpcl_core.data import bundled, catalog, files, folder, hub, labels, parquet, tagged_files, text_files, windows
+from dpcl_core.data.caps import Caps
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.dataset import Content, Dataset, Split
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.images import Images
-from dpcl_core.data.outline import Outline, Part, outline
+from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.texts import Canary, Texts
 from dpcl_core.data.title import Sizes, title
 from dpcl_core.errors import BadInput, DataMissing
@@ -31,7 +35,7 @@ def load(data: DataSpec, *, undeclared: bool = False) -> Dataset:
     data_files = [_find(member) for member in members]
     full = [outline(member, files_) for member, files_ in zip(members, data_files, strict=True)]
     chosen = [one.opened() for one in full] if undeclared else full
-    thinned = [one.thinned(data.train_per_class, data.test_per_class, data.train_per_source) for one in chosen]
+    thinned = [one.thinned(Caps.of(data)) for one in chosen]
     pairs = [_read(*member) for member in zip(members, data_files, thinned, strict=True)]
     named = labels.joined(card, thinned, keyed=True)
     train, test = (
@@ -78,39 +82,36 @@ def _concatenated(read: Sequence[Content]) -> Images | Texts:
 
 def _read(card: DatasetCard, data_files: DataFiles | None, rows: Outline) -> tuple[Content, Content]:
     """The examples of the training and test parts."""
-    files_ = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
+    train_paths, test_paths = (data_files.train, data_files.test or data_files.train) if data_files else ((), ())
+    train_rows, test_rows = rows.train.rows, rows.test.rows
     if card.kind == "sensor":
-        trained, tested = (
-            parquet.read_windows(paths, card, part.rows) for paths, part in zip(files_, (rows.train, rows.test), strict=True)
-        )
+        trained = parquet.read_windows(train_paths, card, train_rows)
+        tested = parquet.read_windows(test_paths, card, test_rows)
         if card.scaled_by == "training":
             return windows.z_scored(trained, tested)
         return windows.in_range(trained), windows.in_range(tested)
     if card.kind == "tagged":
-        words = [
-            tagged_files.read_sentences(paths, card, part.rows)
-            for paths, part in zip(files_, (rows.train, rows.test), strict=True)
-        ]
-        return words[0], words[1]
+        read = tagged_files.read_sentences
+        return read(train_paths, card, train_rows), read(test_paths, card, test_rows)
     if card.kind == "text":
         # In a single divided file the numbers of test rows, too, skip malformed lines as those of training rows do.
         is_divided = data_files is not None and not data_files.test
-        texts = text_files.read_texts(files_[0], card, rows.train.rows, is_private=True)
-        return texts, text_files.read_texts(files_[1], card, rows.test.rows, is_private=is_divided)
-    test = _images(card, files_[1], rows.test, is_private=False)
-    train = _images(replace(card, shape=card.shape or test.shape), files_[0], rows.train, is_private=True)
+        texts = text_files.read_texts(train_paths, card, train_rows, is_private=True)
+        return texts, text_files.read_texts(test_paths, card, test_rows, is_private=is_divided)
+    test = _images(card, test_paths, test_rows, is_private=False)
+    train = _images(replace(card, shape=card.shape or test.shape), train_paths, train_rows, is_private=True)
     if train.shape != test.shape:
         shapes = f"{_shown(train.shape)} and {_shown(test.shape)}"
         raise BadInput(f"{card.name} images", shapes, "train and test must hold images of the same form and size")
     return train, test
 
 
-def _images(card: DatasetCard, parts: tuple[Path, ...], part: Part, *, is_private: bool) -> Images:
-    if not parts:
-        return bundled.digits()[0].take(part.rows)
-    if parts[0].name.endswith(".parquet"):
-        return parquet.read_images(parts, card, part.rows, is_private=is_private)
-    return folder.read_images(parts[0], card, part.rows, is_private=is_private)
+def _images(card: DatasetCard, paths: tuple[Path, ...], rows: NDArray[np.int64], *, is_private: bool) -> Images:
+    if not paths:
+        return bundled.digits()[0].take(rows)
+    if paths[0].suffix == ".parquet":
+        return parquet.read_images(paths, card, rows, is_private=is_private)
+    return folder.read_images(paths[0], card, rows, is_private=is_private)
 
 
 def _shown(shape: tuple[int, int, int] | None) -> str:

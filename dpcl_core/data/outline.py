@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.data import bundled, coins, files, folder, parquet, tagged_files, text_files
-from dpcl_core.data.card import DatasetCard
+from dpcl_core.data.caps import Caps
+from dpcl_core.data.card import HELD_OUT, DatasetCard
 from dpcl_core.data.contents import Contents
 from dpcl_core.data.files import DataFiles
 from dpcl_core.data.rows import PublicFacts, RowReader, Rows, usable_rows
@@ -22,7 +23,6 @@ from dpcl_core.errors import BadInput
 # Public constants: the same division and the same subset for every run, seed and user. The division splits the bundled
 # digits into 1,347 and 450.
 _DIVISION, _SUBSET = 20_251_040, 20_250_917
-HELD_OUT = 0.2  # of the user's own data, for testing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,29 +68,36 @@ class Outline:
         """The outline whose training part includes the undeclared labels."""
         return replace(self, train=self.open_train)
 
-    def thinned(
-        self, train_per_class: int | None, test_per_class: int | None, train_per_source: int | None = None
-    ) -> Outline:
-        """The outline with about `train_per_class` (or `train_per_source`) training examples, and at most `test_per_class`
-        test examples per class. For words both training caps count whole sentences of a source.
+    def thinned(self, caps: Caps) -> Outline:
+        """The outline with about as many training examples per class or source as the caps allow, and at most as many test
+        examples per class. For words both training caps count whole sentences of a source.
 
         Each training example is kept with probability cap / nominal size of its class or source, by a coin of its own bytes;
         smaller subsets are parts of larger ones. An undeclared class counts as one of mean size. The test part is public, so
         there the first examples in a public order are kept.
         """
-        train, (cap, by_source) = self.train, _cap(train_per_class, train_per_source)
+        train, (cap, by_source) = self.train, caps.train
         if cap is not None:
             kinds, of_row = _kinds(train, by_source=by_source)
             sizes = self._nominal_sizes(by_source=by_source)
             sizes = np.append(sizes, np.full(len(self.undeclared), sizes.mean()))
             chance = (cap / sizes)[kinds][of_row]
             train = train.take(np.flatnonzero(coins.tossed(train.keys(), np.random.default_rng(_SUBSET)) < chance))
-        n_train = self.n_kept(train_per_class, train_per_source)
-        return replace(self, train=train, n_train=n_train, test=_thinned(self.test, test_per_class))
+        return replace(self, train=train, n_train=self.n_kept(caps), test=self.thinned_test(caps))
 
-    def n_kept(self, train_per_class: int | None, train_per_source: int | None = None) -> int:
-        """The public nominal number of training examples under this cap; reads no file."""
-        cap, by_source = _cap(train_per_class, train_per_source)
+    def thinned_test(self, caps: Caps) -> Part:
+        """At most as many test examples of each kind as the caps allow, by rank in a public order.
+
+        For public rows only, as one more row moves others.
+        """
+        if caps.test_per_class is None:
+            return self.test
+        kinds, of_row = _kinds(self.test, by_source=False)
+        return self.test.take(np.flatnonzero((_places(kinds) < caps.test_per_class)[of_row]))
+
+    def n_kept(self, caps: Caps) -> int:
+        """The public nominal number of training examples under these caps; reads no file."""
+        cap, by_source = caps.train
         if cap is None:
             return self.n_train
         sizes = self._nominal_sizes(by_source=by_source)
@@ -116,15 +123,15 @@ def outline(card: DatasetCard, data_files: DataFiles | None) -> Outline:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Opened:
-    """The files of a dataset with their public facts; the training rows, `trained`, are not checked yet."""
+    """The files of a dataset with their public facts. `test_rows` are checked (`public`), `train_rows` not yet."""
 
     reader: RowReader
-    trained: NDArray[np.int64]
+    train_rows: NDArray[np.int64]
     public: Rows
-    tested: NDArray[np.int64]
+    test_rows: NDArray[np.int64]
     classes: tuple[str, ...]
     sources: tuple[str, ...]
-    known: PublicFacts
+    facts: PublicFacts
     contents: Sequence[Contents]
 
 
@@ -133,42 +140,43 @@ def _outline(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple
     """The test part is public and checked first, in full. Training rows are checked against it and the card only; rows that
     do not fit count as no examples."""
     data = _opened(card, data_files, stamp)
-    usable = usable_rows(data.reader, data.trained, data.known)
-    private = data.reader.checked(usable, data.known)
-    test = _part(data.public, data.tested, data.sources, data.contents[-1])
+    usable = usable_rows(data.reader, data.train_rows, data.facts)
+    private = data.reader.checked(usable, data.facts)
+    test = _part(data.public, data.test_rows, data.sources, data.contents[-1])
     numbered, undeclared = _numbered(private, len(data.classes))
     everything = _part(numbered, usable, data.sources, data.contents[0])
     train = everything.take(np.flatnonzero(numbered.labels < len(data.classes))) if undeclared else everything
-    n_found = len(private) if train.of_words else len(data.trained)
+    n_found = len(private) if train.of_words else len(data.train_rows)
     n_train = _n_train(card, data_files, n_found, test)
     return Outline(data.classes, data.sources, train, test, n_train, undeclared, everything)
 
 
 def refused(card: DatasetCard, data_files: DataFiles) -> tuple[int, list[BadInput]]:
     """The number of training rows, and the error of each unusable one: for their owner only."""
-    data, wrong = _opened(card, data_files, tuple(_stamp(data_files, card))), list[BadInput]()
-    usable_rows(data.reader, data.trained, data.known, wrong)
-    return len(data.trained), wrong
+    data, errors = _opened(card, data_files, tuple(_stamp(data_files, card))), list[BadInput]()
+    usable_rows(data.reader, data.train_rows, data.facts, errors)
+    return len(data.train_rows), errors
 
 
 def _opened(card: DatasetCard, data_files: DataFiles | None, stamp: tuple[tuple[str, int], ...]) -> _Opened:
     contents = [Contents(card, paths, stamp) for paths in ((data_files.train, data_files.test) if data_files else ((), ()))]
-    train_reader = opened(card, data_files.train if data_files else (), is_private=True)
-    test_reader = opened(card, data_files.test, is_private=False) if data_files and data_files.test else None
-    tested, trained = np.arange(len(test_reader or ()), dtype=np.int64), np.arange(len(train_reader), dtype=np.int64)
+    train_reader = row_reader(card, data_files.train if data_files else (), is_private=True)
+    test_reader = row_reader(card, data_files.test, is_private=False) if data_files and data_files.test else None
+    test_rows, train_rows = (np.arange(len(reader or ()), dtype=np.int64) for reader in (test_reader, train_reader))
     if test_reader is None:
         is_test = coins.tossed(contents[0].keys(), np.random.default_rng(_DIVISION)) < (card.held_out or 0)
-        tested, trained = np.flatnonzero(is_test), np.flatnonzero(~is_test)
+        test_rows, train_rows = np.flatnonzero(is_test), np.flatnonzero(~is_test)
     elif train_reader.has_sources != test_reader.has_sources:
         raise BadInput(card.name, parquet.SOURCE_COLUMN, "must be a column of both train and test, or of neither")
-    public = (test_reader or train_reader).checked(tested, None)
+    public = (test_reader or train_reader).checked(test_rows, None)
     classes, sources = _classes(card, public), _source_names(card, public)
     _refuse_missing(card, public.labels, classes)
-    facts = public_facts(card, public, classes, sources)
-    return _Opened(train_reader, trained, public, tested, classes, sources, facts, contents if test_reader else contents[:1])
+    facts = _public_facts(card, public, classes, sources)
+    contents = contents if test_reader else contents[:1]
+    return _Opened(train_reader, train_rows, public, test_rows, classes, sources, facts, contents)
 
 
-def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
+def row_reader(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> RowReader:
     """A reader of a split's files (none: the bundled digits). Raises BadInput for unusable files or headers."""
     if not paths:
         return bundled.Digits()
@@ -181,7 +189,7 @@ def opened(card: DatasetCard, paths: Sequence[Path], *, is_private: bool) -> Row
     return parquet.Sheet(paths, card, is_private=is_private)
 
 
-def public_facts(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> PublicFacts:
+def _public_facts(card: DatasetCard, public: Rows, classes: Sequence[str], sources: Sequence[str]) -> PublicFacts:
     """The public facts that training rows are checked against."""
     numbers = public.numbers or {name: place for place, name in enumerate(classes)}
     is_open = card.is_own and not card.classes and card.kind != "tagged"  # BIO tags are fixed in pairs
@@ -268,22 +276,12 @@ def _part(checked_rows: Rows, rows: NDArray[np.int64], names: tuple[str, ...], c
     return Part(checked_rows.labels, sources, rows, contents)
 
 
-def _thinned(part: Part, per_class: int | None) -> Part:
-    """At most `per_class` of each kind, by rank in a public order; for public rows only, as one more row moves others."""
-    if per_class is None:
-        return part
-    kinds, of_row = _kinds(part, by_source=False)
-    return part.take(np.flatnonzero((_places(kinds) < per_class)[of_row]))
-
-
-def _cap(per_class: int | None, per_source: int | None) -> tuple[int | None, bool]:
-    """The cap that is set, and whether it is one of sources; settings allow one of the two."""
-    return (per_class, False) if per_source is None else (per_source, True)
-
-
 def _kinds(part: Part, *, by_source: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What subsets count, by what: examples by class or by source, or whole sentences by source; and which of them each
-    example is in. A dataset without sources is one."""
+    """The kind of each unit that a subset counts, and the unit of each example.
+
+    Units are examples, whose kind is their class or source, or whole sentences, whose kind is their source. Without sources
+    the dataset counts as one source.
+    """
     sources = np.zeros(len(part.rows), dtype=np.int64) if part.sources is None else part.sources
     if not part.of_words:
         return sources if by_source else part.labels, np.arange(len(part.labels))
@@ -305,11 +303,7 @@ def _stamp(data_files: DataFiles, card: DatasetCard) -> Sequence[tuple[str, int]
     try:
         if data_files.is_folder:
             return [entry for split in (*data_files.train, *data_files.test) for entry in folder.stamp(split)]
-        return [pair for path in (*data_files.train, *data_files.test) for pair in _of_file(path)]
+        statuses = [(path.name, os.stat(path)) for path in (*data_files.train, *data_files.test)]
+        return [(name, value) for name, status in statuses for value in (status.st_mtime_ns, status.st_size)]
     except OSError as error:
         raise BadInput(files.FIELD, card.name, "its folder must be readable by you") from error
-
-
-def _of_file(path: Path) -> tuple[tuple[str, int], tuple[str, int]]:
-    status = os.stat(path)
-    return (path.name, status.st_mtime_ns), (path.name, status.st_size)

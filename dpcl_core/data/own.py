@@ -11,13 +11,10 @@ from dpcl_core.errors import BadInput
 
 def names() -> list[str]:
     """own:NAME of every data folder that is not one of the catalog's datasets; reads headers only."""
-    listed: list[str] = []
     known_folders = {card.folder for card in CARDS.values()}
-    for root in files.roots(catalog.card("own:any")):
-        for folder in _folders(root):
-            if folder.name not in known_folders and f"own:{folder.name}" not in listed and _is_usable(f"own:{folder.name}"):
-                listed.append(f"own:{folder.name}")
-    return listed
+    folders = [folder.name for root in files.roots(catalog.card("own:any")) for folder in _folders(root)]
+    names_found = dict.fromkeys(f"own:{name}" for name in folders if name not in known_folders)
+    return [name for name in names_found if _is_usable(name)]
 
 
 def _folders(root: Path) -> list[Path]:

@@ -25,6 +25,7 @@ from dpcl_core.spec import DataSpec
 
 _FIELD = "data check"
 _WARNING = "PRIVATE, for you alone. Counted without noise, and covered by no epsilon: do not pass it on."
+_SKIPPED = "must have as many values as the first line has names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,14 @@ class Report:
     def text(self) -> str:
         """The report as text for a terminal."""
         public, private = self.public, self.private
-        size_source = "the schema" if "n_train" in public.from_schema else "four for each test example, as no schema says"
+        has_size = "n_train" in public.from_schema
+        size_source = "from the schema" if has_size else "four for each test example, as no schema says"
         class_source = "the schema" if "classes" in public.from_schema else "the test part"
         lines = [
             "Public: all that errors, titles, sizes and figures of a run may depend on.",
             f"  title              {public.title}",
             f"  classes            {', '.join(public.classes)} (from {class_source})",
             *([f"  sources            {', '.join(public.sources)}"] if public.sources else []),
-            f"  training examples  {public.n_train:,} (from {size_source})" if "n_train" in public.from_schema else
             f"  training examples  {public.n_train:,} ({size_source})",
             f"  test examples      {public.n_test:,}",
             "",
@@ -101,24 +102,23 @@ def report(named: str) -> Report:
         outlined = outline.outline(card, data_files)
         facts, declared = catalog.facts(name), _declared(card)
         n_rows, refused = outline.refused(card, data_files)
-        black = list(_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else ())
+        n_black = _n_black(load.load(DataSpec(dataset=name), undeclared=True).train.images) if card.kind == "image" else 0
     reasons = Counter(one.allowed for one in refused)
     first = {one.allowed: one.field for one in reversed(refused)}
-    passed = sum(text_files.n_passed_over(path) for path in data_files.train if path.suffix == ".csv")
-    if passed:
-        reasons["must have as many values as the first line has names"] = passed
-        first["must have as many values as the first line has names"] = "a line that is no row of the table"
+    if n_skipped := sum(text_files.n_skipped(path) for path in data_files.train if path.suffix == ".csv"):
+        reasons[_SKIPPED] = n_skipped
+        first[_SKIPPED] = "a line that is no row of the table"
     labels = outlined.open_train.labels[outlined.open_train.labels >= len(outlined.classes)] - len(outlined.classes)
     undeclared = Counter(outlined.undeclared[label] for label in labels.tolist())
     n_used = n_rows - len(refused) - len(labels)
     return Report(
         Public(name, facts.title, outlined.classes, outlined.sources, outlined.n_train, facts.n_test, declared),
         Private(
-            n_rows + passed,
+            n_rows + n_skipped,
             n_used,
             tuple((f"{why}.", count, first[why]) for why, count in reasons.most_common()),
             dict(undeclared.most_common()),
-            len(black),
+            n_black,
         ),
     )
 
@@ -152,14 +152,16 @@ def printed(named: str, *, with_schema: bool, as_json: bool) -> str:
     return result.text() + ("" if path is None else f"\nWrote {path}: edit it by hand; it holds public facts alone.\n")
 
 
-def _black(images: Content) -> Iterator[BadInput]:
-    """The errors of pictures that cannot be opened; each counts as an example, a black one."""
+def _n_black(images: Content) -> int:
+    """The number of pictures that cannot be opened; each counts as an example, a black one."""
     assert isinstance(images, Images)
+    n_black = 0
     for row in range(len(images)):
         try:
             list(replace(images.take(np.array([row])), is_private=False).batches(8, 3, 1))
-        except BadInput as error:
-            yield error
+        except BadInput:
+            n_black += 1
+    return n_black
 
 
 def _declared(card: DatasetCard) -> tuple[str, ...]:

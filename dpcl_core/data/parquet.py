@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.images import Images
 from dpcl_core.data.pixels import is_list, pixels_of
-from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.sensors import RATE_COLUMN, WINDOW_COLUMN, sources_of, windows_of
 from dpcl_core.errors import BadInput
 
@@ -61,14 +61,8 @@ class Sheet:
         # Without a card, n rows cannot have more than n classes: a larger label is an error, not a class.
         top = known.n_classes if known else self._card.n_classes or len(self)
         top = _MOST if known and known.is_open else top
-        checked_pieces: list[Rows] = []
-        start = 0
-        for piece in self._pieces:
-            end = start + piece.table.num_rows
-            rows_here = rows[(rows >= start) & (rows < end)] - start
-            if len(rows_here):
-                checked_pieces.append(_checked_rows(piece, rows_here, self._card, top, known))
-            start = end
+        parts = zip(self._pieces, by_piece((piece.table.num_rows for piece in self._pieces), rows), strict=True)
+        checked_pieces = [_checked_rows(piece, part, self._card, top, known) for piece, part in parts if len(part)]
         if not checked_pieces:
             no_sources = np.empty(0, dtype=np.str_) if self.has_sources else None
             return Rows(np.empty(0, dtype=np.int64), {}, no_sources)
@@ -77,7 +71,7 @@ class Sheet:
             for label, name in piece_result.names.items():
                 if names.setdefault(label, name) != name:
                     allowed = f"label {label} must have one name"
-                    raise BadInput(called(self._card, self._parts[-1]), f"{names[label]} and {name}", allowed)
+                    raise BadInput(shown_name(self._card, self._parts[-1]), f"{names[label]} and {name}", allowed)
         sources = [piece.sources for piece in checked_pieces if piece.sources is not None]
         labels = np.concatenate([piece.labels for piece in checked_pieces])
         all_sources = np.concatenate(sources) if sources else None
@@ -89,7 +83,8 @@ def read_images(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64
 
     Raises BadInput naming file, row and what is allowed; never for the content of a private image file.
     """
-    pieces = [_images(path, card, chosen, is_private) for path, chosen in _by_part(parts, card, rows)]
+    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
+    pieces = [_images(path, card, part, is_private) for path, part in zip(parts, chosen, strict=True)]
     return pieces[0] if len(pieces) == 1 else concatenated(pieces, card.shape)
 
 
@@ -98,16 +93,8 @@ def read_windows(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int6
 
     Raises BadInput naming file, row and what is allowed.
     """
-    return np.concatenate([_windows(path, card, chosen) for path, chosen in _by_part(parts, card, rows)])
-
-
-def _by_part(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]) -> Iterator[tuple[Path, NDArray[np.int64]]]:
-    """Each file of a split with its part of these rows, counted from the file's start."""
-    start = 0
-    for path in parts:
-        end = start + _n_rows(path, card)
-        yield path, rows[(rows >= start) & (rows < end)] - start
-        start = end
+    chosen = by_piece([_n_rows(path, card) for path in parts], rows)
+    return np.concatenate([_windows(path, card, part) for path, part in zip(parts, chosen, strict=True)])
 
 
 def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -> Images:
@@ -121,13 +108,13 @@ def concatenated(pieces: Sequence[Images], shape: tuple[int, int, int] | None) -
 
 
 def _n_rows(path: Path, card: DatasetCard) -> int:
-    with readable(path, called(card, path)), pq.ParquetFile(path) as file:
+    with readable(path, shown_name(card, path)), pq.ParquetFile(path) as file:
         return int(file.metadata.num_rows)
 
 
 def _opened(path: Path, card: DatasetCard, is_private: bool) -> _Piece:
     """A file with the columns to check. Raises BadInput for an unreadable file or an unusable header."""
-    shown = called(card, path)
+    shown = shown_name(card, path)
     with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         column = _label_column(schema, card, shown)
@@ -147,8 +134,8 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     table, shown = piece.table.take(pa.array(rows)), piece.shown
     numbers: Mapping[str, int] = {}
     if pa.types.is_integer(table.schema.field(piece.label).type):
-        is_told = card.n_classes or known
-        allowed = f"must be a whole number from 0 to {top - 1}" if is_told else "must number the classes 0, 1, 2, ..."
+        is_bounded = card.n_classes or known
+        allowed = f"must be a whole number from 0 to {top - 1}" if is_bounded else "must number the classes 0, 1, 2, ..."
         labels = _whole_numbers(table[piece.label], piece.label, top, shown, allowed, rows)
     else:
         labels, numbers = _ranks(table[piece.label], piece.label, card, shown, rows, known)
@@ -160,7 +147,8 @@ def _checked_rows(piece: _Piece, rows: NDArray[np.int64], card: DatasetCard, top
     source = source_column(card)
     if card.kind == "sensor":
         sources = sources_of(table[source], shown, rows)
-        windows_of(table[WINDOW_COLUMN].combine_chunks(), shown, rows) if WINDOW_COLUMN in table.column_names else None
+        if WINDOW_COLUMN in table.column_names:
+            windows_of(table[WINDOW_COLUMN].combine_chunks(), shown, rows)
     elif source in table.column_names:
         texts, of_row = _texts(table[SOURCE_COLUMN], SOURCE_COLUMN, shown, rows)
         sources = np.asarray(texts, dtype=np.str_)[of_row]
@@ -184,7 +172,7 @@ def refuse_unknown(
 
 
 def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: bool) -> Images:
-    shown = called(card, path)
+    shown = shown_name(card, path)
     origins = [f"{shown} row {row}" for row in rows]
     with readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
@@ -207,7 +195,7 @@ def _images(path: Path, card: DatasetCard, rows: NDArray[np.int64], is_private: 
 
 
 def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    shown = called(card, path)
+    shown = shown_name(card, path)
     with readable(path, shown), pq.ParquetFile(path) as file:
         if WINDOW_COLUMN not in file.schema_arrow.names:
             raise BadInput(shown, ", ".join(file.schema_arrow.names), f"must have a column {WINDOW_COLUMN}")
@@ -215,20 +203,15 @@ def _windows(path: Path, card: DatasetCard, rows: NDArray[np.int64]) -> NDArray[
         return windows_of(column, shown, rows)
 
 
-def _encoded(
-    column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None
-) -> list[bytes]:
+def _encoded(column: pa.ChunkedArray, wanted: NDArray[np.int64], name: str, shown: str, start: int | None) -> list[bytes]:
     """The image files in the wanted rows of a row group that starts at row `start` (None: null becomes an empty file)."""
-    if pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]:
-        column = pc.struct_field(column, "bytes")
-    kind = column.type
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)):
-        raise BadInput(f"{shown} column {name}", str(kind), "must hold the bytes of image files, or lists of pixels")
+    column = without_struct(column)
+    if not is_binary(column.type):
+        raise BadInput(f"{shown} column {name}", str(column.type), "must hold the bytes of image files, or lists of pixels")
     chosen = column if len(wanted) == len(column) else column.take(pa.array(wanted))
     if start is not None:
         _refuse_nulls(chosen, name, shown, "must hold the bytes of an image file", start + wanted)
-    files: list[bytes] = [file or b"" for file in chosen.to_pylist()]
-    return files
+    return [file or b"" for file in chosen.to_pylist()]
 
 
 def _label_column(schema: pa.Schema, card: DatasetCard, shown: str) -> str:
@@ -288,15 +271,29 @@ def _declared_names(schema: pa.Schema, column: str) -> dict[int, str]:
     return {}
 
 
-def _texts(
-    column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]
-) -> tuple[list[str], NDArray[np.int64]]:
+def _texts(column: pa.ChunkedArray, name: str, shown: str, rows: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct texts of a column, and each row's index into them."""
-    if not is_text(column.type):
-        raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
-    _refuse_nulls(column, name, shown, "must hold text", rows)
+    refuse_other_than_text(column, name, shown, "must hold text", rows)
     coded: pa.DictionaryArray = pc.cast(column, pa.string()).combine_chunks().dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+
+
+def refuse_other_than_text(column: pa.ChunkedArray, name: str, shown: str, allowed: str, rows: NDArray[np.int64]) -> None:
+    """Raises BadInput for a column of another type, and naming the first row without a value: that it is not `allowed`."""
+    if not is_text(column.type):
+        raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
+    _refuse_nulls(column, name, shown, allowed, rows)
+
+
+def without_struct(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, or the bytes in it where it is a struct of bytes and path."""
+    is_struct = pa.types.is_struct(column.type) and "bytes" in [field.name for field in column.type]
+    return pc.struct_field(column, "bytes") if is_struct else column
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a column of this type has bytes."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -312,7 +309,7 @@ def _refuse_nulls(column: pa.ChunkedArray, name: str, shown: str, allowed: str, 
         raise BadInput(f"{shown} row {row}, {name}", "nothing", allowed)
 
 
-def called(card: DatasetCard, path: Path) -> str:
+def shown_name(card: DatasetCard, path: Path) -> str:
     """A file's name in messages."""
     return f"{card.name}/{path.name}"
 

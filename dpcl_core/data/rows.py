@@ -7,7 +7,7 @@ usable depends only on that row and on public facts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,6 +68,14 @@ class RowReader(Protocol):
 
         Raises BadInput naming file, row and what is allowed. Given `known`, rows pass together if each passes alone.
         """
+
+
+def by_piece(sizes: Iterable[int], rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """For each piece of a split, with these numbers of rows: its part of `rows`, counted from the piece's start."""
+    start = 0
+    for size in sizes:
+        yield rows[(rows >= start) & (rows < start + size)] - start
+        start += size
 
 
 def usable_rows(

@@ -26,7 +26,7 @@ class TaggedSheet:
     """The files of a split of tagged sentences. Raises BadInput on opening for an unusable file or header."""
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
-        self._card, self._shown = card, parquet.called(card, parts[0])
+        self._card, self._shown = card, parquet.shown_name(card, parts[0])
         self._sentences = sentences(parts, card)
         if not self._sentences and not is_private:
             if parts[0].suffix == ".conll":
@@ -85,13 +85,13 @@ def sentences(parts: Sequence[Path], card: DatasetCard) -> list[Tagged | BadInpu
         sentence
         for path in parts
         for sentence in (
-            conll.read(path, parquet.called(card, path)) if path.suffix == ".conll" else _of_parquet(path, card)
+            conll.read(path, parquet.shown_name(card, path)) if path.suffix == ".conll" else _of_parquet(path, card)
         )
     ]
 
 
 def _of_parquet(path: Path, card: DatasetCard) -> list[Tagged | BadInput]:
-    shown = parquet.called(card, path)
+    shown = parquet.shown_name(card, path)
     with parquet.readable(path, shown), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
         for name in (WORDS_COLUMN, TAGS_COLUMN):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpcl_core.data import parquet
 from dpcl_core.data.card import DatasetCard
 from dpcl_core.data.parquet import SOURCE_COLUMN
-from dpcl_core.data.rows import PublicFacts, Rows
+from dpcl_core.data.rows import PublicFacts, Rows, by_piece
 from dpcl_core.data.texts import KINDS, Span, Texts
 from dpcl_core.errors import BadInput
 
@@ -31,13 +31,13 @@ class TextSheet:
 
     def __init__(self, parts: Sequence[Path], card: DatasetCard, *, is_private: bool) -> None:
         self._card = card
+        self._declared = {name: place for place, name in enumerate(card.classes)}  # number of each label
         are_words = parts[0].suffix == ".csv" or _labels_are_words(parts[0], card)
         self._numbered = None if are_words else parquet.Sheet(parts, card, is_private=is_private)
         needed = ("text", LABEL_COLUMN) if are_words else ()
-        wanted = (LABEL_COLUMN, SOURCE_COLUMN, *card.text_columns, "text")
+        wanted = (LABEL_COLUMN, SOURCE_COLUMN, *card.text_columns, "text", *_marks(parts[0]))
         self._pieces = [
-            (parquet.called(card, path), columns_of(path, card, needed, (*wanted, *_marks(path)), is_private=is_private))
-            for path in parts
+            (parquet.shown_name(card, path), columns_of(path, card, needed, wanted, is_private=is_private)) for path in parts
         ]
         self.has_sources = all(SOURCE_COLUMN in table.column_names for _, table in self._pieces)
 
@@ -48,10 +48,8 @@ class TextSheet:
         """See `rows.RowReader`; words are numbered in alphabetical order, whole numbers first and by value."""
         words: list[str] = []
         domains: list[str] = []
-        start = 0
-        for shown, table in self._pieces:
-            chosen = rows[(rows >= start) & (rows < start + table.num_rows)] - start
-            start += table.num_rows
+        parts = by_piece((table.num_rows for _, table in self._pieces), rows)
+        for (shown, table), chosen in zip(self._pieces, parts, strict=True):
             piece = table.take(pa.array(chosen))
             _texts(piece, chosen, self._card, shown)
             if self._numbered is None:
@@ -64,21 +62,18 @@ class TextSheet:
                     parquet.refuse_unknown(np.asarray(named, dtype=np.str_), allowed, f"{shown} row", SOURCE_COLUMN, chosen)
         if self._numbered is not None:
             return self._numbered.checked(rows, known)
-        numbers = dict(self._label_numbers(known))
+        numbers = dict(known.numbers if known else self._declared)
         beyond = sorted(set(words) - numbers.keys(), key=_by_value)  # only where no list is given, or the list is open
         numbers |= {word: place for place, word in enumerate(beyond, start=len(numbers))}
         labels = np.array([numbers[word] for word in words], dtype=np.int64)
         sources = np.asarray(domains, dtype=np.str_) if self.has_sources else None
         return Rows(labels, {label: word for word, label in numbers.items()}, sources, numbers=numbers)
 
-    def _label_numbers(self, known: PublicFacts | None) -> Mapping[str, int]:
-        """The number of each label from public facts; empty where only these rows have the labels."""
-        return known.numbers if known else {name: place for place, name in enumerate(self._card.classes)}
-
     def _refuse_unknown(self, words: Sequence[str], known: PublicFacts | None, shown: str, rows: NDArray[np.int64]) -> None:
         """Raises BadInput naming the first row of an unknown label."""
+        allowed_labels = known.numbers if known else self._declared
         for place, word in enumerate(() if known and known.is_open else words):
-            if (allowed_labels := self._label_numbers(known)) and word not in allowed_labels:
+            if allowed_labels and word not in allowed_labels:
                 names = f"{', '.join(list(allowed_labels)[:12])}{' ...' if len(allowed_labels) > 12 else ''}"
                 allowed = f"must be a label of the {'test part' if known else 'schema'}: {names}"
                 raise BadInput(f"{shown} row {rows[place]}, {LABEL_COLUMN}", word, allowed)
@@ -94,15 +89,12 @@ def read_texts(parts: Sequence[Path], card: DatasetCard, rows: NDArray[np.int64]
     `is_private`: malformed lines of a CSV file are skipped, as in `TextSheet`. Raises BadInput naming file, row and what is
     allowed, also for a blank text.
     """
-    pieces: list[Texts] = []
-    start = 0
-    for path in parts:
-        table = columns_of(path, card, (), (*card.text_columns, "text", *_marks(path)), is_private=is_private)
-        end = start + table.num_rows
-        chosen = rows[(rows >= start) & (rows < end)] - start
-        pieces.append(_texts(table.take(pa.array(chosen)), chosen, card, parquet.called(card, path)))
-        start = end
-    return joined(pieces)
+    wanted = (*card.text_columns, "text", *_marks(parts[0]))
+    tables = [columns_of(path, card, (), wanted, is_private=is_private) for path in parts]
+    pieces = zip(parts, tables, by_piece((table.num_rows for table in tables), rows), strict=True)
+    return joined(
+        [_texts(table.take(pa.array(part)), part, card, parquet.shown_name(card, path)) for path, table, part in pieces]
+    )
 
 
 def joined(pieces: Sequence[Texts]) -> Texts:
@@ -156,11 +148,9 @@ def _spans(raw: object, string: str, shown: str) -> tuple[Span, ...]:
     return spans
 
 
-def columns_of(
-    path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool
-) -> pa.Table:
+def columns_of(path: Path, card: DatasetCard, needed: Sequence[str], wanted: Sequence[str], *, is_private: bool) -> pa.Table:
     """Those of the wanted columns that a file has. Raises BadInput if it cannot be read or lacks a needed one."""
-    shown = parquet.called(card, path)
+    shown = parquet.shown_name(card, path)
     if path.suffix == ".csv":
         table = _csv(path, shown, is_private)
         names = table.column_names
@@ -192,20 +182,14 @@ def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise BadInput(f"{shown} line {line}", f"byte {content[error.start]:#04x}", "must be saved as UTF-8") from None
-    parsing = _SKIPPING if is_private else _PARSING
+    parsing = _parsing((lambda _: "skip") if is_private else None)
     try:
         opened = pyarrow.csv.open_csv(pa.py_buffer(content), read_options=_reading(content), parse_options=parsing)
         names = opened.schema.names
         if repeated := [name for name in names if names.count(name) > 1]:
             raise BadInput(shown, f"two columns {repeated[0]}", "must name each column once")
-        table = pyarrow.csv.read_csv(
-            pa.py_buffer(content),
-            read_options=_reading(content),
-            parse_options=parsing,
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={name: pa.binary() for name in names}, strings_can_be_null=False
-            ),
-        )
+        as_bytes = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), strings_can_be_null=False)
+        table = pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), parsing, as_bytes)
         return pa.table({name: pa.array(map(_decoded, table[name].to_pylist()), pa.string()) for name in names})
     except pa.ArrowException as error:
         # The message has only the row's number: its text may be private, and messages are stored.
@@ -215,28 +199,23 @@ def _csv(path: Path, shown: str, is_private: bool) -> pa.Table:
         raise BadInput(shown, problem, allowed) from None
 
 
-_PARSING = pyarrow.csv.ParseOptions(newlines_in_values=True)
-_SKIPPING = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
+def _parsing(on_malformed_row: Callable[[object], Literal["skip"]] | None) -> pyarrow.csv.ParseOptions:
+    return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_malformed_row)
 
 
-def n_passed_over(path: Path) -> int:
+def n_skipped(path: Path) -> int:
     """Number of malformed lines of a CSV file, for their owner only. Raises BadInput as reading it does."""
-    passed: list[object] = []
+    skipped: list[object] = []
 
-    def handled(row: object) -> Literal["skip"]:
-        passed.append(row)
+    def skip(row: object) -> Literal["skip"]:
+        skipped.append(row)
         return "skip"
 
     with parquet.readable(path, path.name):
         content = path.read_bytes()
-        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=handled)
-        pyarrow.csv.read_csv(
-            pa.py_buffer(content),
-            read_options=_reading(content),
-            parse_options=parsing,
-            convert_options=pyarrow.csv.ConvertOptions(check_utf8=False),
-        )
-    return len(passed)
+        as_they_are = pyarrow.csv.ConvertOptions(check_utf8=False)
+        pyarrow.csv.read_csv(pa.py_buffer(content), _reading(content), _parsing(skip), as_they_are)
+    return len(skipped)
 
 
 def _decoded(value: bytes) -> str | None:
@@ -253,7 +232,7 @@ def _reading(content: bytes) -> pyarrow.csv.ReadOptions:
 
 
 def _labels_are_words(path: Path, card: DatasetCard) -> bool:
-    with parquet.readable(path, parquet.called(card, path)), pq.ParquetFile(path) as file:
+    with parquet.readable(path, parquet.shown_name(card, path)), pq.ParquetFile(path) as file:
         schema: pa.Schema = file.schema_arrow
     return LABEL_COLUMN in schema.names and parquet.is_text(schema.field(LABEL_COLUMN).type)
 
@@ -268,11 +247,7 @@ def _words(table: pa.Table, name: str, shown: str, rows: NDArray[np.int64]) -> l
 
 
 def _strings(column: pa.ChunkedArray, name: str, rows: NDArray[np.int64], shown: str) -> list[str]:
-    if not parquet.is_text(column.type):
-        raise BadInput(f"{shown} column {name}", str(column.type), "must hold text")
-    if column.null_count:
-        row = rows[int(np.flatnonzero(column.is_null().to_numpy())[0])]
-        raise BadInput(f"{shown} row {row}, {name}", "nothing", _NO_TEXT)
+    parquet.refuse_other_than_text(column, name, shown, _NO_TEXT, rows)
     strings: list[str] = pc.cast(column, pa.large_string()).to_pylist()
     return strings
 

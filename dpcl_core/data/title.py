@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcl_core.data.caps import UNCAPPED, Caps
 from dpcl_core.data.card import DatasetCard
 
 if TYPE_CHECKING:
     from dpcl_core.data.outline import Outline
-
-
-class Caps(NamedTuple):
-    """Largest numbers of examples kept: training and test examples per class, training examples per source (None: all)."""
-
-    train_per_class: int | None = None
-    test_per_class: int | None = None
-    train_per_source: int | None = None
-
-
-UNCAPPED = Caps()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +26,8 @@ class Sizes:
     @classmethod
     def of(cls, outline: Outline, caps: Caps = UNCAPPED) -> Sizes:
         """Sizes of an outline or of its subset; nothing of the training part is counted."""
-        n_train = outline.n_kept(caps.train_per_class, caps.train_per_source)
-        test = np.bincount(outline.thinned(None, caps.test_per_class).test.labels, minlength=len(outline.classes))
-        return cls(_evenly(n_train, len(outline.classes)), test)
+        test = np.bincount(outline.thinned_test(caps).labels, minlength=len(outline.classes))
+        return cls(_evenly(outline.n_kept(caps), len(outline.classes)), test)
 
     @classmethod
     def published(cls, card: DatasetCard, caps: Caps = UNCAPPED) -> Sizes:

@@ -6,36 +6,42 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
+from dpcl_core.data import card_files
 from dpcl_core.errors import unknown
 from dpcl_core.spec import Recurrence, ScenarioSpec
 
 if TYPE_CHECKING:
     from dpcl_core.scenarios.stream import CountTasks
 
+_FILE = "scenarios.toml"  # in assets/cards
+TaskOrder = Annotated[
+    tuple[int, ...] | None,
+    Field(description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."),
+]
 
-class ClassIncremental(ScenarioSpec):
+
+class ClassGroups(ScenarioSpec):
+    """Base of the scenarios whose tasks are equally large groups of classes."""
+
+    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
+    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Classes in each task; empty: all classes, split evenly."
+    )
+
+
+class ClassIncremental(ClassGroups):
     """Each task brings classes that no other task has; the order of classes is drawn separately for every seed."""
 
     kind: Literal["class-incremental"] = "class-incremental"
-    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
-    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Classes in each task; empty: all classes, split evenly."
-    )
 
 
-class Split(ScenarioSpec):
+class Split(ClassGroups):
     """The classes in the dataset's own order, cut into tasks: the same tasks for every seed."""
 
     kind: Literal["split"] = "split"
-    tasks: Annotated[int, Field(ge=1)] = Field(5, description="Number of tasks.")
-    classes_per_task: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Classes in each task; empty: all classes, split evenly."
-    )
-    order: tuple[int, ...] | None = Field(
-        None, description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
-    )
+    order: TaskOrder = None
 
 
 class Permuted(ScenarioSpec):
@@ -55,9 +61,7 @@ class Permuted(ScenarioSpec):
         description="same: every task has all examples, as published, so that their budgets add up. disjoint: examples are "
         "dealt out at random, each to one task.",
     )
-    order: tuple[int, ...] | None = Field(
-        None, description="Which task is learned first, second, ..., counted from 1; empty: as they are numbered."
-    )
+    order: TaskOrder = None
     permutations: tuple[tuple[int, ...], ...] | None = Field(
         None, description="The place, from 0, that each place's value is taken from, a list for each task; empty: drawn."
     )
@@ -145,7 +149,12 @@ class Federated(ScenarioSpec):
 
     @property
     def recurrence(self) -> Recurrence:
-        return "once" if self.partition == "domain" and self.protocol == "domain-incremental" else "every"
+        return "once" if self.partition == "domain" and self.by_source else "every"
+
+    @property
+    def by_source(self) -> bool:
+        """Whether each task is one source of the dataset."""
+        return self.protocol == "domain-incremental"
 
     @property
     def by_coin(self) -> bool:
@@ -157,7 +166,7 @@ class Federated(ScenarioSpec):
 
     def sources_used(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """The sources that occur in the stream: where sources are the tasks, those that are learned, else all."""
-        return (self.order or sources)[: self.tasks] if self.protocol == "domain-incremental" else sources
+        return (self.order or sources)[: self.tasks] if self.by_source else sources
 
     def label_names(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """The stream's class names: "not NAME" and NAME of each task in one-vs-rest, else the dataset's classes."""
@@ -165,6 +174,9 @@ class Federated(ScenarioSpec):
             return classes
         requested = (self.order or classes)[: self.tasks]
         return tuple(name for one in requested for name in (f"not {one}", one))
+
+
+_SETTINGS = (ClassIncremental, Split, Permuted, SourceIncremental, IBlurry, SiBlurry, Federated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,98 +187,33 @@ class ScenarioCard:
     own values, so features of a network cannot be used. `has_clients`: the privacy unit is a client, not an example.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     name: str
     title: str
     summary: str
     source: str
     settings: type[ScenarioSpec]
     module: str
-    needs_sources: bool
     needs_values: bool = False
     has_clients: bool = False
 
 
-CARDS: dict[str, ScenarioCard] = {
-    card.name: card
-    for card in (
-        ScenarioCard(
-            name="class-incremental",
-            title="New classes in every task",
-            summary="The classes are split over the tasks; one classifier must tell apart all classes seen so far, "
-            "without being told which task a test example comes from.",
-            source="Tobaben et al. 2025, section 6 (Split-CIFAR-100)",
-            settings=ClassIncremental,
-            module="dpcl_core.scenarios.class_incremental",
-            needs_sources=False,
-        ),
-        ScenarioCard(
-            name="split",
-            title="The classes in their own order",
-            summary="The classes are cut into tasks in the order in which the dataset lists them, the same way for every "
-            "seed. Split MNIST: 0 and 1, then 2 and 3, and so on.",
-            source="Lai et al. 2022, experiments (split MNIST, split CIFAR-10/100)",
-            settings=Split,
-            module="dpcl_core.scenarios.split",
-            needs_sources=False,
-        ),
-        ScenarioCard(
-            name="permuted",
-            title="The same classes, pixels in another order",
-            summary="Every task has all classes; what changes is the order of the examples' values, drawn for each. "
-            "As published every task has the same images, so that one image is used in all of them.",
-            source="Lai et al. 2022, experiments (permuted MNIST, permuted CIFAR-10)",
-            settings=Permuted,
-            module="dpcl_core.scenarios.permuted",
-            needs_sources=False,
-            needs_values=True,
-        ),
-        ScenarioCard(
-            name="source-incremental",
-            title="A new source in every task",
-            summary="Each task is one member set of a combined dataset, with labels of its own, or one part of a dataset "
-            "that has several, such as a style of pictures or a sampling rate of a sensor, with the same labels.",
-            source="Tobaben et al. 2025, section 6 (5-Datasets); Lai et al. 2022 (sampling rates of HARW)",
-            settings=SourceIncremental,
-            module="dpcl_core.scenarios.source_incremental",
-            needs_sources=True,
-        ),
-        ScenarioCard(
-            name="i-blurry",
-            title="Blurred tasks of equal size",
-            summary="Some classes occur in one task only; the others have a home task, but part of their examples is dealt "
-            "out over all tasks, so old classes come back. Every example occurs once.",
-            source="Koh et al. 2022 (i-Blurry), as in Tobaben et al. 2025, section 6",
-            settings=IBlurry,
-            module="dpcl_core.scenarios.i_blurry",
-            needs_sources=False,
-        ),
-        ScenarioCard(
-            name="si-blurry",
-            title="Blurred tasks of random size",
-            summary="As blurred tasks of equal size, but how many classes and stray examples a task gets is drawn at "
-            "random: tasks may be huge, tiny or empty.",
-            source="Moon et al. 2023 (Si-Blurry), as in Tobaben et al. 2025, section 6",
-            settings=SiBlurry,
-            module="dpcl_core.scenarios.si_blurry",
-            needs_sources=False,
-        ),
-        ScenarioCard(
-            name="federated",
-            title="Clients, and one task after another",
-            summary="Clients hold the examples, unevenly, and all of them meet the tasks in the same order. What is "
-            "protected is everything that one client holds.",
-            source="Shihab et al. 2026 (CSLR), experiments",
-            settings=Federated,
-            module="dpcl_core.scenarios.federated",
-            needs_sources=False,
-            has_clients=True,
-        ),
-    )
-}
+def read() -> dict[str, ScenarioCard]:
+    """The cards of the file, with their settings. Raises BadInput naming file, table, key and what is allowed."""
+    form, tables = TypeAdapter(ScenarioCard), card_files.tables(_FILE)
+    named = {settings.model_fields["kind"].default: settings for settings in _SETTINGS}
+    return {
+        name: card_files.checked(form, _FILE, name, {**tables[name], "name": name, "settings": settings})
+        for name, settings in named.items()
+    }
+
+
+CARDS: dict[str, ScenarioCard] = read()
 
 
 def check(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...]) -> int:
-    """The number of tasks that the settings give on a dataset with these public facts; `sources` are names.
+    """The number of tasks on a dataset with so many classes and these names of sources.
 
     Raises BadInput naming the setting that does not fit the dataset.
     """

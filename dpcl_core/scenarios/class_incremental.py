@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios.catalog import ClassIncremental, Split
+from dpcl_core.scenarios.catalog import ClassGroups, ClassIncremental
 from dpcl_core.scenarios.stream import Table, Task, TaskStream, generator
-from dpcl_core.spec import ScenarioSpec
 
 
-def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+def n_tasks(settings: ClassIncremental, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput where there are too few classes, or they do not divide evenly."""
-    per_task(cast(ClassIncremental, settings), n_classes)
-    return cast(ClassIncremental, settings).tasks
+    per_task(settings, n_classes)
+    return settings.tasks
 
 
-def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+def open_stream(settings: ClassIncremental, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed: equally many classes each, in an order drawn for the seed.
 
     A record goes to the task of its class, by a public map from classes to tasks that is drawn before any record is read:
@@ -28,24 +26,17 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     `classes_per_task` is less than the number of classes, the others occur in no task. An undeclared label is in the task
     that a coin of its own name gives.
     """
-    chosen = cast(ClassIncremental, settings)
-    n_classes = len(table.classes)
-    size = per_task(chosen, n_classes)
-    order = generator(seed, "class order").permutation(n_classes)
-    homes = table.homes(chosen.tasks, seed)
-    return TaskStream(
-        tasks=tuple(
-            task(index, f"task {index + 1}", order[index * size : (index + 1) * size].tolist(), table, homes)
-            for index in range(chosen.tasks)
-        ),
-        classes=table.classes,
-        recurrence="once",
+    size = per_task(settings, len(table.classes))
+    order = generator(seed, "class order").permutation(len(table.classes)).tolist()
+    homes = table.homes(settings.tasks, seed)
+    tasks = tuple(
+        task(index, f"task {index + 1}", order[index * size : (index + 1) * size], table, homes)
+        for index in range(settings.tasks)
     )
+    return TaskStream(tasks, table.classes, recurrence="once")
 
 
-def task(
-    index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None
-) -> Task:
+def task(index: int, name: str, classes: Sequence[int], table: Table, homes: NDArray[np.int64] | None = None) -> Task:
     """The task of these classes: all examples with one of them; `homes`: the task of each undeclared label."""
     strays = [] if homes is None else (len(table.classes) + np.flatnonzero(homes == index)).tolist()
     train, test = (
@@ -55,7 +46,7 @@ def task(
     return Task(index=index, name=name, train=train, test=test, prior=tuple(sorted(classes)))
 
 
-def per_task(settings: ClassIncremental | Split, n_classes: int) -> int:
+def per_task(settings: ClassGroups, n_classes: int) -> int:
     """Classes in each task. Raises BadInput where there are too few classes, or they do not divide evenly."""
     if settings.tasks > n_classes:
         raise BadInput("scenario.tasks", settings.tasks, f"must be at most {n_classes}, the number of classes")
@@ -68,9 +59,13 @@ def per_task(settings: ClassIncremental | Split, n_classes: int) -> int:
             raise BadInput("scenario.tasks", settings.tasks, allowed)
         return settings.classes_per_task
     if n_classes % settings.tasks:
-        divisors = [str(n) for n in range(1, n_classes + 1) if n_classes % n == 0]
         allowed = (
-            f"must divide the {n_classes} classes evenly ({', '.join(divisors)}), or scenario.classes_per_task be given"
+            f"must divide the {n_classes} classes evenly ({divisors(n_classes)}), or scenario.classes_per_task be given"
         )
         raise BadInput("scenario.tasks", settings.tasks, allowed)
     return n_classes // settings.tasks
+
+
+def divisors(n: int) -> str:
+    """The divisors of a number, for messages: "1, 2, 5, 10"."""
+    return ", ".join(str(divisor) for divisor in range(1, n + 1) if n % divisor == 0)

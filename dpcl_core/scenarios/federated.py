@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcl_core.errors import BadInput
+from dpcl_core.scenarios import class_incremental, source_incremental
 from dpcl_core.scenarios.catalog import Federated
-from dpcl_core.scenarios.class_incremental import task as of_classes
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
-from dpcl_core.spec import ScenarioSpec
 
 MIN_ROWS = 10  # examples that every client can expect to hold
 _DRAWS = 1000
 _ASSUMED = ("which client holds an example was drawn by lot here, and stands for who would have written it",)
 
 
-def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+def n_tasks(settings: Federated, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput naming the setting that does not fit a dataset with these public facts."""
-    chosen = cast(Federated, settings)
-    by_source = chosen.protocol == "domain-incremental"
-    if (by_source or chosen.partition == "domain") and not sources:
+    by_source = settings.by_source
+    if (by_source or settings.partition == "domain") and not sources:
         field = "protocol" if by_source else "partition"
         allowed = "needs a dataset made of several sources, such as amazon-domains"
-        raise BadInput(f"scenario.{field}", getattr(chosen, field), allowed)
-    named, available = chosen.order, len(sources) if by_source else n_classes
+        raise BadInput(f"scenario.{field}", getattr(settings, field), allowed)
+    named, available = settings.order, len(sources) if by_source else n_classes
     if named is not None:
         for name in named:
             if by_source and name not in sources:
@@ -38,37 +35,35 @@ def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = (
         if not 1 <= len(named) <= available:
             raise BadInput("scenario.order", f"{len(named)} names", f"must name 1 to {available} of them")
         available = len(named)
-    tasks = chosen.tasks or available
-    what = "sources" if by_source else "classes"
+    tasks = settings.tasks or available
     if tasks > available:
+        what = "sources" if by_source else "classes"
         raise BadInput("scenario.tasks", tasks, f"must be at most {available}, the number of {what}")
-    if chosen.protocol == "class-incremental" and available % tasks:
-        divisors = [str(n) for n in range(1, available + 1) if available % n == 0]
-        raise BadInput("scenario.tasks", tasks, f"must divide the {available} classes evenly ({', '.join(divisors)})")
-    if chosen.protocol == "one-vs-rest" and n_classes < 2:
-        raise BadInput("scenario.protocol", chosen.protocol, "needs a dataset of two classes or more")
-    if chosen.partition == "domain":
+    if settings.protocol == "class-incremental" and available % tasks:
+        allowed = f"must divide the {available} classes evenly ({class_incremental.divisors(available)})"
+        raise BadInput("scenario.tasks", tasks, allowed)
+    if settings.protocol == "one-vs-rest" and n_classes < 2:
+        raise BadInput("scenario.protocol", settings.protocol, "needs a dataset of two classes or more")
+    if settings.partition == "domain":
         n_home = tasks if by_source else len(sources)
-        if chosen.clients < n_home:
-            raise BadInput("scenario.clients", chosen.clients, f"must be at least {n_home}, one client a source")
+        if settings.clients < n_home:
+            raise BadInput("scenario.clients", settings.clients, f"must be at least {n_home}, one client a source")
     return tasks
 
 
-def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+def open_stream(settings: Federated, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed, in the same order for every seed; `users` of their training examples names the client.
 
     A client may be in every task, so its releases add up, unless tasks are sources and each client belongs to one. Which
     client holds an example depends only on the seed and that example: the same for every method. Raises BadInput as
     `n_tasks` does, for an order that names no class, and where a client's expected number of examples is below ten.
     """
-    chosen = cast(Federated, settings)
-    n = n_tasks(chosen, len(table.classes), tuple(source.name for source in table.sources))
-    groups = _order(chosen, table, n)
-    tasks = _tasks(chosen, _dealt_out(chosen, table, groups, seed), groups, seed)
+    n = n_tasks(settings, len(table.classes), tuple(source.name for source in table.sources))
+    groups = _order(settings, table, n)
     return TaskStream(
-        tasks=tuple(tasks),
-        classes=chosen.label_names(table.classes),
-        recurrence=chosen.recurrence,
+        tasks=tuple(_tasks(settings, _dealt_out(settings, table, groups, seed), groups, seed)),
+        classes=settings.label_names(table.classes),
+        recurrence=settings.recurrence,
         unit="user",
         assumed=_ASSUMED,
         metric="entity-f1" if table.train.sentences is not None else "accuracy",
@@ -76,27 +71,26 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     )
 
 
-def _order(chosen: Federated, table: Table, n: int) -> list[list[int]]:
+def _order(settings: Federated, table: Table, n: int) -> list[list[int]]:
     """The classes of each task, or its one source."""
-    by_source = chosen.protocol == "domain-incremental"
-    names = tuple(source.name for source in table.sources) if by_source else table.classes
-    for name in chosen.order or ():
+    names = tuple(source.name for source in table.sources) if settings.by_source else table.classes
+    for name in settings.order or ():
         if name not in names:
             raise BadInput("scenario.order", name, f"must name classes of the dataset: {', '.join(names)}")
-    requested = [names.index(name) for name in chosen.order or names]
-    size = len(requested) // n if chosen.protocol == "class-incremental" else 1
+    requested = [names.index(name) for name in settings.order or names]
+    size = len(requested) // n if settings.protocol == "class-incremental" else 1
     return [requested[index * size : (index + 1) * size] for index in range(n)]
 
 
-def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
+def _dealt_out(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Table:
     """The table with the client of each training example that occurs in a task, -1 for all others.
 
     The clients' shares of each kind of example are public; an example goes to a client by a coin of its own bytes, words
     with their sentence. So no example and no client affects where other examples are.
     """
     train, users = table.train, np.full(len(table.train), -1, dtype=np.int64)
-    kinds, occur = _kinds(chosen, table, train, table.train_sources, groups)
-    ends = np.cumsum(_shares(chosen, table, groups, seed), axis=1)
+    kinds, occur = _kinds(settings, table, train, table.train_sources, groups)
+    ends = np.cumsum(_shares(settings, table, groups, seed), axis=1)
     ends /= ends[:, -1:]
     tossed = train.tossed(generator(seed, "who holds an example"))
     for kind in np.unique(kinds[occur]):
@@ -106,54 +100,47 @@ def _dealt_out(chosen: Federated, table: Table, groups: Sequence[Sequence[int]],
 
 
 def _kinds(
-    chosen: Federated,
-    table: Table,
-    examples: Examples,
-    sources: NDArray[np.int64] | None,
-    groups: Sequence[Sequence[int]],
+    settings: Federated, table: Table, examples: Examples, sources: NDArray[np.int64] | None, groups: Sequence[Sequence[int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For each example [n]: its kind (each kind has its own client shares), and whether it is in a task."""
     homes = np.zeros(len(examples), dtype=np.int64) if sources is None else sources
     labels = examples.labels if examples.sentences is None else np.zeros(len(examples), dtype=np.int64)
-    if chosen.protocol == "domain-incremental":
-        occur = np.isin(homes, np.concatenate(groups))
-    elif chosen.protocol == "one-vs-rest":
+    if settings.protocol == "one-vs-rest":
         occur = np.ones(len(examples), dtype=np.bool_)
     else:
-        occur = np.isin(labels, np.concatenate(groups))
-    if chosen.partition == "domain":
+        occur = np.isin(homes if settings.by_source else labels, np.concatenate(groups))
+    if settings.partition == "domain":
         return homes, occur
-    return (labels * max(1, len(table.sources)) + homes if chosen.protocol == "domain-incremental" else labels), occur
+    return (labels * max(1, len(table.sources)) + homes if settings.by_source else labels), occur
 
 
-def _shares(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> NDArray[np.float64]:
+def _shares(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> NDArray[np.float64]:
     """The share of each client in each kind of example [kinds, clients], from public facts alone.
 
     Kinds have nominal sizes, in proportion to the test part. Raises BadInput where a client's expected number of examples is
     below ten.
     """
-    kinds, occur = _kinds(chosen, table, table.test, table.test_sources, groups)
+    kinds, occur = _kinds(settings, table, table.test, table.test_sources, groups)
     what = "examples" if table.test.sentences is None else "sentences"
     n_units = float(table.n_people)
     if table.test.sentences is not None:
         n_units *= len(np.unique(table.test.sentences)) / len(table.test)
     n_kinds = len(table.classes) * max(1, len(table.sources))
     sizes = n_units * np.bincount(kinds[occur], minlength=n_kinds) / max(1, len(kinds))
-    if chosen.partition == "domain":
-        by_task = chosen.protocol == "domain-incremental"
-        homes = sorted(np.concatenate(groups).tolist()) if by_task else range(len(table.sources))
-        return _by_source(sizes, homes, chosen.clients, what)
-    return _by_dirichlet(sizes, chosen, generator(seed, "partition"), what)
+    if settings.partition == "domain":
+        homes = sorted(np.concatenate(groups).tolist()) if settings.by_source else range(len(table.sources))
+        return _by_source(sizes, homes, settings.clients, what)
+    return _by_dirichlet(sizes, settings, generator(seed, "partition"), what)
 
 
 def _by_dirichlet(
-    sizes: NDArray[np.float64], chosen: Federated, random: np.random.Generator, what: str
+    sizes: NDArray[np.float64], settings: Federated, random: np.random.Generator, what: str
 ) -> NDArray[np.float64]:
     """Shares from a symmetric Dirichlet distribution, redrawn until every client's expected number of examples is ten.
 
     Raises BadInput after a thousand failed draws.
     """
-    n_clients, n_all = chosen.clients, round(sizes.sum())
+    n_clients, n_all = settings.clients, round(sizes.sum())
     if n_all < MIN_ROWS * n_clients:
         most = n_all // MIN_ROWS
         allowed = f"must be at most {most}: each client holds {MIN_ROWS} of {n_all} {what} or more"
@@ -161,16 +148,14 @@ def _by_dirichlet(
             allowed = f"must have {MIN_ROWS} training {what} each, and there are {n_all} in all: take more of them"
         raise BadInput("scenario.clients", n_clients, allowed)
     for _ in range(_DRAWS):
-        shares = random.dirichlet(np.full(n_clients, chosen.alpha), size=len(sizes))
+        shares = random.dirichlet(np.full(n_clients, settings.alpha), size=len(sizes))
         if (sizes @ shares).min() >= MIN_ROWS * (1 - 1e-9):
             return shares
     allowed = f"{_DRAWS:,} draws left a client with fewer than {MIN_ROWS} {what}: take fewer clients or a larger alpha"
     raise BadInput("scenario.clients", n_clients, allowed)
 
 
-def _by_source(
-    sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str
-) -> NDArray[np.float64]:
+def _by_source(sizes: NDArray[np.float64], homes: Sequence[int], n_clients: int, what: str) -> NDArray[np.float64]:
     """Even shares; clients are assigned to the sources in turn."""
     shares = np.ones((len(sizes), n_clients))
     for place, home in enumerate(homes):
@@ -182,24 +167,15 @@ def _by_source(
     return shares
 
 
-def _tasks(chosen: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Iterator[Task]:
+def _tasks(settings: Federated, table: Table, groups: Sequence[Sequence[int]], seed: int) -> Iterator[Task]:
     for index, group in enumerate(groups):
-        if chosen.protocol == "one-vs-rest":
+        if settings.protocol == "one-vs-rest":
             yield _one_vs_rest(index, group[0], table, seed)
-        elif chosen.protocol == "domain-incremental":
-            yield _of_source(index, group[0], table)
+        elif settings.by_source:
+            yield source_incremental.task(index, group[0], table)
         else:
             name = table.classes[group[0]] if len(group) == 1 else f"task {index + 1}"
-            yield of_classes(index, name, group, table)
-
-
-def _of_source(index: int, source: int, table: Table) -> Task:
-    train, test = (
-        examples.take(np.flatnonzero(cast(NDArray[np.int64], sources) == source))
-        for examples, sources in ((table.train, table.train_sources), (table.test, table.test_sources))
-    )
-    where = table.sources[source]
-    return Task(index=index, name=where.name, train=train, test=test, prior=tuple(sorted(where.classes)))
+            yield class_incremental.task(index, name, group, table)
 
 
 def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
@@ -208,8 +184,7 @@ def _one_vs_rest(index: int, label: int, table: Table, seed: int) -> Task:
         _against_rest(examples, label, index, generator(seed, f"rest of task {index}, {split}"))
         for examples, split in ((table.train, "train"), (table.test, "test"))
     )
-    prior = (2 * index, 2 * index + 1)
-    return Task(index=index, name=table.classes[label], train=train, test=test, prior=prior, task_id=index)
+    return Task(index, table.classes[label], train, test, prior=(2 * index, 2 * index + 1), task_id=index)
 
 
 def _against_rest(examples: Examples, label: int, index: int, random: np.random.Generator) -> Examples:
@@ -227,5 +202,4 @@ def _against_rest(examples: Examples, label: int, index: int, random: np.random.
     first = np.searchsorted(users[others], users[others])  # where its client's others begin
     rest = others[np.arange(len(others)) - first < n_label[users[others]]]
     places = np.sort(np.concatenate([np.flatnonzero(is_label), rest]))
-    selected = examples.take(places)
-    return replace(selected, labels=2 * index + is_label[places].astype(np.int64))
+    return replace(examples.take(places), labels=2 * index + is_label[places].astype(np.int64))

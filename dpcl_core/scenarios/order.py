@@ -8,8 +8,6 @@ import numpy as np
 
 from dpcl_core.errors import BadInput
 
-ORDER = "scenario.order"
-
 
 def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
     """The task numbers in the order of learning, from 0; `order` counts from 1, None: ascending.
@@ -19,7 +17,9 @@ def of_tasks(order: Sequence[int] | None, n_tasks: int) -> list[int]:
     if order is None:
         return list(range(n_tasks))
     if wrong := fault(order, first=1, n=n_tasks):
-        raise BadInput(ORDER, ", ".join(map(str, order)), f"must name each task from 1 to {n_tasks} once, but {wrong}")
+        raise BadInput(
+            "scenario.order", ", ".join(map(str, order)), f"must name each task from 1 to {n_tasks} once, but {wrong}"
+        )
     return [number - 1 for number in order]
 
 

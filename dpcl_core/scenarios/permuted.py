@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +14,24 @@ from dpcl_core.errors import BadInput
 from dpcl_core.scenarios import order
 from dpcl_core.scenarios.catalog import Permuted
 from dpcl_core.scenarios.stream import Examples, Table, Task, TaskStream, generator
-from dpcl_core.spec import ScenarioSpec
 
 FIELD = "scenario.permutations"
 BY_COIN = "which task an example is in is a public coin of its own bytes"
 PUBLIC = "the order in which a task has the values of its examples was drawn without looking at them, and is public"
 
 
-def n_tasks(settings: ScenarioSpec, n_classes: int, sources: tuple[str, ...] = ()) -> int:
+def n_tasks(settings: Permuted, n_classes: int, sources: tuple[str, ...] = ()) -> int:
     """The number of tasks. Raises BadInput for an order or a permutation that is none."""
-    chosen = cast(Permuted, settings)
-    order.of_tasks(chosen.order, chosen.tasks)
-    if chosen.permutations is not None:
-        if len(chosen.permutations) != chosen.tasks:
-            raise BadInput(FIELD, f"{len(chosen.permutations)} lists", f"must be {chosen.tasks}, one for each task")
-        for number, places in enumerate(chosen.permutations, start=1):
+    order.of_tasks(settings.order, settings.tasks)
+    if settings.permutations is not None:
+        if len(settings.permutations) != settings.tasks:
+            raise BadInput(FIELD, f"{len(settings.permutations)} lists", f"must be {settings.tasks}, one for each task")
+        for number, places in enumerate(settings.permutations, start=1):
             _check_permutation(places, len(places), number)
-    return chosen.tasks
+    return settings.tasks
 
 
-def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
+def open_stream(settings: Permuted, table: Table, seed: int) -> TaskStream:
     """The tasks of one seed: permutation 1, 2, ... of the values, each drawn separately; learned in the given order.
 
     So a stream of fewer tasks is the beginning of a longer one. With a user-given order a task keeps the number of its
@@ -43,23 +40,17 @@ def open_stream(settings: ScenarioSpec, table: Table, seed: int) -> TaskStream:
     record moves another. Test examples are the same in all tasks, in each task's own order of values. Raises BadInput as
     `n_tasks` does, and for a permutation whose length differs from the examples'.
     """
-    chosen = cast(Permuted, settings)
-    n_tasks(chosen, len(table.classes))
+    n_tasks(settings, len(table.classes))
     everything = tuple(range(len(table.classes)))
-    rows_by_task = _rows_by_task(chosen, table.train, seed)
+    rows_by_task = _rows_by_task(settings, table.train, seed)
     tasks = []
-    for index, number in enumerate(order.of_tasks(chosen.order, chosen.tasks)):
-        columns = None if table.form is None else _columns(chosen, table.form, number, seed)
+    for index, number in enumerate(order.of_tasks(settings.order, settings.tasks)):
+        columns = None if table.form is None else _columns(settings, table.form, number, seed)
         train = table.train if rows_by_task is None else table.train.take(rows_by_task[number])
-        tasks.append(
-            Task(index, f"task {number + 1}", _permuted(train, columns), _permuted(table.test, columns), everything)
-        )
-    return TaskStream(
-        tasks=tuple(tasks),
-        classes=table.classes,
-        recurrence=chosen.recurrence,
-        assumed=(PUBLIC,) if rows_by_task is None else (BY_COIN, PUBLIC),
-    )
+        permuted, test = (replace(examples, columns=columns) for examples in (train, table.test))  # copies no table
+        tasks.append(Task(index, f"task {number + 1}", permuted, test, everything))
+    assumed = (PUBLIC,) if rows_by_task is None else (BY_COIN, PUBLIC)
+    return TaskStream(tuple(tasks), table.classes, settings.recurrence, assumed=assumed)
 
 
 def _rows_by_task(settings: Permuted, train: Examples, seed: int) -> list[NDArray[np.int64]] | None:
@@ -89,8 +80,3 @@ def _check_permutation(places: Sequence[int], n_places: int, number: int) -> Non
         raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, {n_places} in all")
     if wrong := order.fault(places, first=0, n=n_places):
         raise BadInput(f"{FIELD} of task {number}", f"{len(places)} places", f"{allowed}, but {wrong}")
-
-
-def _permuted(examples: Examples, columns: NDArray[np.int64] | None) -> Examples:
-    """The same examples with their values in this order; the table is not copied."""
-    return replace(examples, columns=columns)

@@ -39,8 +39,9 @@ def preview(data: DataSpec, scenario: ScenarioSpec, seed: int) -> Preview | None
     Cached until a file changes. Raises BadInput as the scenario does for an unsuitable dataset, and as `labels.read` does
     for files that cannot be used.
     """
-    columns = labels.read(data, keyed=scenario.by_coin and not datasets.card(data.dataset).is_own)
-    return None if columns is None else _preview(columns, scenario, seed, datasets.card(data.dataset).is_own)
+    is_own = datasets.card(data.dataset).is_own
+    columns = labels.read(data, keyed=scenario.by_coin and not is_own)
+    return None if columns is None else _preview(columns, scenario, seed, is_own)
 
 
 def classes_per_task(data: DataSpec, scenario: ScenarioSpec, seed: int) -> float | None:
@@ -66,13 +67,8 @@ def _preview(columns: labels.Labels, scenario: ScenarioSpec, seed: int, is_own: 
         tasks = _opened(scenario, table, seed).tasks
         counts = np.array([np.bincount(task.train.labels, minlength=len(plan.classes)) for task in tasks])
         held = None if scenario.n_users is None else _held(tasks, scenario.n_users)
-    return Preview(
-        classes=plan.classes,
-        tasks=tuple(task.name for task in plan.tasks),
-        homes=tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks),
-        counts=counts,
-        held=held,
-    )
+    homes = tuple(tuple(np.unique(task.test.labels).tolist()) for task in plan.tasks)
+    return Preview(plan.classes, tuple(task.name for task in plan.tasks), homes, counts, held)
 
 
 def _held(tasks: Sequence[Task], n_users: int) -> NDArray[np.int64]:
@@ -92,18 +88,12 @@ def _plan(columns: labels.Labels) -> Table:
     classes, sources = columns.classes, columns.sources
     pairs = [(label, index) for index, source in enumerate(sources) for label in source.classes]
     tested = np.array([label for label, _ in pairs] if sources else range(len(classes)), dtype=np.int64)
-    no_labels = np.empty(0, dtype=np.int64)
-    return Table(
-        train=Examples(np.empty((0, 0)), no_labels),
-        test=Examples(np.empty((len(tested), 0)), tested),
-        classes=classes,
-        train_sources=no_labels if sources else None,
-        test_sources=np.array([index for _, index in pairs], dtype=np.int64) if sources else None,
-        sources=sources,
-        n_people=columns.n_train,
-    )
+    none = np.empty(0, dtype=np.int64)
+    train, test = Examples(np.empty((0, 0)), none), Examples(np.empty((len(tested), 0)), tested)
+    tested_sources = np.array([index for _, index in pairs], dtype=np.int64)
+    train_sources, test_sources = (none, tested_sources) if sources else (None, None)
+    return Table(train, test, classes, train_sources, test_sources, sources, n_people=columns.n_train)
 
 
 def _opened(scenario: ScenarioSpec, table: Table, seed: int) -> TaskStream:
-    catalog.check(scenario, len(table.classes), tuple(source.name for source in table.sources))
     return cast(OpenStream, import_module(catalog.card(scenario.kind).module).open_stream)(scenario, table, seed)

@@ -13,7 +13,8 @@ import pytest
 
 from dpcl_core import paths
 from dpcl_core.backbones import cache, catalog, extractor
-from dpcl_core.backbones.encoders import files, kept, reading
+from dpcl_core.backbones.encoders import files, reading, vector_cache
+from dpcl_core.backbones.hub_folders import HubFolders
 from dpcl_core.data.images import Images
 from dpcl_core.data.sentences import Sentences
 from dpcl_core.data.texts import Texts
@@ -89,14 +90,14 @@ def test_files_of_another_model_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path))
     found = files.minilm_here()
     assert found is not None
-    assert found.weights.parent == folder
+    assert found == folder
     with pytest.raises(BadInput, match="must be the one of all-MiniLM-L6-v2"):
-        found.read()
+        files.read_minilm(found, files.WEIGHTS)
 
 
 def test_without_package_folder_and_hub_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_PACKAGE", "no_such_package")
-    monkeypatch.setattr(files, "in_hub_cache", lambda name: None)
+    monkeypatch.setattr(HubFolders, "cached", lambda self, model: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("DPCL_WEIGHTS", raising=False)
     said = catalog.available(catalog.card("minilm"))
@@ -167,24 +168,24 @@ CALLS: list[list[str]] = []
 
 def test_texts_are_computed_once_whatever_set_they_come_in() -> None:
     CALLS.clear()
-    first = kept.through("encoder 1", 2, ["a", "bb", "a"], spell)
-    second = kept.through("encoder 1", 2, ["ccc", "bb"], spell)
+    first = vector_cache.cached("encoder 1", 2, ["a", "bb", "a"], spell)
+    second = vector_cache.cached("encoder 1", 2, ["ccc", "bb"], spell)
     assert CALLS == [["a", "bb"], ["ccc"]]
     np.testing.assert_array_equal(first, [[1, 97], [2, 98], [1, 97]])
     np.testing.assert_array_equal(second, [[3, 99], [2, 98]])
-    kept.through("encoder 2", 2, ["a"], spell)
+    vector_cache.cached("encoder 2", 2, ["a"], spell)
     assert CALLS[-1] == ["a"], "another encoder shares nothing"
-    assert kept.through("encoder 1", 2, [], spell).shape == (0, 2)
+    assert vector_cache.cached("encoder 1", 2, [], spell).shape == (0, 2)
     (file, *_) = paths.features_dir().glob("texts-*.sqlite")
     assert file.stat().st_mode & 0o077 == 0
 
 
 def test_a_file_of_vectors_that_cannot_be_used_costs_a_warning_only() -> None:
-    kept.through("encoder 1", 2, ["a"], spell)
+    vector_cache.cached("encoder 1", 2, ["a"], spell)
     (file,) = paths.features_dir().glob("texts-*.sqlite")
     file.write_bytes(b"no database at all, but long enough to be looked at" * 20)
     with pytest.warns(UserWarning, match="could not be kept"):
-        found = kept.through("encoder 1", 2, ["a"], spell)
+        found = vector_cache.cached("encoder 1", 2, ["a"], spell)
     np.testing.assert_array_equal(found, [[1, 97]])
 
 
@@ -194,7 +195,7 @@ def test_a_model_of_the_library_by_name_gives_what_minilm_gives(tmp_path: Path, 
     found = files.minilm_here()
     assert found is not None
     name = "sentence-transformers/all-MiniLM-L6-v2"
-    shutil.copytree(found.weights.parent, tmp_path / "weights" / name.replace("/", "--"))
+    shutil.copytree(found, tmp_path / "weights" / name.replace("/", "--"))
     monkeypatch.setenv("DPCL_WEIGHTS", str(tmp_path / "weights"))
     assert catalog.available(catalog.card(f"st:{name}")) is None
     words = Sentences([("Unbelievably", "quiet", "\u200b", "rivers"), ("x",) * 100])

@@ -160,7 +160,7 @@ def test_facts_follow_the_files_when_they_change(data_dir: Path) -> None:
 def test_facts_of_what_is_not_here_come_from_the_card(data_dir: Path) -> None:
     facts = catalog.facts("imagenet-r")
     assert (facts.n_train, facts.n_test, facts.n_classes, facts.classes, facts.is_here) == (24_000, 6_000, 200, None, False)
-    facts = catalog.facts("cifar100", 50, 1000)
+    facts = catalog.facts("cifar100", catalog.Caps(50, 1000))
     assert (facts.n_train, facts.n_test) == (5_000, 10_000)
     assert facts.title == "CIFAR-100 (subset: 50 of 500 training and all 100 test images a class)"
     facts = catalog.facts("5-datasets")

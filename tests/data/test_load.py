@@ -250,6 +250,6 @@ def test_facts_and_load_agree(data_dir: Path) -> None:
         for caps in ((None, None, None), (1, None, None), (2, 1, None), (100, 100, None), (None, 1, 5), (None, None, 900)):
             asked = DataSpec(dataset=name, train_per_class=caps[0], test_per_class=caps[1], train_per_source=caps[2])
             facts, found = catalog.facts_of(asked), load(asked)
-            assert facts == catalog.facts(name, *caps)
+            assert facts == catalog.facts(name, catalog.Caps(*caps))
             assert (facts.title, facts.n_train, facts.n_test) == (found.title, found.n_people, len(found.test))
             assert (facts.classes, facts.sources, facts.n_classes) == (found.classes, (), len(found.classes))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcl_core.data import catalog, coins, files
+from dpcl_core.data.caps import Caps
 from dpcl_core.data.load import load
 from dpcl_core.data.outline import Outline, outline
 from dpcl_core.data.texts import Texts
@@ -100,12 +101,12 @@ def digits() -> Outline:
 def test_a_subset_keeps_about_so_many_of_each_class() -> None:
     """Each class's count is binomial: six standard deviations are passed once in 5 x 10^8."""
     for cap in (20, 60, 100):
-        whole, kept = digits(), digits().thinned(cap, 10)
+        whole, kept = digits(), digits().thinned(Caps(cap, 10))
         sizes, found = (np.bincount(part.train.labels) for part in (whole, kept))
         chances = np.minimum(1, cap / (1347 * np.bincount(whole.test.labels) / 450))
         spread = np.sqrt(sizes * chances * (1 - chances))
         assert (np.abs(found - sizes * chances) <= 6 * spread).all()
-        assert kept.n_train == whole.n_kept(cap) == 10 * cap, "the nominal number is exact, and public"
+        assert kept.n_train == whole.n_kept(Caps(cap)) == 10 * cap, "the nominal number is exact, and public"
         assert np.bincount(kept.test.labels).tolist() == [10] * 10, "the test part is public"
 
 
@@ -115,8 +116,8 @@ def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -
     if catalog.available(card):
         pytest.skip("har-wisdm is not here")
     whole = outline(card, files.find(card))
-    kept = whole.thinned(None, None, 300)
-    assert kept.n_train == whole.n_kept(None, 300) == 300 * len(whole.sources)
+    kept = whole.thinned(Caps(train_per_source=300))
+    assert kept.n_train == whole.n_kept(Caps(train_per_source=300)) == 300 * len(whole.sources)
     assert whole.train.sources is not None
     assert kept.train.sources is not None
     sizes, found = (np.bincount(part) for part in (whole.train.sources, kept.train.sources))
@@ -124,19 +125,19 @@ def test_a_cap_of_sources_keeps_about_so_many_of_each_whatever_their_classes() -
     nominal = whole.n_train * np.bincount(whole.test.sources) / len(whole.test.sources)
     chances = 300 / nominal
     assert (np.abs(found - sizes * chances) <= 6 * np.sqrt(sizes * chances * (1 - chances))).all()
-    assert digits().n_kept(None, 100) == 100, "without sources the dataset is one"
-    assert digits().n_kept(None, 10_000) == 1347
+    assert digits().n_kept(Caps(train_per_source=100)) == 100, "without sources the dataset is one"
+    assert digits().n_kept(Caps(train_per_source=10_000)) == 1347
 
 
 def test_a_smaller_subset_lies_within_a_larger() -> None:
-    kept = [set(digits().thinned(cap, None).train.rows.tolist()) for cap in (5, 20, 60, 10_000)]
+    kept = [set(digits().thinned(Caps(cap)).train.rows.tolist()) for cap in (5, 20, 60, 10_000)]
     assert kept[0] < kept[1] < kept[2] < kept[3]
     assert len(kept[3]) == 1347
 
 
 def test_a_subset_is_no_beginning_of_the_file() -> None:
     """Kept rows lie all over the file: their mean place has a standard error of sqrt(1/12 / n) of the file's length."""
-    rows = digits().thinned(50, None).train.rows
+    rows = digits().thinned(Caps(50)).train.rows
     assert abs(rows.mean() / 1797 - 0.5) < 5 / math.sqrt(12 * len(rows))
 
 

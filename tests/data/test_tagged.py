@@ -104,7 +104,7 @@ def test_a_subset_counts_sentences_of_each_source(data_dir: Path) -> None:
     assert abs(len(words(found)) - 50) < 42, "100 of nominally 2,400 and 1,200: six standard deviations of two binomials"
     assert len(words(found, "test")) == 2
     assert sum(lengths) == len(found.train.labels), "sentences are whole"
-    facts = catalog.facts(MINE, 100, 1)
+    facts = catalog.facts(MINE, catalog.Caps(100, 1))
     assert (facts.n_train, facts.n_test) == (found.n_people, len(found.test))
 
 

@@ -10,19 +10,23 @@ import pytest
 
 from dpcl_core import checks, engine
 from dpcl_core.data import catalog, outline
+from dpcl_core.data.caps import Caps
 from dpcl_core.data.load import load
 from dpcl_core.events import CellFinished, Event, to_json
 from dpcl_core.methods import catalog as methods
 from dpcl_core.methods.common.learner import Learner
-from dpcl_core.scenarios import class_incremental, i_blurry, si_blurry, split
+from dpcl_core.scenarios import blurry, class_incremental, split
 from dpcl_core.scenarios.stream import Examples, OpenStream, Table
 from dpcl_core.spec import RunSpec
 from tests.data.conftest import data_dir  # noqa: F401
 from tests.data.making import picture, write
 
 LABELS = [row % 4 for row in range(120)]
-STREAMS = {
-    module.__name__.rpartition(".")[2]: module.open_stream for module in (class_incremental, split, i_blurry, si_blurry)
+STREAMS: dict[str, OpenStream] = {
+    "class-incremental": class_incremental.open_stream,
+    "split": split.open_stream,
+    "i-blurry": blurry.open_stream,
+    "si-blurry": blurry.open_stream,
 }
 
 
@@ -125,7 +129,7 @@ def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> No
         own(data_dir, extra)
         (whole,) = catalog.outlines(catalog.card("own:mine"))
         assert isinstance(whole, outline.Outline)
-        thinned = whole.opened().thinned(10, None)
+        thinned = whole.opened().thinned(Caps(10))
         names = [(*whole.classes, *whole.undeclared)[label] for label in thinned.train.labels]
         kept.append({row for row, name in zip(thinned.train.rows.tolist(), names, strict=True) if name == "77"})
     assert kept[0] == kept[1]
@@ -135,7 +139,7 @@ def test_a_subset_keeps_undeclared_rows_by_their_own_coins(data_dir: Path) -> No
 @pytest.mark.parametrize("name", STREAMS)
 def test_an_undeclared_label_moves_no_other(name: str) -> None:
     """Its task follows from its own name: whatever other labels come or go, every row stays where it was."""
-    open_stream: OpenStream = STREAMS[name]
+    open_stream = STREAMS[name]
     strays = ("Ada", "Bea", "Cyd", "zoë \ud800")
 
     def homes(names: tuple[str, ...]) -> dict[str, int]:
@@ -143,7 +147,7 @@ def test_an_undeclared_label_moves_no_other(name: str) -> None:
         everything = Examples(np.arange(len(labels), dtype=np.float64)[:, None], labels)
         tested = Examples(everything.table[:40], np.array(LABELS[:40]))
         table = Table(everything, tested, tuple("abcd"), n_people=160, undeclared=names)
-        spec = checks.parse({"scenario": {"kind": name.replace("_", "-"), "tasks": 2}})
+        spec = checks.parse({"scenario": {"kind": name, "tasks": 2}})
         found = {}
         for task in open_stream(spec.scenario, table, 3).tasks:
             assert all(label < 4 for label in task.prior)

@@ -12,7 +12,7 @@ from dpcl_core import checks
 from dpcl_core.data import labels
 from dpcl_core.data.load import load
 from dpcl_core.errors import BadInput
-from dpcl_core.scenarios import i_blurry, source_incremental
+from dpcl_core.scenarios import blurry, source_incremental
 from dpcl_core.scenarios import preview as previews
 from dpcl_core.scenarios.preview import Preview
 from dpcl_core.scenarios.stream import Examples, Table
@@ -31,7 +31,7 @@ def test_the_digits_are_dealt_out_as_the_engine_will(data_dir: Path) -> None:  #
     train, test = (
         Examples(np.zeros((len(split), 1)), split.labels, keys=split.keys) for split in (digits.train, digits.test)
     )
-    stream = i_blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
+    stream = blurry.open_stream(spec.scenario, Table(train, test, digits.classes), 7)
     found = previews.preview(spec.data, spec.scenario, 7)
     assert found is not None
     assert found.counts is not None

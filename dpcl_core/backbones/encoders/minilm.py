@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcl_core.backbones import weights
 from dpcl_core.backbones.catalog import BackboneCard
-from dpcl_core.backbones.encoders import files, kept, reading
+from dpcl_core.backbones.encoders import files, reading, vector_cache
 from dpcl_core.backbones.encoders.reading import Floats
 from dpcl_core.data.dataset import Content
 
@@ -44,7 +44,7 @@ class MiniLM:
         return reading.in_batches(content, files.MINILM, FEATURE_DIM, self._cached, self._of_words)
 
     def _cached(self, strings: Sequence[str]) -> Floats:
-        return kept.through(self.identity, FEATURE_DIM, strings, self._of_texts)
+        return vector_cache.cached(self.identity, FEATURE_DIM, strings, self._of_texts)
 
     def _of_texts(self, strings: Sequence[str]) -> Floats:
         tokenizer, network = _opened(self.device)
@@ -77,7 +77,7 @@ def make(card: BackboneCard, device: str) -> MiniLM:
 def _states(
     network: Bert, ids: Sequence[Sequence[int]], device: str
 ) -> Iterator[tuple[NDArray[np.int64], Floats, NDArray[np.float32]]]:
-    """Batches of rows of similar length with last hidden states [b, S, 384] and mask [b, S], every row once."""
+    """Batches of similar length: rows [b], last hidden states [b, S, 384] and mask [b, S]; every row once."""
     import torch
 
     for rows in reading.by_length([len(one) for one in ids]):
@@ -99,11 +99,11 @@ def _opened(device: str) -> tuple[Tokenizer, Bert]:
 
     from dpcl_core.backbones.encoders.bert import Bert
 
-    local_files = files.minilm()
-    content, written = local_files.read()
-    tokenizer = Tokenizer.from_str(written.decode("utf-8"))
+    place = files.minilm()
+    content = files.read_minilm(place, files.WEIGHTS)
+    tokenizer = Tokenizer.from_str(files.read_minilm(place, files.TOKENIZER).decode("utf-8"))
     tokenizer.no_padding()
     try:
         return tokenizer, Bert.of(load(content), device)
     except KeyError as error:
-        raise weights.damaged(files.MINILM, local_files.weights, error) from error
+        raise weights.damaged(files.MINILM, place / files.WEIGHTS, error) from error

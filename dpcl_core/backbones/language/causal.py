@@ -46,12 +46,7 @@ class Adapted(nn.Module):
             allowed = f"must be a model whose attention has projections called {', '.join(PROJECTIONS)}: they are adapted"
             raise BadInput(FIELD, self._name, allowed)
         transposed = type(next(iter(named.values()))).__name__ == "Conv1D"  # GPT-2 writes x W, others W x
-        config = LoraConfig(
-            r=rank,
-            lora_alpha=alpha,  # type: ignore[arg-type]
-            target_modules=list(named),
-            fan_in_fan_out=transposed,
-        )
+        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(named), fan_in_fan_out=transposed)  # type: ignore[arg-type]
         with torch.random.fork_rng():  # the library draws initial values itself, which are overwritten below
             self.model = inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
         self.layers: dict[str, nn.Module] = {name: self.model.get_submodule(name) for name in named}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+
+from dpcl_core.data.atomic import replacing
 
 _FORM = 1  # counts changes of the code that makes the corpus
 _RECORD = "made.json"
@@ -54,8 +55,10 @@ def _make(folder: Path, n_per_source: int) -> None:
         pq.write_table(pa.table(columns), buffer)
         content = buffer.getvalue().to_pybytes()
         digests[split] = sha256(content).hexdigest()
-        _write(folder / f"{split}.parquet", content)
-    _write(folder / _RECORD, json.dumps({"identity": _identity(n_per_source), **digests}).encode())
+        with replacing(folder / f"{split}.parquet") as file:
+            file.write(content)
+    with replacing(folder / _RECORD) as file:
+        file.write(json.dumps({"identity": _identity(n_per_source), **digests}).encode())
 
 
 @lru_cache(maxsize=8)
@@ -83,14 +86,3 @@ def _stamps(folder: Path) -> tuple[tuple[int, int], ...]:
     except OSError:
         return ()
     return tuple((status.st_mtime_ns, status.st_size) for status in statuses)
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

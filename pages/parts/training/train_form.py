@@ -153,7 +153,7 @@ def rule_delta(dataset: str, train_per_class: int | None, train_per_source: int 
 @st.cache_data(ttl=300, show_spinner=False)
 def _n_people(dataset: str, train_per_class: int | None, train_per_source: int | None) -> int | None:
     try:
-        return datasets.facts(dataset, train_per_class, None, train_per_source).n_train or None
+        return datasets.facts(dataset, datasets.Caps(train_per_class, None, train_per_source)).n_train or None
     except BadInput:
         return None
 

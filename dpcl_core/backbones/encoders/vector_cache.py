@@ -1,6 +1,6 @@
 """Cache of text vectors, one by one: a subset, a larger set and an interrupted run share them.
 
-The file has features of possibly private texts under the texts' hashes; only its owner can read it.
+The file holds features of possibly private texts under the texts' hashes; only its owner can read it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _KEYS_PER_QUERY = 500  # hashes in one query
 _WAITS_SECONDS = 10.0  # for another process that writes
 
 
-def through(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
-    """The vectors [n, feature_dim] of the strings; only missing ones are computed, each once.
+def cached(identity: str, feature_dim: int, strings: Sequence[str], compute: Callable[[Sequence[str]], Floats]) -> Floats:
+    """The vectors [n, feature_dim] of the strings; computes only those that the cache lacks, each once.
 
-    `identity`: of the encoder, as in `Extractor`. If the file cannot be used, there is a warning, and all are computed.
+    `identity`: of the encoder, as in `Extractor`. If the file cannot be used, warns and computes all.
     """
     keys = [sha256(string.encode("utf-8", "surrogatepass")).digest() for string in strings]
     path = paths.features_dir() / f"texts-{sha256(identity.encode()).hexdigest()}.sqlite"
